@@ -37,6 +37,18 @@ func CheckName(name string) error {
 	return nil
 }
 
+// CheckNameBytes is CheckName. It takes no memory for a name of the usual characters.
+func CheckNameBytes(name []byte) error {
+	plain := len(name) > 0 && len(name) <= MaxName
+	for _, c := range name {
+		plain = plain && (c > '/' && c < 0x7f || c == '-')
+	}
+	if plain {
+		return nil
+	}
+	return CheckName(string(name))
+}
+
 // Check says whether path is valid as a whole. Trailing and doubled slashes
 // are not: Clean takes them away first.
 func Check(path string) error {

@@ -81,3 +81,21 @@ func FuzzClean(f *testing.F) {
 		}
 	})
 }
+
+// TestCheckNameBytes: it says the same as CheckName, and of usual names takes no memory.
+func TestCheckNameBytes(t *testing.T) {
+	names := []string{"", ".", "..", "...", "a/b", "a\x00", "file-1", "ä", "\xff", strings.Repeat("n", MaxName), strings.Repeat("n", MaxName+1)}
+	for c := range 256 {
+		names = append(names, string([]byte{byte(c)}), string([]byte{'a', byte(c), 'b'}))
+	}
+	for _, name := range names {
+		want, got := CheckName(name), CheckNameBytes([]byte(name))
+		if (want == nil) != (got == nil) || want != nil && want.Error() != got.Error() {
+			t.Errorf("%q: %v, but as bytes %v", name, want, got)
+		}
+	}
+	usual := []byte("file-000000001")
+	if n := testing.AllocsPerRun(100, func() { _ = CheckNameBytes(usual) }); n > 0 {
+		t.Errorf("a usual name takes %v allocations", n)
+	}
+}

@@ -65,6 +65,7 @@ func newestFirst(all []Image) {
 
 // Read loads an image, which must hold everything up to its txid.
 func Read(ctx context.Context, from Store, img Image) (t *namespace.Tree, err error) {
+	defer holdCollector()()
 	err = read(ctx, from, img, func(r io.Reader) (last uint64, err error) {
 		if t, err = namespace.ReadImage(r); err == nil {
 			last, _ = t.Last()

@@ -2,8 +2,13 @@ package namespace
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"runtime"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -68,6 +73,73 @@ func BenchmarkHeap(b *testing.B) {
 		b.ReportMetric(time.Since(start).Seconds(), "s/read")
 		b.ReportMetric(float64(heap()-before)/files, "B/file-read")
 		runtime.KeepAlive(back)
+		runtime.KeepAlive(&image) // it was there before, too
+	}
+}
+
+// benchFiles is how many files BenchmarkImage has.
+var benchFiles = flag.Int("files", 10_000_000, "how many files BenchmarkImage has")
+
+// processor is the processor time that this process has used.
+func processor(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// BenchmarkImage writes an image of many empty files with names of 13 bytes, 1,000 a
+// directory, to a file, and reads it, in memory that was used before.
+func BenchmarkImage(b *testing.B) {
+	tree := fill(b, 0).tree
+	put := func(n *inode) {
+		s := n.slot()
+		tree.slots.Put(n.id, &s, n.ext)
+		tree.linkEntry(n)
+		tree.counts.addType(n.typ, 1)
+	}
+	for i, files := 0, *benchFiles; i < files; i += 1000 {
+		n := min(1000, files-i)
+		dir := &inode{id: tree.nextInode, parent: RootID, typ: TypeDir, mode: 0o755, mtime: testStart, ext: &ext{n: int64(n)}}
+		dir.setName(fmt.Sprintf("dir%07d", i/1000))
+		put(dir)
+		for j := range n {
+			f := &inode{id: dir.id + 1 + InodeID(j), parent: dir.id, typ: TypeFile, mode: 0o644, mtime: testStart + int64(j)}
+			f.setName(fmt.Sprintf("file%09d", i+j))
+			put(f)
+		}
+		tree.nextInode = dir.id + 1 + InodeID(n)
+	}
+	root := tree.get(RootID)
+	root.ownExt().n = int64(tree.counts.Dirs - 1)
+	tree.put(root)
+	file := filepath.Join(b.TempDir(), "image")
+	for b.Loop() {
+		f, err := os.Create(file)
+		if err != nil {
+			b.Fatal(err)
+		}
+		start, used := time.Now(), processor(b)
+		if err := tree.WriteImage(f); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(time.Since(start).Seconds(), "s/write")
+		b.ReportMetric((processor(b) - used).Seconds(), "cpu-s/write")
+		files := tree.Counts().Files
+		tree = nil
+		before := heap()
+		if _, err := f.Seek(0, io.SeekStart); err != nil {
+			b.Fatal(err)
+		}
+		start, used = time.Now(), processor(b)
+		if tree, err = ReadImage(f); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(time.Since(start).Seconds(), "s/read")
+		b.ReportMetric((processor(b) - used).Seconds(), "cpu-s/read")
+		_ = f.Close()
+		b.ReportMetric(float64(heap()-before)/float64(files), "B/file")
 	}
 }
 
@@ -180,6 +252,21 @@ func BenchmarkRename(b *testing.B) {
 		}
 		r.applyDirect(b, op)
 		i++
+	}
+}
+
+// BenchmarkTxn makes two files and moves one over the other, in one record.
+func BenchmarkTxn(b *testing.B) {
+	r := benchRig(b)
+	a, _ := r.tree.Stat(nil, At("/dir0000003"))
+	for b.Loop() {
+		next := r.tree.nextInode
+		r.applyDirect(b, &OpTxn{Parts: []Op{
+			&OpCreate{Parent: a.ID, Name: "one", Mode: 0o644, User: "alice", Group: "staff", Closed: true},
+			&OpCreate{Parent: a.ID, Name: "two", Mode: 0o644, User: "alice", Group: "staff", Closed: true},
+			&OpRename{FromParent: a.ID, FromName: "one", ToParent: a.ID, ToName: "two", Replace: next + 1},
+		}})
+		r.applyDirect(b, &OpDelete{Parent: a.ID, Name: "two", Inode: next})
 	}
 }
 

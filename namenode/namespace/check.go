@@ -32,7 +32,7 @@ func (c *checker) problem(format string, args ...any) {
 // everything and takes memory for each block, so it is meant for clones.
 func (t *Tree) Check() []string {
 	c := &checker{t: t, keys: make(map[blockstore.Key]InodeID), hangs: make(map[InodeID]bool)}
-	t.byID.Each(func(n *inode) bool {
+	t.each(func(n *inode) bool {
 		c.inode(n)
 		return len(c.problems) < maxProblems
 	})
@@ -78,8 +78,6 @@ func (c *checker) inode(n *inode) {
 		}
 	}
 	switch {
-	case t.get(n.id) != n:
-		c.problem("inode %d is not where its number says", n.id)
 	case n.id >= t.nextInode:
 		c.problem("inode %d is not below the next number %d", n.id, t.nextInode)
 	case int(n.user) >= t.users.Len() || int(n.group) >= t.groups.Len():
@@ -103,8 +101,6 @@ func (c *checker) entry(n *inode) {
 	switch {
 	case dir == nil || dir.typ != TypeDir:
 		c.problem("inode %d is in %d, which is no directory", n.id, n.parent)
-	case c.t.named(n.parent, name) != n:
-		c.problem("inode %d is not the entry %q of its directory %d", n.id, name, n.parent)
 	case !c.hang(dir):
 		c.problem("inode %d hangs neither from the root nor from a deleted directory", n.id)
 	}
@@ -184,15 +180,8 @@ func (c *checker) file(n *inode) {
 // entries counts the entries of each directory.
 func (c *checker) entries() {
 	t := c.t
-	count := make(map[InodeID]int64)
-	t.dentries.Ascend(func(n *inode) bool {
-		count[n.parent]++
-		if t.get(n.id) != n {
-			c.problem("entry %q of directory %d is not the inode %d", n.nameString(), n.parent, n.id)
-		}
-		return true
-	})
-	t.byID.Each(func(n *inode) bool {
+	count := t.slots.Check(c.problem)
+	t.each(func(n *inode) bool {
 		if n.typ == TypeDir && t.stored(n) != count[n.id] {
 			c.problem("directory %d has %d entries, but counts %d", n.id, count[n.id], t.stored(n))
 		}
@@ -216,7 +205,7 @@ func (c *checker) indexes() {
 			c.problem("files of user %s take %+v, but should %+v", t.users.Name(uint16(i)), have, want) //nolint:gosec // the same
 		}
 	}
-	if n := t.dentries.Len() + 1 + t.detached.Len(); n != have.Inodes {
+	if n := t.slots.Entries() + 1 + t.detached.Len(); n != have.Inodes {
 		c.problem("%d inodes have a place, %d are there", n, have.Inodes)
 	}
 	t.open.Ascend(func(id InodeID) bool {

@@ -71,7 +71,7 @@ func (t applier) attach(n *inode, parent InodeID, name string, user, group uint1
 	n.setName(name)
 	t.clear(parent, name)
 	t.put(n)
-	t.dentries.ReplaceOrInsert(n)
+	t.linkEntry(n)
 	t.counts.addType(n.typ, 1)
 	t.touch(Change{Kind: ChangeAttr, Inode: n.id})
 }
@@ -92,7 +92,7 @@ func (t applier) changeEntries(dir InodeID, d int64) {
 		n.ownExt().n += d
 		n.dropEmptyExt()
 	}
-	t.replace(n)
+	t.put(n)
 }
 
 func (t applier) grant(h Holder, token Token) *grant {
@@ -110,7 +110,8 @@ func (t applier) move(n *inode, dir InodeID, name string, grown int64) Result {
 	}
 	moved.setName(name)
 	t.clear(dir, name)
-	t.replace(moved)
+	t.put(moved)
+	t.linkEntry(moved)
 	t.leases.Move(n.id, from, dir)
 	if from == dir {
 		t.changeEntries(dir, grown-1)
@@ -155,6 +156,6 @@ func (t applier) takeOut(n *inode, reason string) []ClosedFile {
 		t.detach(n)
 		return nil
 	}
-	t.dentries.Delete(n)
+	t.unlinkEntry(n)
 	return t.free(n, reason)
 }

@@ -10,7 +10,7 @@ func fileResult(n *inode) Result {
 // store puts a changed file in the place of the old one.
 func (t applier) store(n *inode) {
 	n.dropEmptyExt()
-	t.replace(n)
+	t.put(n)
 	t.touch(Change{Kind: ChangeAttr, Inode: n.id})
 }
 

@@ -62,7 +62,7 @@ func (t applier) free(n *inode, reason string) []ClosedFile {
 // detach hangs a directory that has entries off the tree: its own entry is
 // taken away, it has no parent, and all below it is unreachable from then on.
 func (t applier) detach(n *inode) {
-	t.dentries.Delete(n)
+	t.unlinkEntry(n)
 	t.unattach(n)
 	n = n.edit()
 	n.parent = 0

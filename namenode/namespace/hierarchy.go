@@ -12,23 +12,32 @@ func (t *inodes) Path(id InodeID) (string, bool) {
 	if n == nil {
 		return "", false
 	}
-	var names []string // the last one is that of the root, empty
-	if !t.reachable(n, func(n *inode) { names = append(names, n.nameString()) }) {
+	if !t.reachable(n, nil) {
 		return "", false
 	}
 	if id == RootID {
 		return "/", true
 	}
+	var names []string
+	for n.id != RootID {
+		names = append(names, n.nameString())
+		t.load(n.parent, n)
+	}
+	names = append(names, "") // the root's
 	slices.Reverse(names)
 	return strings.Join(names, "/"), true
 }
 
 // isBelow reports whether n is the directory id or somewhere below it.
 func (t *inodes) isBelow(n *inode, id InodeID) bool {
-	for n != nil && n.id != id {
-		n = t.get(n.parent)
+	for at, up := n.id, n.parent; at != id; {
+		s, _ := t.slots.Get(up)
+		if s == nil {
+			return false
+		}
+		at, up = up, s.Parent
 	}
-	return n != nil
+	return true
 }
 
 // IsBelow reports whether a directory is another one, or below it.
@@ -40,8 +49,11 @@ func (t *inodes) IsBelow(dir, top InodeID) bool {
 // extent is how many components, and bytes, the path of a directory has; both 0
 // for the root.
 func (t *inodes) extent(dir *inode) (depth, size int) {
-	for ; dir.parent != 0; dir = t.get(dir.parent) {
-		depth, size = depth+1, size+1+int(dir.nameLen)
+	up, name := dir.parent, dir.nameLen
+	for up != 0 {
+		depth, size = depth+1, size+1+int(name)
+		s, _ := t.slots.Get(up)
+		up, name = s.Parent, s.NameLen
 	}
 	return depth, size
 }
@@ -104,7 +116,7 @@ func (t *inodes) openAmong(tops []*inode, isTop func(*inode) bool) []*inode {
 	}
 	if budget > 0 {
 		slices.SortFunc(found, func(a, b *inode) int { return cmp.Compare(a.id, b.id) })
-		return slices.Compact(found) // a top may be below another top
+		return slices.CompactFunc(found, func(a, b *inode) bool { return a.id == b.id }) // a top may be below another top
 	}
 
 	found = found[:0]

@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/leasefs/leasefs/namenode/namespace/codec"
+	"github.com/leasefs/leasefs/namenode/namespace/slots"
 )
 
 // imageVersion is the version of the layout, and grows with each change to it. Versions
@@ -20,8 +21,9 @@ type imageCoder struct {
 	t       *Tree
 	version uint32
 	prev    inode  // the previous one; numbers are relative to it
-	name    []byte // of prev, preceded by its length
+	name    []byte // of the last one; in writing preceded by its length
 	read    unlinked
+	place   *slots.Loader[ext]
 }
 
 // imageParts are the parts of an image in their order.

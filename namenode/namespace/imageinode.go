@@ -1,6 +1,7 @@
 package namespace
 
 import (
+	"bytes"
 	"math"
 
 	"github.com/leasefs/leasefs/internal/fspath"
@@ -65,6 +66,7 @@ func (im *imageCoder) inode(n *inode) {
 		n.id, n.typ = InodeID(id), Type(flags&flagType) //nolint:gosec // as bits
 		im.U8(&n.nameLen)
 		name := im.Take(uint64(n.nameLen))
+		im.name = append(im.name[:0], name...)
 		if copy(n.name[:], name); len(name) > inlineName {
 			whole := string(name)
 			n.ext = &ext{name: &whole}
@@ -182,7 +184,11 @@ func (im *imageCoder) inodes() {
 		im.writeInodes()
 		return
 	}
+	im.place = im.t.slots.Load(im.read.total, uint64(im.t.nextInode))
 	im.readInodes()
+	if id, twice := im.place.Finish(); twice {
+		im.wrong("inode %d comes twice", id)
+	}
 	if im.OK() {
 		im.link()
 	}
@@ -196,9 +202,9 @@ func (im *imageCoder) writeInodes() {
 		im.inode(t.get(id))
 		return im.Next()
 	})
-	dir := InodeID(0)
-	t.dentries.Ascend(func(n *inode) bool {
-		if n.parent != dir {
+	dir, n := InodeID(0), new(inode)
+	t.slots.Ascend(0, "", func(id InodeID) bool {
+		if t.load(id, n); n.parent != dir {
 			im.Put(uint64(n.parent - dir))
 			im.Put(uint64(t.stored(t.get(n.parent)))) //nolint:gosec // a length
 			dir = n.parent
@@ -223,11 +229,11 @@ func (im *imageCoder) readInodes() {
 		if i > 0 {
 			im.t.detached.ReplaceOrInsert(n.id)
 		}
-		im.place(n)
+		im.add(n)
 		last = n.id
 	}
 	dir := InodeID(0)
-	for left := total - tops; left > 0 && im.Next(); {
+	for left := total - min(tops, total); left > 0 && im.Next(); {
 		step, n := im.Number(64), im.Number(63)
 		if step == 0 || uint64(dir)+step < step || n == 0 || n > left {
 			im.wrong("%d entries after directory %d", n, dir)
@@ -235,36 +241,37 @@ func (im *imageCoder) readInodes() {
 		}
 		dir += InodeID(step)
 		left -= n
-		im.read.dirs = append(im.read.dirs, dirCount{dir, int64(n)}) //nolint:gosec // 63 bits
+		im.read.dirs, im.read.in = append(im.read.dirs, dir), append(im.read.in, int64(n)) //nolint:gosec // 63 bits
 		im.entries(dir, n)
 	}
 }
 
 // entries reads the entries of one directory.
 func (im *imageCoder) entries(dir InodeID, count uint64) {
-	var last *inode
+	n, last := new(inode), make([]byte, 0, 256)
 	for ; count > 0 && im.Next(); count-- {
-		n := &inode{parent: dir}
+		*n = inode{parent: dir}
 		im.inode(n)
 		if !im.OK() {
 			return
 		}
-		if err := fspath.CheckName(n.nameString()); err != nil {
+		if err := fspath.CheckNameBytes(im.name); err != nil {
 			im.wrong("an entry of directory %d: %v", dir, err)
 		}
-		if last != nil && compareNames(last, n) >= 0 {
+		if bytes.Compare(last, im.name) >= 0 {
 			im.wrong("the entries of directory %d are not in order", dir)
 		}
-		last = n
-		im.t.dentries.ReplaceOrInsert(n)
-		im.place(n)
+		last, im.name = im.name, last
+		im.add(n)
 	}
 }
 
-// place puts an inode into its page.
-func (im *imageCoder) place(n *inode) {
-	if im.t.byID.Put(n.id, n) != nil {
-		im.wrong("inode %d comes twice", n.id)
+// add adds an inode to the table.
+func (im *imageCoder) add(n *inode) {
+	if !im.OK() {
+		return
 	}
+	s := n.slot()
+	im.place.Add(n.id, &s, n.ext)
 	im.t.counts.addType(n.typ, 1)
 }

@@ -1,24 +1,20 @@
 package namespace
 
 import (
-	"bytes"
-	"strings"
-
 	"github.com/leasefs/leasefs/namenode/namespace/content"
+	"github.com/leasefs/leasefs/namenode/namespace/slots"
 )
 
 // inlineName is how many bytes of a name are in the inode itself. Of a longer
 // name these are the first; the whole is in ext.
-const inlineName = 24
+const inlineName = slots.Inline
 
 // modeBits are the permission, sticky and set-id bits that a mode may have.
 const modeBits = 0o7777
 
-// inode is one file, directory or symbolic link. It is exactly 64 bytes, one
-// size class of the allocator and one cache line, since there are millions.
-//
-// An inode that is in a tree is never changed: a changed copy takes its place,
-// so that clones, which share it, keep what they have.
+// inode is one file, directory or symbolic link: a copy of what the table has, which
+// keeps it as a slots.Node and an ext. It is exactly 64 bytes, one size class of the
+// allocator and one cache line.
 type inode struct {
 	id     InodeID
 	parent InodeID // 0: the root, or the top of a detached subtree
@@ -98,13 +94,8 @@ func (n *inode) appendName(b []byte) []byte {
 	return append(b, n.name[:n.nameLen]...)
 }
 
-// nameRest is what of the name is not inline.
-func (n *inode) nameRest() string {
-	if n.nameLen > inlineName {
-		return (*n.ext.name)[inlineName:]
-	}
-	return ""
-}
+// nameRest is what of a long name is not inline.
+func (x *ext) nameRest() string { return (*x.name)[inlineName:] }
 
 // edit returns a copy to change and put in the place of n.
 func (n *inode) edit() *inode {
@@ -214,19 +205,17 @@ func (n *inode) openFile() OpenFile {
 	return OpenFile{Inode: n.id, Epoch: g.epoch, Token: g.token, Holder: *g.holder, Since: g.since}
 }
 
-// lessDentry orders inodes as entries of their directories: by directory, then
-// by the bytes of the name.
-func lessDentry(a, b *inode) bool {
-	if a.parent != b.parent {
-		return a.parent < b.parent
+// slot is what the table has of an inode besides its number and its ext.
+func (n *inode) slot() slots.Node {
+	return slots.Node{
+		Parent: n.parent, MTime: n.mtime, Mode: n.mode, User: n.user, Group: n.group,
+		Type: uint8(n.typ), NameLen: n.nameLen, Name: n.name,
 	}
-	return compareNames(a, b) < 0
 }
 
-// compareNames compares two names by their bytes.
-func compareNames(a, b *inode) int {
-	if c := bytes.Compare(a.name[:], b.name[:]); c != 0 {
-		return c
-	}
-	return strings.Compare(a.nameRest(), b.nameRest())
+// of makes n the inode that the table has under a number.
+func (n *inode) of(id InodeID, s *slots.Node, x *ext) {
+	n.id, n.parent, n.mtime, n.ext = id, s.Parent, s.MTime, x
+	n.mode, n.user, n.group = s.Mode, s.User, s.Group
+	n.typ, n.nameLen, n.name = Type(s.Type), s.NameLen, s.Name
 }

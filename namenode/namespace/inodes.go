@@ -1,8 +1,7 @@
 package namespace
 
 import (
-	"sync"
-
+	"github.com/leasefs/leasefs/namenode/namespace/slots"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
@@ -10,8 +9,7 @@ import (
 // their directories, which are open or deleted, and the leases to which they are
 // attached; with their extended attributes, their owners and how much they take.
 type inodes struct {
-	byID      tables.Pages[inode]
-	dentries  tables.Set[*inode] // all that have a parent
+	table
 	open      tables.Set[InodeID]
 	detached  tables.Set[InodeID] // tops of deleted subtrees
 	nextInode InodeID             // the number that the next one gets
@@ -21,8 +19,37 @@ type inodes struct {
 	counts Counts // those that no table counts
 }
 
+// table has all inodes. Those with a parent are entries.
+type table struct{ slots slots.Table[ext] }
+
 // get returns an inode by number, nil if there is none.
-func (t *inodes) get(id InodeID) *inode { return t.byID.Get(id) }
+func (t *table) get(id InodeID) *inode {
+	n := new(inode)
+	if !t.load(id, n) {
+		return nil
+	}
+	return n
+}
+
+// load is get into n.
+func (t *table) load(id InodeID, n *inode) bool {
+	s, x := t.slots.Get(id)
+	if s == nil {
+		return false
+	}
+	n.of(id, s, x)
+	return true
+}
+
+// each calls fn for all inodes, by number, until it returns false. What it is called with
+// is good until it returns.
+func (t *table) each(fn func(*inode) bool) {
+	n := new(inode)
+	t.slots.Each(func(id InodeID, s *slots.Node, x *ext) bool {
+		n.of(id, s, x)
+		return fn(n)
+	})
+}
 
 // IsDir reports whether there is a directory of that number.
 func (t *inodes) IsDir(id InodeID) bool {
@@ -60,9 +87,12 @@ func (c *Counts) addType(typ Type, d int) {
 	}
 }
 
-// put places an inode, new or changed, in the table alone.
+// put places an inode, new or changed, in the table. Of an entry, parent and name are as
+// before; for others see linkEntry and unlinkEntry.
 func (t *inodes) put(n *inode) {
-	if old := t.byID.Put(n.id, n); old != nil {
+	old := t.get(n.id)
+	s := n.slot()
+	if t.slots.Put(n.id, &s, n.ext); old != nil {
 		t.countTail(old, -1)
 		if old.user != n.user {
 			moved := t.xattrMemory(n.id)
@@ -89,48 +119,15 @@ func (t *inodes) OwnerOf(id InodeID) string {
 
 // drop takes an inode out of the table.
 func (t *inodes) drop(n *inode) {
-	t.byID.Drop(n.id)
+	t.slots.Drop(n.id)
 	t.countTail(n, -1)
 }
 
-// replace puts a changed inode, whose name and parent are as before, in the
-// place of the old one, in the table and among the entries of its directory.
-func (t *inodes) replace(n *inode) {
-	t.put(n)
-	if n.parent != 0 {
-		t.dentries.ReplaceOrInsert(n)
-	}
-}
+// linkEntry makes an inode that was put the entry of its name in its directory.
+func (t *table) linkEntry(n *inode) { t.slots.Link(n.parent, n.nameString(), n.id) }
 
-// probe is an inode to look for others with.
-type probe struct {
-	inode
-	long     ext
-	longName string // where the name in long points to
-}
-
-var probes = sync.Pool{New: func() any { return new(probe) }}
-
-// newProbe returns a probe for an entry; give it back with free.
-func newProbe(dir InodeID, name string) *probe {
-	p := probes.Get().(*probe)
-	p.parent = dir
-	p.name = [inlineName]byte{}
-	copy(p.name[:], name)
-	p.nameLen = uint8(min(len(name), 255)) //nolint:gosec // bounded
-	if len(name) > inlineName {
-		p.longName = name
-		p.long.name = &p.longName
-		p.ext = &p.long
-	}
-	return p
-}
-
-func (p *probe) free() {
-	p.longName = ""
-	p.ext = nil
-	probes.Put(p)
-}
+// unlinkEntry takes an inode out of its directory; it stays in the table.
+func (t *table) unlinkEntry(n *inode) { t.slots.Unlink(n.parent, n.nameString(), n.id) }
 
 // isDead reports whether an inode is attached to a lease that has ended: then neither it
 // nor anything below it is in the tree any more.
@@ -148,27 +145,29 @@ func (t *inodes) lookup(dir InodeID, name string) *inode {
 }
 
 // named is lookup, but finds dead entries, too.
-func (t *inodes) named(dir InodeID, name string) *inode {
+func (t *inodes) named(dir InodeID, name string) *inode { return t.get(t.nameTaken(dir, name)) }
+
+// nameTaken is the number of what has a name in a directory, dead or not; 0: nothing.
+func (t *table) nameTaken(dir InodeID, name string) InodeID {
 	if len(name) == 0 || len(name) > 255 {
-		return nil
+		return 0
 	}
-	p := newProbe(dir, name)
-	n, _ := t.dentries.Get(&p.inode)
-	p.free()
-	return n
+	return t.slots.Find(dir, name)
 }
 
 // everyChild calls fn for the entries of a directory, the dead ones included, whose names
 // are greater than after, in the order of names, until it returns false.
 func (t *inodes) everyChild(dir InodeID, after string, fn func(*inode) bool) {
-	p := newProbe(dir, after)
-	defer p.free()
-	t.dentries.AscendGreaterOrEqual(&p.inode, func(n *inode) bool {
+	first := after != ""
+	t.slots.Ascend(dir, after, func(id InodeID) bool {
+		n := t.get(id)
 		if n.parent != dir {
 			return false
 		}
-		if after != "" && compareNames(n, &p.inode) == 0 {
-			return true
+		if first {
+			if first = false; n.nameString() == after {
+				return true
+			}
 		}
 		return fn(n)
 	})
@@ -177,20 +176,26 @@ func (t *inodes) everyChild(dir InodeID, after string, fn func(*inode) bool) {
 // reachable reports whether n is in the tree that hangs from the root. If
 // visit is not nil it is called with n and each directory above it, the top of
 // a detached subtree, or what is dead, included.
-func (t *inodes) reachable(n *inode, visit func(*inode)) bool {
-	for n != nil {
+func (t *inodes) reachable(n *inode, visit func(InodeID)) bool {
+	if n == nil {
+		return false
+	}
+	for id, up := n.id, n.parent; ; {
 		if visit != nil {
-			visit(n)
+			visit(id)
 		}
-		if n.id == RootID {
+		if id == RootID {
 			return true
 		}
-		if n.parent == 0 || t.isDead(n) {
+		if up == 0 || t.leases.IsDead(id) {
 			return false
 		}
-		n = t.get(n.parent)
+		s, _ := t.slots.Get(up)
+		if s == nil {
+			return false
+		}
+		id, up = up, s.Parent
 	}
-	return false
 }
 
 // file returns a file that is there.

@@ -42,7 +42,7 @@ func (op *OpActivate) apply(t applier) (Result, error) {
 		root := t.get(RootID).edit()
 		root.user, root.group = t.users.Add(op.User), t.groups.Add(op.Group)
 		root.mtime = t.now.Time
-		t.replace(root)
+		t.put(root)
 		t.touch(Change{Kind: ChangeAttr, Inode: RootID})
 	}
 	return Result{}, nil

@@ -64,9 +64,9 @@ func (v view) mayGoWhole(n *inode, path string) error {
 
 // inAttached reports whether a directory, or one above it, is attached to a lease.
 func (v view) inAttached(dir *inode) (is bool) {
-	v.reachable(dir, func(n *inode) {
-		v.lookAttr(n.id)
-		is = is || v.leaseOf(n.id) != 0
+	v.reachable(dir, func(id InodeID) {
+		v.lookAttr(id)
+		is = is || v.leaseOf(id) != 0
 	})
 	return is
 }

@@ -147,7 +147,7 @@ func (op *OpConcat) apply(t applier) (Result, error) {
 			y := bare.ownExt()
 			y.blocks, y.tail, y.n = nil, nil, 0
 			bare.dropEmptyExt()
-			t.replace(bare)
+			t.put(bare)
 			s = bare
 		}
 		t.unlink(s)

@@ -131,6 +131,7 @@ func (op *OpCreate) create(t applier, id InodeID) (Result, error) {
 
 	var r Result
 	if old != nil {
+		t.unlinkEntry(old)
 		r.Closed = t.free(old, ReasonReplaced)
 	}
 	t.makeChain(&c, old)

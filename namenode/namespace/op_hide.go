@@ -62,7 +62,7 @@ func PlanHide(t *Tree, c *Call, op Op, h Hide) (Op, error) {
 	if err := v.checkLease(h.Lease); err != nil {
 		return nil, fserror.With(err, v.op, path)
 	}
-	if old := v.entry(o.Parent, h.Name); old != nil {
+	if old := v.entry(o.Parent, h.Name, new(inode)); old != nil {
 		return nil, exists(v.op, v.where(old), old)
 	}
 	if t.attachable(n.id) != nil {
@@ -104,7 +104,7 @@ func (op *OpHide) apply(t applier) (Result, error) {
 		}
 		src = t.lookup(op.FromParent, op.FromName)
 		switch {
-		case src == nil || src == n || src.typ == TypeDir:
+		case src == nil || src.id == n.id || src.typ == TypeDir:
 			return Result{}, misfitf("entry %q of directory %d cannot replace inode %d", op.FromName, op.FromParent, n.id)
 		case op.Detach:
 			if err := t.attachable(src.id); err != nil {
@@ -114,13 +114,13 @@ func (op *OpHide) apply(t applier) (Result, error) {
 	}
 
 	t.attachTo(op.Lease, n)
-	t.dentries.Delete(n)
+	t.unlinkEntry(n)
 	r := t.move(n, op.Parent, op.Hidden, 1)
 	if src != nil {
 		if op.Detach {
 			t.unattach(src)
 		}
-		t.dentries.Delete(src)
+		t.unlinkEntry(src)
 		t.move(src, op.Parent, op.Name, 1)
 	}
 	r.flag = true

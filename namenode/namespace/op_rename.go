@@ -41,7 +41,7 @@ func PlanRename(t *Tree, c *Call, from, to Ref, overwrite, detach bool) (*OpRena
 		return nil, v.errorf(fserror.InvalidArgument, src.path, "the root directory can be neither renamed nor replaced")
 	case old == nil && dst.rest != "":
 		return nil, v.missing(dst)
-	case old == n:
+	case old != nil && old.id == n.id:
 		return nil, nil
 	case n.typ == TypeDir && t.isBelow(dst.dir, n.id):
 		return nil, v.errorf(fserror.InvalidArgument, src.path, "%s is inside it", dst.path)
@@ -55,7 +55,7 @@ func PlanRename(t *Tree, c *Call, from, to Ref, overwrite, detach bool) (*OpRena
 	if err := v.requireRemove(src.dir, n, src.path); err != nil {
 		return nil, err
 	}
-	if n.typ == TypeDir && src.dir != dst.dir {
+	if n.typ == TypeDir && src.dir.id != dst.dir.id {
 		// Its entry ".." changes: it must itself be writable (POSIX, Linux).
 		if err := v.require(n, mayWrite, src.path); err != nil {
 			return nil, err
@@ -66,7 +66,7 @@ func PlanRename(t *Tree, c *Call, from, to Ref, overwrite, detach bool) (*OpRena
 			return nil, v.errorf(fserror.NotFound, src.path, "%v, it is being deleted", err)
 		}
 	}
-	if n.typ == TypeDir && src.dir != dst.dir && !c.IsSuper() && v.inAttached(dst.dir) {
+	if n.typ == TypeDir && src.dir.id != dst.dir.id && !c.IsSuper() && v.inAttached(dst.dir) {
 		if err := v.mayGoWhole(n, src.path); err != nil {
 			return nil, err
 		}
@@ -118,7 +118,7 @@ func (op *OpRename) apply(t applier) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if old == n {
+	if old != nil && old.id == n.id {
 		return Result{}, misfit("it renames an inode to the name that it has")
 	}
 	if old != nil && ((old.typ == TypeDir) != (n.typ == TypeDir) || old.typ == TypeDir && old.entries() > 0) {
@@ -136,7 +136,7 @@ func (op *OpRename) apply(t applier) (Result, error) {
 	if op.Detach {
 		t.unattach(n)
 	}
-	t.dentries.Delete(n)
+	t.unlinkEntry(n)
 	var closed []ClosedFile
 	if old != nil {
 		closed = t.takeOut(old, ReasonReplaced)

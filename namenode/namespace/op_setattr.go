@@ -101,7 +101,7 @@ func (op *OpSetAttr) apply(t applier) (Result, error) {
 			n.mtime = t.now.Time
 		}
 	}
-	t.replace(n)
+	t.put(n)
 	t.touch(Change{Kind: ChangeAttr, Inode: n.id})
 	return Result{Inode: n.id, Length: n.length(), BlocksLength: n.blocksLength()}, nil
 }

@@ -66,7 +66,7 @@ func (v view) reach(id InodeID) (*inode, error) {
 		// It may be made one day, which Affects does not tell of.
 		v.c.Collect, v.c.Looks = false, nil
 	}
-	if n == nil || !v.reachable(n, func(n *inode) { v.lookAttr(n.id) }) {
+	if n == nil || !v.reachable(n, v.lookAttr) {
 		err := v.errorf(fserror.NotFound, path, "it was deleted, or never was")
 		err.Reason = Gone
 		return nil, err

@@ -33,8 +33,8 @@ type place struct {
 	unmeasured bool
 }
 
-// begin is where the way of a Ref begins, and the rest of it.
-func (v view) begin(r Ref) (at place, rest string, err error) {
+// begin is where the way of a Ref begins, and the rest of it. root is a place for the root.
+func (v view) begin(r Ref, root *inode) (at place, rest string, err error) {
 	if r.How&^(FollowLast|NoLinks) != 0 {
 		return at, "", v.errorf(fserror.InvalidArgument, r.Path, "a reference cannot be followed in the way %#x; the ways are %#x and %#x", uint32(r.How), uint32(FollowLast), uint32(NoLinks))
 	}
@@ -42,7 +42,7 @@ func (v view) begin(r Ref) (at place, rest string, err error) {
 		if err := fspath.Check(r.Path); err != nil {
 			return at, "", fserror.With(err, v.op, r.Path)
 		}
-		root := v.get(RootID)
+		v.load(RootID, root)
 		v.lookAttr(root.id)
 		return place{path: r.Path, dir: root, node: root}, r.Path[1:], nil
 	}
@@ -76,7 +76,8 @@ func (v view) resolve(r Ref) (place, error) {
 }
 
 func (v view) follow(r Ref) (place, error) {
-	at, rest, err := v.begin(r)
+	var both [2]inode // a directory and its entry, in turn
+	at, rest, err := v.begin(r, &both[0])
 	if err != nil {
 		return place{}, err
 	}
@@ -97,16 +98,20 @@ func (v view) follow(r Ref) (place, error) {
 		if err := v.require(cur, mayExecute, at.path); err != nil {
 			return place{}, err
 		}
-		var child *inode
+		child, next := (*inode)(nil), &both[0]
+		if cur == next {
+			next = &both[1]
+		}
 		switch name { // both only in the target of a link
 		case ".":
 			child = cur
 		case "..":
 			if child = cur; cur.parent != 0 {
-				child = v.get(cur.parent)
+				child = next
+				v.load(cur.parent, child)
 			}
 		default:
-			child = v.entry(cur.id, name)
+			child = v.entry(cur.id, name, next)
 		}
 		at.dir, at.name, at.node = cur, name, child
 		if child == nil {
@@ -227,10 +232,11 @@ func (v view) stickyAllows(dir, n *inode) bool {
 // requireSearch is what it takes to reach an inode from the root: every
 // directory above may be searched. The inode must be reachable.
 func (v view) requireSearch(n *inode, path string) error {
-	for n.parent != 0 {
-		n = v.get(n.parent)
-		v.lookAttr(n.id)
-		if err := v.require(n, mayExecute, path); err != nil {
+	var up inode
+	for at := n.parent; at != 0; at = up.parent {
+		v.load(at, &up)
+		v.lookAttr(at)
+		if err := v.require(&up, mayExecute, path); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/namenode/namespace/calls"
+	"github.com/leasefs/leasefs/namenode/namespace/slots"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
@@ -75,8 +76,7 @@ func New() *Tree {
 func newTree() *Tree {
 	return &Tree{
 		inodes: inodes{
-			byID:     tables.NewPages[inode](),
-			dentries: tables.NewSet(lessDentry),
+			table:    table{slots.New((*ext).nameRest)},
 			open:     tables.NewSet(cmp.Less[InodeID]),
 			detached: tables.NewSet(cmp.Less[InodeID]),
 			xattrs:   tables.NewXattrs(),
@@ -107,8 +107,7 @@ func (t *Tree) Clone() *Tree {
 // shared: the copy must not change them.
 func (t *Tree) copied() Tree {
 	c := *t
-	c.byID = t.byID.Clone()
-	c.dentries = t.dentries.Clone()
+	c.slots = t.slots.Clone()
 	c.open = t.open.Clone()
 	c.detached = t.detached.Clone()
 	c.blocks = t.blocks.Clone()

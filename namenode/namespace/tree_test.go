@@ -310,7 +310,7 @@ func TestIterators(t *testing.T) {
 func TestCheckFinds(t *testing.T) {
 	for name, damage := range map[string]func(r *rig){
 		"no longer open":    func(r *rig) { r.tree.open.Delete(r.tree.lookup(r.tree.lookup(RootID, "a").id, "open").id) },
-		"lost entry":        func(r *rig) { r.tree.dentries.Delete(r.tree.lookup(RootID, "link")) },
+		"lost entry":        func(r *rig) { r.tree.unlinkEntry(r.tree.lookup(RootID, "link")) },
 		"lost inode":        func(r *rig) { r.tree.drop(r.tree.lookup(RootID, "link")) },
 		"block not indexed": func(r *rig) { k, _ := r.tree.blocks.Min(); r.tree.blocks.Delete(k) },
 		"block is garbage":  func(r *rig) { k, _ := r.tree.blocks.Min(); r.tree.garbage.Add(StoredBlock{Key: k}, 0) },
@@ -318,15 +318,16 @@ func TestCheckFinds(t *testing.T) {
 		"wrong sum": func(r *rig) {
 			n := r.tree.lookup(r.tree.lookup(RootID, "a").id, "open").edit()
 			n.ownExt().n++
-			r.tree.replace(n)
+			r.tree.put(n)
 		},
 		"circle": func(r *rig) {
 			a := r.tree.lookup(RootID, "a")
 			b := r.tree.lookup(a.id, "b")
-			r.tree.dentries.Delete(a)
+			r.tree.unlinkEntry(a)
 			a = a.edit()
 			a.parent = b.id
-			r.tree.replace(a)
+			r.tree.put(a)
+			r.tree.linkEntry(a)
 		},
 		"block of garbage": func(r *rig) {
 			k := r.tree.Garbage(math.MaxInt64, 1, 1)[0]

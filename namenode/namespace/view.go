@@ -31,11 +31,13 @@ func (v view) lookAttr(id InodeID) {
 	}
 }
 
-// entry is lookup, noted.
-func (v view) entry(dir InodeID, name string) *inode {
+// entry is lookup into n, noted.
+func (v view) entry(dir InodeID, name string, n *inode) *inode {
 	v.look(Change{Kind: ChangeName, Inode: dir, Name: name})
-	n := v.named(dir, name)
-	if n != nil && v.isDead(n) {
+	if !v.load(v.nameTaken(dir, name), n) {
+		return nil
+	}
+	if v.isDead(n) {
 		v.lookAttr(n.id)
 		return nil
 	}

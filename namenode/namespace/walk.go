@@ -154,7 +154,7 @@ func (v view) enterRemove(id InodeID, check *RemoveCheck) error {
 // Referenced calls fn for all blocks of all files, those of deleted subtrees
 // that are not reclaimed yet included, until it returns false.
 func (t *inodes) Referenced(fn func(id InodeID, b Block) bool) {
-	t.byID.Each(func(n *inode) bool {
+	t.each(func(n *inode) bool {
 		for _, b := range n.blocks() {
 			if !fn(n.id, b) {
 				return false
@@ -170,7 +170,7 @@ func (t *inodes) Referenced(fn func(id InodeID, b Block) bool) {
 // milliseconds). It looks at every inode, so it is meant for clones. Files of
 // deleted subtrees that are not reclaimed yet are included.
 func (t *inodes) Tails(fn func(id InodeID, tailLen int, lastBlock *Block, open bool, mtime int64) bool) {
-	t.byID.Each(func(n *inode) bool {
+	t.each(func(n *inode) bool {
 		tail := n.tail()
 		if len(tail) == 0 {
 			return true

@@ -54,7 +54,7 @@ func (v view) writable(w Writer) (*inode, error) {
 			return n, nil
 		}
 	}
-	if n == nil || !v.reachable(n, func(n *inode) { v.lookAttr(n.id) }) {
+	if n == nil || !v.reachable(n, v.lookAttr) {
 		err := v.errorf(fserror.LeaseLostGone, inodeName(w.Inode), "lease lost: the file was deleted or replaced")
 		if l := v.deadWith(n); l != nil {
 			err.Message = fmt.Sprintf("lease lost: the file was deleted with granted lease %x, which has ended", uint64(l.ID))

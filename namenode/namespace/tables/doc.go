@@ -1,7 +1,7 @@
 // Package tables has what a namespace's state is besides its inodes: results of
 // calls, granted leases and the files attached to them, ages of leases, sessions that
-// may cache, garbage blocks, extended attributes, owners, reigns; and the tables that
-// inodes are in.
+// may cache, garbage blocks, extended attributes, owners, reigns. Package slots has the
+// inodes.
 //
 // A table knows nothing of the tree, nor of the others. It is changed by the tree
 // alone, as a record says. Each has

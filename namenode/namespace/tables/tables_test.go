@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"unsafe"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/namenode/namespace/codec"
@@ -168,50 +167,6 @@ func TestTables(t *testing.T) {
 		}
 		change(clone) // so that the next change is the only difference
 		change(back)
-	}
-}
-
-// TestPages: numbers come and go, page by page, and clones stay as they are.
-func TestPages(t *testing.T) {
-	p := NewPages[int]()
-	if size := unsafe.Sizeof(*p.last.slots); size != 512 {
-		t.Errorf("a page has %d bytes, should have 512: a size class of the allocator", size)
-	}
-	values := make([]int, 200)
-	for i := range values {
-		values[i] = i
-		if p.Put(InodeID(i), &values[i]) != nil {
-			t.Fatal(i)
-		}
-	}
-	clone := p.Clone()
-	for i := range slices.Backward(values) { // the page that was changed last comes first
-		if i%3 == 0 {
-			p.Put(InodeID(i), &values[0])
-		} else {
-			p.Drop(InodeID(i))
-		}
-		if p.Get(InodeID(i)) == nil != (i%3 != 0) {
-			t.Fatal(i)
-		}
-	}
-	for i := 0; i < len(values); i += 3 {
-		p.Drop(InodeID(i))
-	}
-	if n := p.pages.Len(); n != 0 {
-		t.Errorf("%d empty pages are left", n)
-	}
-	p.Put(5, &values[5])
-	next := 0
-	clone.Each(func(v *int) bool {
-		if *v != next || clone.Get(InodeID(next)) != v {
-			t.Errorf("the clone has %d, not %d", *v, next)
-		}
-		next++
-		return true
-	})
-	if next != len(values) {
-		t.Error(next)
 	}
 }
 
