@@ -282,7 +282,7 @@ func (c *Cache) writePiece(p piece) {
 		c.skipped.Add(1)
 		c.pausedUntil.Store(int64(time.Since(c.began) + pauseTime))
 		if !c.failing {
-			c.log.Warn("leasefs: the block cache takes no blocks for now; reading continues from the block store", "dir", c.folder.name, "err", err)
+			c.log.Warn("leasefs: the block cache takes no blocks for now; reading continues from the block store", "dir", c.folder.name, "err", err, "reason", fserror.ReasonBlockCache)
 		}
 		c.failing = true
 	case c.failing:
