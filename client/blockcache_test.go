@@ -60,7 +60,7 @@ func TestBlockCache(t *testing.T) {
 		"here and there": func(r *client.Reader) ([]byte, error) {
 			out := make([]byte, r.Length())
 			for _, i := range rand.Perm(len(out)/chunk + 1) {
-				if _, err := r.ReadAt(out[i*chunk:min((i+1)*chunk, len(out))], int64(i*chunk)); err != nil && err != io.EOF {
+				if _, err := r.ReadAt(out[i*chunk:min((i+1)*chunk, len(out))], int64(i*chunk)); err != nil && !errors.Is(err, io.EOF) {
 					return nil, err
 				}
 			}
@@ -70,7 +70,7 @@ func TestBlockCache(t *testing.T) {
 			out := make([]byte, r.Length())
 			for off := len(out); off > 0; off = max(off-99_999, 0) {
 				from := max(off-99_999, 0)
-				if _, err := r.ReadAt(out[from:off], int64(from)); err != nil && err != io.EOF {
+				if _, err := r.ReadAt(out[from:off], int64(from)); err != nil && !errors.Is(err, io.EOF) {
 					return nil, err
 				}
 			}
