@@ -44,6 +44,8 @@ type folder struct {
 	boot string // this run of the machine: after another one the sum is not believed
 
 	evicted, damaged atomic.Uint64
+
+	writing func() // of tests: a piece is about to be written; or nil
 }
 
 // openFolder checks and opens a folder.
@@ -227,6 +229,9 @@ func (f *folder) add(ctx context.Context, name string, p piece) (written int, er
 	}
 	if err := s.store(used + need); err != nil {
 		return 0, err
+	}
+	if f.writing != nil {
+		f.writing()
 	}
 	grown, written, err := f.writePiece(name, p)
 	if serr := s.store(used + grown); err == nil {

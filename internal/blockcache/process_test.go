@@ -3,8 +3,10 @@ package blockcache
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -127,6 +129,37 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
+// TestKilledWhileWriting: whenever a process dies that writes, the sum is at least what
+// the files take.
+func TestKilledWhileWriting(t *testing.T) {
+	dir := folderOf(t)
+	c := open(t, dir, MinSize)
+	sumNow := func() int64 {
+		f, err := os.Open(filepath.Join(dir, lockName))
+		must(t, err)
+		defer f.Close()
+		n, known := (&sum{c.folder, f}).load()
+		if !known {
+			t.Error("the sum is not known")
+		}
+		return n
+	}
+	writes := 0
+	o := newObject(1, 3<<20)
+	put(t, c, o, 0, chunk)
+	before := sumNow()
+	c.folder.writing = func() {
+		writes++
+		if got := sumNow(); got < before+2<<20 {
+			t.Errorf("before 2 MiB were written the sum was %d, then %d", before, got)
+		}
+	}
+	put(t, c, o, 1<<20, 2<<20)
+	if got := sumNow(); writes != 1 || got < usage(t, dir)-4096 || got > before+2<<20+64<<10 {
+		t.Errorf("after %d writes the sum is %d, the files take %d", writes, got, usage(t, dir))
+	}
+}
+
 // TestStoppedProcess has the lock and gives it back to nobody: others read on, offer
 // as much as may wait, and end.
 func TestStoppedProcess(t *testing.T) {
@@ -163,8 +196,8 @@ func TestStoppedProcess(t *testing.T) {
 	}
 }
 
-// TestLockReplaced: somebody has emptied the folder, the lock included, while another
-// waits for it.
+// TestLockReplaced: somebody has removed the lock. Who comes next makes another, and has
+// it alone.
 func TestLockReplaced(t *testing.T) {
 	dir := folderOf(t)
 	a, err := openFolder(dir, MinSize)
@@ -220,8 +253,10 @@ func TestFullDisk(t *testing.T) {
 				return
 			}
 			<-done
-			if c.paused() && has(t, c, o, 0, len(o.data)) {
-				t.Errorf("%s: a block is there that could not be written", why)
+			if c.paused() {
+				if _, err := os.Lstat(filepath.Join(disk, c.path(o.Block))); !errors.Is(err, fs.ErrNotExist) {
+					t.Errorf("%s: a block that could not be written is there: %v", why, err)
+				}
 			}
 		}
 		t.Fatalf("%s: all was taken", why)
