@@ -15,6 +15,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/leasefs/leasefs/internal/blockcache"
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/namecall"
@@ -34,6 +35,9 @@ const (
 	DefaultWriteAhead = 3
 	// DefaultReadAhead is how many blocks a sequential reader fetches ahead.
 	DefaultReadAhead = 2
+	// DefaultBlockCacheSize and MinBlockCacheSize are bytes.
+	DefaultBlockCacheSize = blockcache.DefaultSize
+	MinBlockCacheSize     = blockcache.MinSize
 )
 
 // Config says how to reach a namespace and as whom. Only Namenodes matters to
@@ -112,6 +116,18 @@ type Config struct {
 	// ReadAhead is how many blocks a sequential reader fetches ahead; 0:
 	// DefaultReadAhead. A reader needs (ReadAhead+1) × BlockSize bytes.
 	ReadAhead int
+	// BlockCache is a folder of this machine in which blocks are kept that were read
+	// from the block store; empty: none. It must exist on a local disk, be this user's
+	// with mode 0700, and be empty or have been used so before. Several processes and
+	// namespaces may share it. What is read from it is verified as what comes from the
+	// store is, and read from there if it does not match, or if the folder fails.
+	// Blocks are written in the background: some 32 MiB may wait in memory, and Close
+	// writes these for two seconds at most.
+	BlockCache string
+	// BlockCacheSize limits in bytes what the folder takes on disk; blocks not used
+	// for the longest time are removed first. 0: DefaultBlockCacheSize; at least
+	// MinBlockCacheSize. Processes that share a folder should be given the same.
+	BlockCacheSize int64
 	// Conns is the number of gRPC connections to the active namenode; 0: 1.
 	Conns int
 	// DialOptions are appended to those of the package.
@@ -183,6 +199,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Conns <= 0 {
 		c.Conns = 1
+	}
+	if c.BlockCache == "" && c.BlockCacheSize != 0 {
+		return c, fserror.New(fserror.InvalidArgument, "connect", "", "the size of a block cache is given, and no folder for it").Because(fserror.ReasonBlockCache)
 	}
 	if c.BlockSize < 0 {
 		return c, fserror.New(fserror.InvalidArgument, "connect", "", "a block size of %d bytes makes no sense; give a positive one, or 0 for the namenode's", c.BlockSize)

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/leasefs/leasefs/internal/blockcache"
 	"github.com/leasefs/leasefs/internal/blockio"
 	"github.com/leasefs/leasefs/internal/delegation"
 	"github.com/leasefs/leasefs/internal/fserror"
@@ -41,7 +42,8 @@ type engine struct {
 	caller *pb.Caller // shared by all requests, never changed
 	ids    *namecall.IDs
 	blobs  *blockio.Transport
-	info   Info // as far as it never changes
+	near   *blockcache.Cache // nil if there is none
+	info   Info              // as far as it never changes
 
 	ctx    context.Context // ends last in Close
 	cancel context.CancelFunc
@@ -60,7 +62,8 @@ type engine struct {
 // New connects to a namespace and opens a session. It retries until the
 // context ends or Config.Timeout is over: kind Unavailable then, naming the
 // addresses tried; or for five seconds if no host of Config.Namenodes exists.
-// InvalidArgument: the configuration makes no sense.
+// InvalidArgument: the configuration makes no sense; that, NotFound, NotDirectory,
+// Permission or Unsupported, before anything is asked: Config.BlockCache cannot be used.
 // The context governs New alone. Close ends what New began.
 func New(ctx context.Context, cfg Config) (*FS, error) {
 	cfg, err := cfg.withDefaults()
@@ -77,6 +80,12 @@ func New(ctx context.Context, cfg Config) (*FS, error) {
 		readers: make(map[*Reader]struct{}),
 	}
 	e.answers = &answers{cache: newReadCache(&cfg), stream: func() *session.Stream { return e.session.Stream() }, onRevoke: cfg.OnRevoke, onGiveUp: cfg.OnGiveUp}
+	if cfg.BlockCache != "" {
+		e.near, err = blockcache.Open(blockcache.Config{Dir: cfg.BlockCache, Size: cfg.BlockCacheSize, Logger: cfg.Logger})
+		if err != nil {
+			return nil, err
+		}
+	}
 	f := &FS{engine: e}
 	f.scratch = scratch{f: f, turn: turn.New()}
 	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -84,6 +93,7 @@ func New(ctx context.Context, cfg Config) (*FS, error) {
 	nn.Inactive = func(n *namecall.Node) { f.session.Drop(n) }
 	if f.nn, err = namecall.New(f.ctx, nn); err != nil {
 		f.cancel()
+		e.near.Close()
 		return nil, err
 	}
 	f.ids = f.nn.IDs()
@@ -92,7 +102,11 @@ func New(ctx context.Context, cfg Config) (*FS, error) {
 		Namenodes: f.nn, Caller: f.caller, Clock: cfg.Clock, Logger: cfg.Logger, Go: f.goRun,
 	})
 	f.session = session.New(f.ctx, f.sessionConfig())
-	if err := f.session.Open(ctx); err != nil {
+	err = f.session.Open(ctx)
+	if err == nil {
+		err = e.near.Begin(f.session.Welcome().GetNamespaceId())
+	}
+	if err != nil {
 		f.shutdown()
 		return nil, err
 	}
@@ -166,6 +180,7 @@ func (f *engine) shutdown() {
 	f.session.Close()
 	f.wg.Wait()
 	f.blobs.Close()
+	f.near.Close()
 }
 
 // goRun starts a goroutine that Close waits for; false if it is too late.

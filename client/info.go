@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/leasefs/leasefs/internal/blockcache"
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/internal/readcache"
@@ -67,17 +68,21 @@ type Stats struct {
 	LostLeases      uint64 // writers whose lease was lost
 	Sessions        uint64 // session streams opened; above 1: reconnections
 	Cache           CacheStats
+	BlockCache      BlockCacheStats
 }
 
 // CacheStats are figures of the read cache of an FS, all zero without one.
 type CacheStats = readcache.Stats
+
+// BlockCacheStats are figures of the block cache of an FS, all zero without one.
+type BlockCacheStats = blockcache.Stats
 
 // Stats returns the counters.
 func (f *FS) Stats() Stats {
 	c := f.session.Stats()
 	s := Stats{
 		Retries: f.nn.Retries(), Renewals: c.Renewals, RenewalFailures: c.Failures,
-		Jeopardies: c.Jeopardies, LostLeases: c.Lost, Sessions: c.Opened,
+		Jeopardies: c.Jeopardies, LostLeases: c.Lost, Sessions: c.Opened, BlockCache: f.near.Stats(),
 	}
 	if f.cache != nil {
 		s.Cache = f.cache.Stats()

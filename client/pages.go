@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/internal/blockio"
+	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -82,12 +83,13 @@ func (r *Reader) readSome(ctx context.Context, cut uint64, p []byte, off int64, 
 	if !sequential {
 		return r.readChunks(ctx, cut, p, off)
 	}
-	return r.withBytes(ctx, cut, off, func(data []byte) (int, error) { return copy(p, data), nil })
+	return r.withBytes(ctx, cut, off, p, func(data []byte) (int, error) { return copy(p, data), nil })
 }
 
 // withBytes hands fn the bytes from off to the end of their block, or of the
-// file as the Reader sees it. They are fn's only until it returns.
-func (r *Reader) withBytes(ctx context.Context, cut uint64, off int64, fn func([]byte) (int, error)) (int, error) {
+// file as the Reader sees it. They are fn's only until it returns. Those that the
+// block cache has come into p instead, if that has room for a chunk.
+func (r *Reader) withBytes(ctx context.Context, cut uint64, off int64, p []byte, fn func([]byte) (int, error)) (int, error) {
 	var newer time.Time
 	for range maxMoves {
 		pg, err := r.page(ctx, cut, off, newer)
@@ -98,6 +100,11 @@ func (r *Reader) withBytes(ctx context.Context, cut uint64, off int64, fn func([
 		if b == nil {
 			data := pg.Tail[off-pg.TailOff:]
 			return fn(data[:r.clip(len(data), off)])
+		}
+		if len(p) >= blockstore.ChunkSize { // for less, whole blocks in memory are quicker
+			if n := r.blocks.Near(b, p[:r.clip(len(p), off)], off-b.Off); n > 0 {
+				return n, nil
+			}
 		}
 		var n int
 		var ferr error

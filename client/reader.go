@@ -79,7 +79,7 @@ func newReader(f *engine, path string, inode uint64) *Reader {
 	r := &Reader{fs: f, path: path, inode: inode}
 	r.ctx, r.cancel = context.WithCancel(f.ctx)
 	r.blocks = blockio.NewFetcher(r.ctx, f.blobs, blockio.File{
-		Path: path, Ahead: f.cfg.ReadAhead, Again: r.again, Tries: func() blockio.Tries { return tries(f, "read", path) },
+		Path: path, Ahead: f.cfg.ReadAhead, Again: r.again, Tries: func() blockio.Tries { return tries(f, "read", path) }, Cache: f.near,
 	})
 	return r
 }
@@ -313,7 +313,7 @@ func (r *Reader) WriteTo(w io.Writer) (n int64, err error) {
 	r.posMu.Lock()
 	defer r.posMu.Unlock()
 	for cut := r.Cut(); ; {
-		k, err := r.withBytes(r.ctx, cut, r.pos, func(data []byte) (int, error) { return w.Write(data) })
+		k, err := r.withBytes(r.ctx, cut, r.pos, nil, func(data []byte) (int, error) { return w.Write(data) })
 		n += int64(k)
 		r.pos += int64(k)
 		if err == io.EOF { //nolint:errorlint // withBytes returns io.EOF itself

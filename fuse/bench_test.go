@@ -2,7 +2,10 @@ package fuse_test
 
 import (
 	"errors"
+	"io"
+	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
@@ -93,5 +96,89 @@ func BenchmarkSmallFiles(b *testing.B) {
 			}
 			b.ReportMetric(float64(wire.Total()-before)/float64(b.N), "calls/file")
 		})
+	}
+}
+
+// BenchmarkReadAgain reads a file through a mount: from the block store, from a block
+// cache that has it, and from the pages that the kernel kept; and the same bytes from a
+// file of the local file system. Whole: all of it in pieces of 1 MiB; random: 64 KiB
+// here and there. Cold: without what the local file system has of all that in
+// memory. The block store is on the same machine and disk.
+func BenchmarkReadAgain(b *testing.B) {
+	const size, piece, chunk = 256 << 20, 1 << 20, 64 << 10
+	for _, cold := range []string{"warm", "cold"} {
+		for _, how := range []string{"whole", "random"} {
+			for _, from := range []string{"store", "cache", "kernel", "local"} {
+				if from == "kernel" && cold == "cold" {
+					continue
+				}
+				b.Run(how+"/"+cold+"/"+from, func(b *testing.B) {
+					r, dir := newRig(b), blockFolder(b)
+					m := r.mount(fuse.Options{}, func(c *client.Config) {
+						if from == "cache" {
+							c.BlockCache, c.BlockCacheSize = dir, 2*size
+						}
+					})
+					path := m.path("f")
+					if from == "local" {
+						path = filepath.Join(dir, "f")
+					}
+					data, buf := make([]byte, size), make([]byte, piece)
+					_, _ = rand.NewChaCha8([32]byte{}).Read(data) // never fails
+					must(b, os.WriteFile(path, data, 0o600))
+					whole := func() {
+						f, err := os.Open(path)
+						must(b, err)
+						defer f.Close()
+						for range size / piece {
+							_, err := io.ReadFull(f, buf)
+							must(b, err)
+						}
+					}
+					random := func() {
+						f, err := os.Open(path)
+						must(b, err)
+						defer f.Close()
+						for range size / piece {
+							_, err := f.ReadAt(buf[:chunk], int64(rand.IntN(size/chunk))*chunk)
+							must(b, err)
+						}
+					}
+					drop := func() {
+						if from != "local" && from != "kernel" {
+							dropPages(b, m.dir)
+						}
+						if cold == "cold" {
+							dropPages(b, dir)
+							dropPages(b, r.Config().Data)
+						}
+					}
+					whole()
+					if from == "cache" {
+						env.Eventually(b, "all is in the block cache", func() bool {
+							drop()
+							before := m.FS().Stats().BlockCache
+							whole()
+							return m.FS().Stats().BlockCache.Misses == before.Misses
+						})
+					}
+					before := m.FS().Stats().BlockCache
+					read, n := whole, int64(size)
+					if how == "random" {
+						read, n = random, size/piece*chunk
+					}
+					b.SetBytes(n)
+					for b.Loop() {
+						b.StopTimer()
+						drop()
+						b.StartTimer()
+						read()
+					}
+					if got := m.FS().Stats().BlockCache; from == "cache" && (got.Misses != before.Misses || got.Hits == before.Hits) {
+						b.Errorf("not all came from the block cache: %+v, before %+v", got, before)
+					}
+				})
+			}
+		}
 	}
 }

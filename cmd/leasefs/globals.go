@@ -26,6 +26,8 @@ func globalFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "json", Usage: "print one JSON object a line, errors too", EnvVars: []string{"LEASEFS_JSON"}},
 		&cli.DurationFlag{Name: "timeout", Usage: "how `LONG` a call is tried again while no namenode answers", DefaultText: "1m, put and get 2m; at most 2m", EnvVars: []string{"LEASEFS_TIMEOUT"}},
 		&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no progress bar, no summary, no notes of what is waited for", EnvVars: []string{"LEASEFS_QUIET"}},
+		&cli.StringFlag{Name: "block-cache", Usage: "keep blocks that are read in `DIR` of this machine (made before, mode 0700, this user's)", DefaultText: "nowhere", EnvVars: []string{"LEASEFS_BLOCK_CACHE"}},
+		&cli.StringFlag{Name: "block-cache-size", Usage: "how many `BYTES`, such as 20G, these may take on its disk", DefaultText: "1G", EnvVars: []string{"LEASEFS_BLOCK_CACHE_SIZE"}},
 		&cli.StringFlag{Name: "config", Usage: "a TOML `FILE` that sets any of these by name", EnvVars: []string{"LEASEFS_CONFIG"}},
 		&cli.BoolFlag{Name: "tls", Usage: "connect with TLS; implied by the other TLS flags", EnvVars: []string{"LEASEFS_TLS"}},
 		&cli.StringFlag{Name: "tls-ca", Usage: "PEM `FILE` of the authorities that sign namenodes", DefaultText: "the system's", EnvVars: []string{"LEASEFS_TLS_CA"}},
@@ -58,6 +60,14 @@ func (e *invocation) clientConfig() (client.Config, error) {
 		Timeout: e.flags.Duration("timeout"),
 		OnWait:  e.waits,
 		Umask:   umask(),
+
+		BlockCache: e.flags.String("block-cache"),
+	}
+	if size := e.flags.String("block-cache-size"); size != "" {
+		var err error
+		if cfg.BlockCacheSize, err = e.parseSize("--block-cache-size", size); err != nil {
+			return cfg, err
+		}
 	}
 	for a := range strings.SplitSeq(e.flags.String("namenode"), ",") {
 		a = strings.TrimSpace(a)

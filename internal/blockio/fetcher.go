@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leasefs/leasefs/internal/blockcache"
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
@@ -29,6 +30,8 @@ type File struct {
 	// Again lists a block again, with a URL that was signed after that time. What is
 	// at its place now may be another one, or nil; or the error is ErrMoved.
 	Again func(ctx context.Context, b *Block, signedAfter time.Time) (*Block, error)
+	// Cache keeps blocks on this machine; nil: there is none.
+	Cache *blockcache.Cache
 }
 
 // Fetcher reads blocks of one file and verifies them. It keeps the last few whole
@@ -154,7 +157,11 @@ func (f *Fetcher) fetchAhead(b *Block) *held {
 		return c
 	}
 	f.wg.Go(func() {
-		c.buf, c.err = f.fetchBlock(ctx, b)
+		var fetched bool
+		c.buf, fetched, c.err = f.fetchBlock(ctx, b)
+		if fetched {
+			f.keepWhole(c, b)
+		}
 		close(c.done)
 		cancel()
 		if c.err != nil {
@@ -218,23 +225,68 @@ func (f *Fetcher) recycle(c *held) {
 	}
 }
 
-// fetchBlock reads and verifies a whole object. What does not match is read
-// once more: the fault may be on the way.
-func (f *Fetcher) fetchBlock(ctx context.Context, b *Block) (*Buffer, error) {
-	buf := NewBuffer(b.Stored)
+// fetchBlock reads and verifies a whole block, from the block cache or, which
+// fetched tells, from the store. What does not match is read once more: the fault may
+// be on the way.
+func (f *Fetcher) fetchBlock(ctx context.Context, b *Block) (buf *Buffer, fetched bool, err error) {
+	buf = NewBuffer(b.Stored)
 	buf.B = buf.B[:b.Stored]
-	var err error
+	if table, ok := f.file.Cache.Read(b.cached(), nil, 0, buf.B[:b.Data]); ok {
+		copy(buf.B[b.Data:], table)
+		return buf, false, nil
+	}
 	for range 2 {
 		if err = f.get(ctx, b, 0, buf.B); err != nil {
 			break
 		}
 		if err = blockstore.Verify(b.Key, buf.B, b.CRC); err == nil {
-			return buf, nil
+			return buf, true, nil
 		}
 		err = f.wrong(b, err)
 	}
 	buf.Free()
-	return nil, err
+	return nil, false, err
+}
+
+// keepWhole offers a whole block to the block cache.
+func (f *Fetcher) keepWhole(c *held, b *Block) {
+	f.mu.Lock()
+	c.refs++
+	f.mu.Unlock()
+	object := c.buf.B
+	if !f.file.Cache.Offer(b.cached(), object[b.Data:], 0, object[:b.Data], func() { f.release(c) }) {
+		f.release(c)
+	}
+}
+
+// Near reads bytes of a block, from off on, into p, as far as they are in memory or
+// in the block cache. 0: they are not, and nothing in p is to be used.
+func (f *Fetcher) Near(b *Block, p []byte, off int64) int {
+	p = p[:min(int64(len(p)), b.Used-off)]
+	if n := f.inMemory(b, p, off); n > 0 {
+		return n
+	}
+	if f.file.Cache == nil {
+		return 0
+	}
+	start, length := blockstore.AlignRange(b.Data, off, int64(len(p)))
+	chunks := p
+	if start != off || length != int64(len(p)) {
+		buf := NewBuffer(length)
+		defer buf.Free()
+		chunks = buf.B[:length]
+	}
+	f.mu.Lock()
+	known := f.tables[b.Key]
+	f.mu.Unlock()
+	table, ok := f.file.Cache.Read(b.cached(), known, start, chunks)
+	if !ok {
+		return 0
+	}
+	if known == nil {
+		f.remember(b.Key, table)
+	}
+	return copy(p, chunks[off-start:])
 }
 
 // wrong turns an error of a verification into one that names the file too.
@@ -246,20 +298,20 @@ func (f *Fetcher) wrong(b *Block, err error) error {
 	return fserror.With(err, "read", f.file.Path)
 }
 
-// Range reads bytes of a block, from off on, into p: from memory if the block is
-// there, else with the chunks that they are in. ErrMoved: see File.Again.
+// Range reads bytes of a block, from off on, into p: from memory or the block cache
+// if they are there, else with the chunks that they are in. ErrMoved: see File.Again.
 func (f *Fetcher) Range(ctx context.Context, b *Block, p []byte, off int64) (int, error) {
 	p = p[:min(int64(len(p)), b.Used-off)]
-	if n := f.inMemory(b, p, off); n > 0 {
+	if n := f.Near(b, p, off); n > 0 {
 		return n, nil
 	}
 	start, length := blockstore.AlignRange(b.Data, off, int64(len(p)))
-	chunks := p
-	if start != off || length != int64(len(p)) {
+	chunks, free := p, func() {}
+	if f.file.Cache != nil || start != off || length != int64(len(p)) {
 		buf := NewBuffer(length)
-		defer buf.Free()
-		chunks = buf.B[:length]
+		chunks, free = buf.B[:length], buf.Free
 	}
+	defer func() { free() }()
 	var err error
 	for range 2 {
 		var table blockstore.Table
@@ -270,7 +322,11 @@ func (f *Fetcher) Range(ctx context.Context, b *Block, p []byte, off int64) (int
 			return 0, err
 		}
 		if err = blockstore.VerifyRange(b.Key, table, b.Data, start, chunks); err == nil {
-			return copy(p, chunks[off-start:]), nil
+			n := copy(p, chunks[off-start:])
+			if f.file.Cache.Offer(b.cached(), table, start, chunks, free) {
+				free = func() {}
+			}
+			return n, nil
 		}
 		err = f.wrong(b, err)
 	}
@@ -301,6 +357,12 @@ func (f *Fetcher) table(ctx context.Context, b *Block) (blockstore.Table, error)
 	if err != nil {
 		return nil, err
 	}
+	f.remember(b.Key, t)
+	return t, nil
+}
+
+// remember keeps a table, and lets go of another if there are too many.
+func (f *Fetcher) remember(key blockstore.Key, t blockstore.Table) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for k := range f.tables { // any one: they are cheap to get again
@@ -309,8 +371,7 @@ func (f *Fetcher) table(ctx context.Context, b *Block) (blockstore.Table, error)
 		}
 		delete(f.tables, k)
 	}
-	f.tables[b.Key] = t
-	return t, nil
+	f.tables[key] = t
 }
 
 // get downloads part of a block's object.

@@ -6,6 +6,7 @@ import (
 	"sort"
 	"time"
 
+	"github.com/leasefs/leasefs/internal/blockcache"
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -37,6 +38,11 @@ type Block struct {
 	URL     string
 	Headers map[string]string
 	Cut     uint64 // of the file when it had this block here
+}
+
+// cached is the block as a block cache knows it.
+func (b *Block) cached() blockcache.Block {
+	return blockcache.Block{Key: b.Key, Stored: b.Stored, CRC: b.CRC}
 }
 
 // NewList checks an answer about the file at path, which was asked for at that

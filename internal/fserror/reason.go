@@ -30,6 +30,7 @@ const (
 	ReasonAttributeLost  = "attribute lost"    // Options.Xattrs
 	ReasonData           = "Data"              // from here on: that field of a Config is wrong
 	ReasonBlocks         = "Blocks"
+	ReasonBlockCache     = "BlockCache"
 	ReasonListen         = "Listen"
 	ReasonHTTP           = "HTTP"
 	ReasonTLS            = "TLS"

@@ -26,6 +26,8 @@ type fileConfig struct {
 	TLSCert       *string `toml:"tls-cert"`
 	TLSKey        *string `toml:"tls-key"`
 	TLSServerName *string `toml:"tls-server-name"`
+	BlockCache    *string `toml:"block-cache"`
+	CacheSize     *string `toml:"block-cache-size"`
 }
 
 // values are the settings in the file, as text by flag.
@@ -34,6 +36,7 @@ func (f *fileConfig) values() (map[string]string, error) {
 	for name, s := range map[string]*string{
 		"user": f.User, "client": f.Client, "tls-ca": f.TLSCA,
 		"tls-cert": f.TLSCert, "tls-key": f.TLSKey, "tls-server-name": f.TLSServerName,
+		"block-cache": f.BlockCache, "block-cache-size": f.CacheSize,
 	} {
 		if s != nil {
 			v[name] = *s

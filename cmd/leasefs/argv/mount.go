@@ -13,6 +13,7 @@ import (
 var optionFlags = map[string]string{
 	"allow_other": "allow-other", "busy": "busy", "subdir": "subdir",
 	"as": "user", "client": "client", "timeout": "timeout", "config": "config",
+	"block_cache": "block-cache", "block_cache_size": "block-cache-size",
 	"tls": "tls", "tls_ca": "tls-ca", "tls_cert": "tls-cert", "tls_key": "tls-key", "tls_server_name": "tls-server-name",
 }
 

@@ -71,6 +71,7 @@ var reasonHints = map[string]string{
 	fserror.ReasonAttributeLost:  "without -X the copy has none",
 	fserror.ReasonData:           "--data names it",
 	fserror.ReasonBlocks:         "--blocks names it",
+	fserror.ReasonBlockCache:     "--block-cache names it, --block-cache-size limits it",
 	fserror.ReasonListen:         "--listen gives it",
 	fserror.ReasonHTTP:           "--http gives it",
 	fserror.ReasonTLS:            "--tls-cert names it",
