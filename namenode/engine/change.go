@@ -134,6 +134,7 @@ func (tx *Tx) change(ctx context.Context, r *Request, recall *Recall) (out Outco
 	if err != nil {
 		return out, err
 	}
+	r.Call.Begin()
 	op, err := r.Plan(tx)
 	if err != nil || op == nil {
 		out.Noop = err == nil

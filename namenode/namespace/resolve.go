@@ -130,6 +130,9 @@ func (v view) follow(r Ref) (place, error) {
 			return place{}, v.errorf(fserror.Loop, at.path, "the path leads through more than %d symbolic links", MaxLinks)
 		}
 		target := child.target()
+		if !v.c.Follow(len(target)) {
+			return place{}, v.errorf(fserror.Loop, at.path, "the call leads through symbolic links with targets of more than %d bytes in all", calls.MaxLinkBytes)
+		}
 		if target[0] == '/' {
 			cur = v.get(RootID)
 		}

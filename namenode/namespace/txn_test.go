@@ -295,3 +295,35 @@ func list(t *rapid.T, tree *Tree) (lines []string) {
 	}
 	return lines
 }
+
+// However many paths a call has, what it follows of symbolic links is limited, and each
+// attempt of a call begins at nothing.
+func TestLinksOfACall(t *testing.T) {
+	r := newRig(t)
+	r.create(t, "/f", "")
+	target := strings.Repeat("./", 2000) + "f"
+	op, err := PlanSymlink(r.tree, nil, At("/long"), target, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.must(t, op)
+	plans := make([]func(*Tree) (Op, error), 100)
+	c := &Call{Super: true}
+	for i := range plans {
+		plans[i] = func(tree *Tree) (Op, error) {
+			return orNil(PlanTruncate(tree, c, Follow("/long"), 0))
+		}
+	}
+	for range 2 {
+		c.Begin()
+		_, failed, err := PlanTxn(r.tree, plans...)
+		if want := calls.MaxLinkBytes / len(target); failed != want || fserror.KindOf(err) != fserror.Loop {
+			t.Errorf("plan %d fails, not %d: %v", failed, want, err)
+		}
+	}
+	for i := range 100 { // calls of their own
+		if _, err := r.tree.Stat(&Call{Super: true}, Follow("/long")); err != nil {
+			t.Fatalf("%d: %v", i, err)
+		}
+	}
+}

@@ -28,7 +28,29 @@ type Call struct {
 	// first entry of the directory.
 	DirLooks int
 
-	asOf uint64
+	asOf  uint64
+	links int // bytes of the targets of links that were followed since Begin
+}
+
+// MaxLinkBytes is how long the targets are, in all, of the symbolic links that an attempt
+// of a call leads through: each of their names is looked up under the namespace's lock.
+const MaxLinkBytes = 256 << 10
+
+// Begin begins an attempt of the call.
+func (c *Call) Begin() {
+	if c != nil {
+		c.links = 0
+	}
+}
+
+// Follow counts a link with a target of so many bytes, and reports whether the attempt may
+// follow it. The namenode itself follows any.
+func (c *Call) Follow(target int) bool {
+	if c == nil {
+		return true
+	}
+	c.links += target
+	return c.links <= MaxLinkBytes
 }
 
 // AsOf returns the number of the record that must be durable before the answer
