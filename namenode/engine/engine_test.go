@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/leasefs/leasefs/internal/journal"
 	"github.com/leasefs/leasefs/leasemanager/readlease"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
 	"github.com/leasefs/leasefs/namenode/share"
 )
 
@@ -775,5 +777,29 @@ func TestNewUsers(t *testing.T) {
 		return nil
 	}); err != nil {
 		t.Error(err)
+	}
+}
+
+// A call that is tried again may follow as many links as the first time.
+func TestAttemptsBeginAtNoLinks(t *testing.T) {
+	r := newRig(t)
+	root := &namespace.Call{User: "root", Super: true}
+	target := strings.Repeat("./", 1000)
+	r.must(r.Do(t.Context(), Request{Call: root, Plan: func(tx *Tx) (namespace.Op, error) {
+		return OrNil(namespace.PlanSymlink(tx.Tree, root, namespace.At("/long"), target, false))
+	}}))
+	for range calls.MaxLinkBytes/len(target) + 1 {
+		if err := r.View(t.Context(), root, func(tx *Tx) error {
+			_, err := tx.Tree.Stat(root, namespace.Follow("/long"))
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Do(t.Context(), Request{Call: root, Plan: func(tx *Tx) (namespace.Op, error) {
+			_, err := tx.Tree.Stat(root, namespace.Follow("/long"))
+			return nil, err
+		}}); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
