@@ -145,7 +145,7 @@ func (l *Leases) Symlink(ctx context.Context, id LeaseID, target, path string) e
 // or file. Only its owner, with permission to delete it and all that is below it, or a
 // superuser may attach it. TooLarge: there is too much below the directory for that
 // permission to be checked. Several paths, at most MaxTxOps, are attached at once or not at all;
-// none may be below another.
+// none may be there twice.
 func (l *Leases) Attach(ctx context.Context, id LeaseID, paths ...string) error {
 	return l.each(ctx, "lease attach", paths, func(path string) error { return l.fs.attach(ctx, id, path, at(ctx, door.At(path))) },
 		func(t *Tx, path string) { t.Attach(id, path) })

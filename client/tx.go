@@ -26,7 +26,7 @@ const MaxTxOps = 64
 //		Commit(ctx)
 //
 // Each operation has the rules, permissions and errors of the single call. No operation may
-// touch a path that another one touches, or a path below that. A Tx is not safe for
+// touch a path that another one touches, or one below what another makes, moves or removes. A Tx is not safe for
 // concurrent use.
 type Tx struct {
 	fs   *FS

@@ -85,6 +85,7 @@ func checkTransact(r *pb.TransactRequest) (size int, grows bool, err error) {
 	for i, o := range ops {
 		paths := []string{o.GetPath()}
 		var file *pb.TxFile
+		marks := false
 		switch w := o.GetOp().(type) {
 		case *pb.TxOp_Create:
 			file = w.Create
@@ -95,15 +96,17 @@ func checkTransact(r *pb.TransactRequest) (size int, grows bool, err error) {
 			grows = true
 		case *pb.TxOp_SetXattr:
 			all += len(w.SetXattr.GetName()) + len(w.SetXattr.GetValue())
-			grows = true
+			grows, marks = true, true
 		case *pb.TxOp_Mkdir:
 			grows = true
-		case *pb.TxOp_Delete, *pb.TxOp_Attach, *pb.TxOp_Detach, *pb.TxOp_RemoveXattr:
+		case *pb.TxOp_Attach, *pb.TxOp_Detach, *pb.TxOp_RemoveXattr:
+			marks = true
+		case *pb.TxOp_Delete:
 		default:
 			return 0, false, wrong("operation %d is of no kind that this namenode knows", i+1)
 		}
 		for _, path := range paths {
-			if err := names.add(i, path); err != nil {
+			if err := names.add(i, path, marks); err != nil {
 				return 0, false, err
 			}
 			all += len(path)
@@ -130,25 +133,26 @@ func checkTransact(r *pb.TransactRequest) (size int, grows bool, err error) {
 }
 
 // touched are the names that operations touch.
-type touched []struct {
-	op   int
-	path string
+type touched []touch
+
+type touch struct {
+	op    int
+	path  string
+	marks bool // changes something about what is there, and no name
 }
 
-// add adds a name, unless another operation touches it or something above or below it.
-func (t *touched) add(op int, path string) error {
+// add adds a name, unless another operation touches it or something above or below it. What
+// only marks may do so below what another one marks.
+func (t *touched) add(op int, path string, marks bool) error {
 	if err := fspath.Check(path); err != nil {
 		return inTxn("operation", op, path, err)
 	}
 	for _, o := range *t {
-		if within(path, o.path) || within(o.path, path) {
-			return fserror.New(fserror.InvalidArgument, "", path, "operation %d: operation %d touches %s; each operation of a transaction needs names of its own, none of which is below another's", op+1, o.op+1, o.path)
+		if path == o.path || !(marks && o.marks) && (within(path, o.path) || within(o.path, path)) {
+			return fserror.New(fserror.InvalidArgument, "", path, "operation %d: operation %d touches %s; each operation of a transaction needs names of its own, and none may be below what another makes, moves or removes", op+1, o.op+1, o.path)
 		}
 	}
-	*t = append(*t, struct {
-		op   int
-		path string
-	}{op, path})
+	*t = append(*t, touch{op, path, marks})
 	return nil
 }
 
