@@ -50,7 +50,7 @@ func (p *program) commands() []*cli.Command {
 		mkdirCommand(p), cpCommand(p), mvCommand(p), rmCommand(p), touchCommand(p), truncateCommand(p), concatCommand(p),
 		chmodCommand(p), chownCommand(p), xattrCommand(p), lnCommand(p), txnCommand(p),
 		leaseCommand(p), lockCommand(p), registerCommand(p), watchCommand(p),
-		mountCommand(p),
+		mountCommand(p), gatewayCommand(p),
 		statusCommand(p), adminCommand(p),
 		benchCommand(p), completionCommand(p), manCommand(p), versionCommand(p),
 	}

@@ -152,7 +152,7 @@ var (
 // docs/TROUBLESHOOTING.md explains.
 func TestPagesQuoteErrors(t *testing.T) {
 	var source strings.Builder
-	for _, dir := range []string{"client", "cmd", "fuse", "internal", "leasemanager", "namenode"} {
+	for _, dir := range []string{"client", "cmd", "fuse", "gateway", "internal", "leasemanager", "namenode"} {
 		if err := filepath.WalkDir(root+dir, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
 				return err

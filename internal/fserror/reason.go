@@ -28,6 +28,7 @@ const (
 	ReasonTreeNotAsked   = "tree not asked"    // Options.Recursive
 	ReasonSpecialFile    = "special file"      // Options.SkipSpecial
 	ReasonAttributeLost  = "attribute lost"    // Options.Xattrs
+	ReasonTrust          = "trust"             // other machines would reach it, and nobody checks who asks
 	ReasonData           = "Data"              // from here on: that field of a Config is wrong
 	ReasonBlocks         = "Blocks"
 	ReasonBlockCache     = "BlockCache"

@@ -41,7 +41,7 @@ func TestLibrariesKnowNoCommandLine(t *testing.T) {
 	if !commands["admin"] || !commands["lease"] || !commands["namenode"] {
 		t.Fatalf("these are not the commands: %v", commands)
 	}
-	for _, dir := range []string{"client", "fuse", "internal", "leasemanager", "namenode"} {
+	for _, dir := range []string{"client", "fuse", "gateway", "internal", "leasemanager", "namenode"} {
 		if err := filepath.WalkDir(filepath.Join(root, dir), func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err

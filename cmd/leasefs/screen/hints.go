@@ -52,6 +52,7 @@ var reasonHints = map[string]string{
 	fserror.ReasonSafeMode:       "leasefs admin safemode off does",
 	fserror.ReasonNotSuperuser:   "--user says who asks",
 	fserror.ReasonNoLease:        "leasefs lease ls lists those that live",
+	fserror.ReasonTrust:          "--insecure-trust-clients does",
 	fserror.ReasonAlone:          "--zookeeper, --namespace and --blocks make a namenode one of several",
 	fserror.ReasonNoNamespace:    "check --zookeeper and --namespace, or see leasefs admin format and leasefs admin restore",
 	fserror.ReasonNamespaceTaken: "--namespace gives the name",

@@ -1,0 +1,292 @@
+package webhdfs
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/share"
+	"github.com/leasefs/leasefs/test/env"
+)
+
+// TestChecksum: the sums are those that HDFS 3.4.1 answered for the same bytes in blocks
+// of 1 MiB.
+func TestChecksum(t *testing.T) {
+	data := make([]byte, 3_500_000)
+	for i := range data {
+		data[i] = byte((i*31 + 7) % 251)
+	}
+	for n, want := range map[int]fileChecksum{
+		0:         {"MD5-of-0MD5-of-0CRC32", "00000000000000000000000070bc8f4b72a86921468bf8e8441dce5100000000", 28},
+		1:         {"MD5-of-0MD5-of-512CRC32C", "000002000000000000000000813e013932b3af234097493b41c7a5b300000000", 28},
+		511:       {"MD5-of-0MD5-of-512CRC32C", "0000020000000000000000009df6dd8427d2c77d864e8d74398994c200000000", 28},
+		512:       {"MD5-of-0MD5-of-512CRC32C", "00000200000000000000000034d113989d0730f0e48d4441d07b474900000000", 28},
+		513:       {"MD5-of-0MD5-of-512CRC32C", "00000200000000000000000084dfc0d6beea6356c0ecd2524185e27100000000", 28},
+		1 << 20:   {"MD5-of-0MD5-of-512CRC32C", "00000200000000000000000023be74a1f073a4825976dc303d54cf1600000000", 28},
+		1<<20 + 1: {"MD5-of-2048MD5-of-512CRC32C", "000002000000000000000800248a3e4f5232f1fc9d2a60cf4ee844ed00000000", 28},
+		3_500_000: {"MD5-of-2048MD5-of-512CRC32C", "000002000000000000000800ad473afd82f1c37631ee789400fd81b400000000", 28},
+	} {
+		got, err := checksum(bytes.NewReader(data[:n]), int64(n), 1<<20, func() {})
+		if err != nil || got != want {
+			t.Errorf("%d bytes: %v, %v, want %v", n, got, err, want)
+		}
+	}
+	if _, err := checksum(strings.NewReader("short"), 9, 1<<20, func() {}); classOf(err) != retriable {
+		t.Errorf("a file that became shorter: %v", err)
+	}
+}
+
+func TestSplit(t *testing.T) {
+	for _, c := range []struct {
+		offset, end, length, size int64
+		want                      []block
+	}{
+		{0, 10, 10, 4, []block{{0, 4}, {4, 4}, {8, 2}}},
+		{5, 6, 10, 4, []block{{4, 4}}},
+		{4, 8, 10, 4, []block{{4, 4}}},
+		{10, 10, 10, 4, nil},
+		{12, 10, 10, 4, nil},
+		{0, 0, 0, 4, nil},
+		{0, 10, 10, 1 << 62, []block{{0, 10}}},
+	} {
+		if got := split(c.offset, c.end, c.length, c.size); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%v: %v", c, got)
+		}
+	}
+	all := split(0, 1<<50, 1<<50, 1)
+	if len(all) > maxLocations || all[len(all)-1].offset+all[len(all)-1].length != 1<<50 {
+		t.Errorf("%d blocks of a large file", len(all))
+	}
+}
+
+func TestHadoopAttr(t *testing.T) {
+	for a, text := range map[hadoopAttr]string{
+		{2, 1 << 20}: "replication=2 blocksize=1048576", {2, defaultBlockSize}: "replication=2", {3, 1}: "blocksize=1", defaultAttr: "",
+	} {
+		if got := string(a.encode()); got != text || decodeAttr([]byte(got)).or(defaultAttr) != a {
+			t.Errorf("%v: %q", a, got)
+		}
+	}
+	for _, text := range []string{"", "nonsense", "replication=-1 blocksize=0", "replication=9999999 blocksize=x", "replication=\x00"} {
+		if got := decodeAttr([]byte(text)).or(defaultAttr); got != defaultAttr {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}
+
+// TestEveryKindHasAClass: the name of each kind of error is one that a client knows.
+func TestEveryKindHasAClass(t *testing.T) {
+	for k := range fserror.Kinds {
+		class := classOf(fserror.New(k, "op", "/p", "text"))
+		if !strings.HasPrefix(class, "java.") && !strings.HasPrefix(class, "org.apache.hadoop.") {
+			t.Errorf("%s: %q", k.Error(), class)
+		}
+	}
+	held := &fserror.Error{Kind: fserror.Held, Holder: &fserror.Holder{User: "ann"}}
+	if got := classOf(held); got != recoveryInProgress {
+		t.Errorf("held by one past the limit: %s", got)
+	}
+	held.TakeableIn = time.Second
+	if got := classOf(held); got != alreadyBeingCreated {
+		t.Errorf("held: %s", got)
+	}
+	if got := classOf(io.ErrUnexpectedEOF); got != ioException {
+		t.Errorf("any other: %s", got)
+	}
+	if got := classOf(context.Canceled); got != retriable {
+		t.Errorf("canceled: %s", got)
+	}
+}
+
+// TestOperations: each operation stands under one method only, in capitals.
+func TestOperations(t *testing.T) {
+	seen := map[string]bool{}
+	for method, names := range operations {
+		for name, f := range names {
+			if f == nil || seen[name] || name != strings.ToUpper(name) {
+				t.Errorf("%s %s", method, name)
+			}
+			seen[name] = true
+			if _, got, err := find(method, params{"op": {strings.ToLower(name)}}); err != nil || got != name {
+				t.Errorf("%s %s: %v", method, name, err)
+			}
+		}
+	}
+}
+
+// TestNobodyComes: what a first request opened is closed when no second one comes.
+func TestNobodyComes(t *testing.T) {
+	n := env.Start(t)
+	s, err := Start(t.Context(), Config{Client: client.Config{Namenodes: []string{n.Addr()}}, Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+s.Addr()+"/webhdfs/v1/f?op=CREATE&noredirect=true&user.name=root", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	http.DefaultClient.CloseIdleConnections()
+	fsys := n.Client(t)
+	s.openings.endOld() // it is too early
+	if i, err := fsys.Stat(t.Context(), "/f"); err != nil || i.Open == nil {
+		t.Fatalf("it is not open: %v, %v", i, err)
+	}
+	s.openings.mu.Lock()
+	for _, o := range s.openings.byID {
+		o.since = time.Now().Add(-2 * claimTime)
+	}
+	s.openings.mu.Unlock()
+	s.openings.endOld()
+	if i, err := fsys.Stat(t.Context(), "/f"); err != nil || i.Open != nil || i.Length != 0 {
+		t.Errorf("it is still open: %v, %v", i, err)
+	}
+	if used := s.streams.used(); used != 0 {
+		t.Errorf("%d places are not given back", used)
+	}
+	if u := s.users.byName["root"]; u == nil || u.uses != 0 {
+		t.Errorf("the user's session is not given back")
+	}
+}
+
+// TestUsers: there are only so many sessions; idle ones make room, used ones do not.
+func TestUsers(t *testing.T) {
+	n := env.Start(t)
+	us := &users{
+		cfg: client.Config{Namenodes: []string{n.Addr()}}, most: 2, log: slog.New(slog.DiscardHandler),
+		life: t.Context(), byName: map[string]*user{},
+	}
+	defer us.close()
+	get := func(name string) *user {
+		t.Helper()
+		u, err := us.get(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	ann := get("ann")
+	if again := get("ann"); again != ann {
+		t.Error("a user has two sessions")
+	}
+	us.put(ann)
+	us.put(get("joe"))
+	eve := get("eve") // takes joe's place
+	if us.byName["joe"] != nil || us.byName["ann"] != ann {
+		t.Error("another than the idle one made room")
+	}
+	if _, err := us.get(t.Context(), "joe"); fserror.KindOf(err) != fserror.Retry {
+		t.Errorf("with all in use: %v", err)
+	}
+	us.put(eve)
+	us.put(ann)
+	us.endIdle() // none is idle for long
+	if len(us.byName) != 2 {
+		t.Error("a session ended early")
+	}
+	ann.last = time.Now().Add(-2 * userIdle)
+	us.endIdle()
+	if us.byName["ann"] != nil || us.byName["eve"] != eve {
+		t.Error("the idle one did not end")
+	}
+}
+
+// TestGate: who gives up waiting takes no place.
+func TestGate(t *testing.T) {
+	g := newGate(1)
+	leave, err := g.enter(t.Context(), share.User("ann"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := g.enter(ctx, share.User("joe")); fserror.KindOf(err) != fserror.Canceled {
+		t.Errorf("a full gate: %v", err)
+	}
+	leave()
+	leave() // once counts
+	if g.used() != 0 {
+		t.Errorf("%d places are taken", g.used())
+	}
+	leave, err = g.enter(t.Context(), share.User("joe"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	leave()
+}
+
+// FuzzParams: no query makes the decoder panic, and what it takes it also understands
+// when it is written again.
+func FuzzParams(f *testing.F) {
+	for _, q := range []string{
+		"", "op=OPEN&offset=1&length=2", "OP=create&Overwrite=TRUE&permission=1777&blocksize=1&replication=3", "op=%zz", "a;b", "flag=CREATE,REPLACE",
+		"renameoptions=OVERWRITE&modificationtime=-1", "op=A&op=B", "xattr.value=0x41&xattr.value=0sQQ==", "permission=-1", "offset=null",
+	} {
+		f.Add(q)
+	}
+	f.Fuzz(func(t *testing.T, query string) {
+		p, err := parseParams(query)
+		if err != nil {
+			if class := classOf(err); class != illegalArgument {
+				t.Fatalf("%q: %s", query, class)
+			}
+			return
+		}
+		again, err := parseParams(url.Values(p).Encode())
+		if err != nil && len(query) < maxQuery/3 {
+			t.Fatalf("%q: %v", query, err)
+		}
+		if err == nil && !reflect.DeepEqual(p, again) {
+			t.Fatalf("%q: %v became %v", query, p, again)
+		}
+		for name := range p {
+			if n, err := p.number(name, 5, 0, 9); err == nil && (n < 0 || n > 9) {
+				t.Errorf("%q: %d is outside of its bounds", query, n)
+			}
+			if m, err := p.mode(name, 0); err == nil {
+				if back, err := (params{name: {octal(m)}}).mode(name, 0); err != nil || back != m {
+					t.Errorf("%q: mode %v became %v, %v", query, m, back, err)
+				}
+				if m&^(fs.ModePerm|fs.ModeSticky) != 0 {
+					t.Errorf("%q: mode %v", query, m)
+				}
+			}
+			_, _ = p.flag(name, false)
+			_, _, _ = p.millis(name)
+			if v, err := decodeValue(p.text(name)); err == nil {
+				for _, how := range []string{asHex, asBase64} {
+					if back, err := decodeValue(encodeValue(v, how)); err != nil || !bytes.Equal(back, v) {
+						t.Errorf("%q: value %q became %q, %v", query, v, back, err)
+					}
+				}
+			}
+		}
+		_, _ = p.xattrMode()
+		_, _, _ = p.renameOptions()
+		_, _ = p.xattrName()
+		for method := range operations {
+			if f, _, err := find(method, p); (f == nil) != (err != nil) {
+				t.Errorf("%q: an operation and %v", query, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,393 @@
+package webhdfs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/namenode/conns"
+	"github.com/leasefs/leasefs/namenode/share"
+)
+
+// Limits and defaults of a Config.
+const (
+	// DefaultListen is where the gateway listens when no address is given: the port
+	// is that of HDFS's own.
+	DefaultListen = "127.0.0.1:9870"
+	// DefaultStreams is how many files are read and written at once.
+	DefaultStreams = 64
+	// DefaultIdle is how long a client that reads or writes a file may be silent.
+	DefaultIdle = 10 * time.Minute
+
+	// DefaultTimeout is how long a call is tried again while no namenode answers: less
+	// than the minute for which Hadoop's client waits.
+	DefaultTimeout = 40 * time.Second
+
+	maxConns  = 1024
+	maxUsers  = 256 // sessions; each has a connection to the namenode
+	maxHeader = 256 << 10
+	headTime  = 20 * time.Second // for the head of a request, and between two
+	shortTime = 2 * time.Minute  // for an operation other than reading and writing files
+	prefix    = "/webhdfs/v1"
+)
+
+// Config says how a gateway serves. The zero value of a field stands for its default.
+type Config struct {
+	// Client says how to reach the namespace. User is replaced by that of each request;
+	// Timeout is DefaultTimeout if it is 0; Umask, WriteAhead, ReadAhead, Logger and OnWait
+	// are the gateway's own.
+	Client client.Config
+	// Listen is the ADDR:PORT for clients; empty: DefaultListen. Port 0 takes a free one.
+	Listen string
+	// Advertise is the HOST:PORT to which clients are sent for the second of the two
+	// requests that read or write a file. It has to lead to this gateway, not to
+	// another one beside it. Empty: what the first request had as its host.
+	Advertise string
+	// TrustClients lets Listen be an address that other machines reach. Clients say
+	// who they are, and nobody checks it.
+	TrustClients bool
+	// Proxies are the users who may act for others (parameter doas).
+	Proxies []string
+	// Streams is how many files are read and written at once; each needs up to two
+	// blocks of memory. 0: DefaultStreams.
+	Streams int
+	// Idle is for how long a client may be silent while it reads or writes a file; then
+	// its connection is closed, and the file. 0: DefaultIdle.
+	Idle time.Duration
+	// Logger gets what an operator should know of; nil: nothing is logged.
+	Logger *slog.Logger
+}
+
+// Server is a gateway that serves. It is safe for concurrent use.
+type Server struct {
+	cfg      Config
+	log      *slog.Logger
+	users    *users
+	streams  *gate
+	openings *openings
+	listener net.Listener
+	http     *http.Server
+	host     string // of this machine, for the locations of blocks
+	local    bool   // only this machine reaches it
+	life     context.Context
+	kill     context.CancelFunc
+	served   chan struct{} // closed when it serves no more; then err is set
+	err      error
+
+	mu     sync.Mutex
+	closed bool           // then work only falls
+	work   sync.WaitGroup // requests and goroutines
+}
+
+// Start begins to serve. It needs no namenode to answer yet. InvalidArgument: the
+// configuration makes no sense. The context governs Start alone; Close ends the Server.
+func Start(ctx context.Context, cfg Config) (*Server, error) {
+	const op = "webhdfs"
+	cfg.Listen = cmp.Or(cfg.Listen, DefaultListen)
+	cfg.Streams = cmp.Or(cfg.Streams, DefaultStreams)
+	cfg.Idle = cmp.Or(cfg.Idle, DefaultIdle)
+	if cfg.Streams < 1 || cfg.Idle < time.Second {
+		return nil, fserror.New(fserror.InvalidArgument, op, "", "%d files at once and %s of silence are too few; allow 1 and 1s at least", cfg.Streams, cfg.Idle)
+	}
+	if cfg.Advertise != "" {
+		if _, _, err := net.SplitHostPort(cfg.Advertise); err != nil {
+			return nil, fserror.New(fserror.InvalidArgument, op, cfg.Advertise, "the address for clients is no HOST:PORT: %s", err)
+		}
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", cfg.Listen)
+	if err != nil {
+		return nil, fserror.Wrap(fserror.Internal, op, "", fmt.Errorf("cannot listen on %s: %w; choose another address", cfg.Listen, err))
+	}
+	addr, _ := netip.ParseAddrPort(l.Addr().String())
+	local := addr.Addr().IsLoopback()
+	if !local && !cfg.TrustClients {
+		_ = l.Close()
+		return nil, fserror.New(fserror.InvalidArgument, op, cfg.Listen, "other machines reach this address, and a client of WebHDFS can say that it is anybody; listen on 127.0.0.1, or trust the clients").Because(fserror.ReasonTrust)
+	}
+	s := &Server{
+		cfg: cfg, log: cfg.Logger, local: local,
+		streams:  newGate(int64(cfg.Streams)),
+		listener: conns.New(maxConns, 0).Listener(l),
+		served:   make(chan struct{}),
+	}
+	if s.host, err = os.Hostname(); err != nil || s.host == "" {
+		s.host = "localhost"
+	}
+	s.life, s.kill = context.WithCancel(context.Background())
+	cfg.Client.Timeout = cmp.Or(cfg.Client.Timeout, DefaultTimeout)
+	cfg.Client.WriteAhead, cfg.Client.ReadAhead = 1, 1
+	cfg.Client.Umask, cfg.Client.Logger = nil, cfg.Logger
+	cfg.Client.OnWait = func(w client.Waiting) {
+		cfg.Logger.Warn("waiting", "op", w.Op, "path", w.Path, "for", w.For, "cause", w.Cause)
+	}
+	s.users = &users{cfg: cfg.Client, most: maxUsers, log: s.log, life: s.life, byName: map[string]*user{}}
+	s.openings = &openings{server: s, byID: map[string]*opening{}}
+	s.http = &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: headTime,
+		IdleTimeout:       headTime,
+		MaxHeaderBytes:    maxHeader,
+		BaseContext:       func(net.Listener) context.Context { return s.life },
+		ConnState: func(c net.Conn, state http.ConnState) {
+			// Idle connections make room for others, see package conns.
+			if cc, ok := c.(*conns.Conn); ok && state == http.StateActive {
+				cc.Begin()
+			} else if ok && state == http.StateIdle {
+				cc.End()
+			}
+		},
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	s.work.Go(func() {
+		defer close(s.served)
+		if err := s.http.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+			s.err = fserror.New(fserror.Internal, op, cfg.Listen, "serves no more: %s", err)
+		}
+	})
+	s.work.Go(s.sweep)
+	return s, nil
+}
+
+// Addr is the address at which it listens.
+func (s *Server) Addr() string { return s.listener.Addr().String() }
+
+// Done is closed when it serves no more.
+func (s *Server) Done() <-chan struct{} { return s.served }
+
+// Err says why it serves no more, after Done; nil if Close was called.
+func (s *Server) Err() error { return s.err }
+
+// Close ends the Server: no new request is taken, those under way may finish until the
+// context ends. Then files that are being written are closed at what has arrived. It
+// waits until nothing of the Server is left.
+func (s *Server) Close(ctx context.Context) error {
+	err := s.http.Shutdown(ctx)
+	s.kill()
+	if err != nil {
+		s.log.Warn("ended with requests under way", "streams", s.streams.used())
+		err = s.http.Close()
+	}
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.openings.close()
+	s.work.Wait()
+	s.users.close()
+	return err
+}
+
+// sweep ends what nobody uses any more.
+func (s *Server) sweep() {
+	t := time.NewTicker(claimTime / 4)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			s.openings.endOld()
+			s.users.endIdle()
+		case <-s.life.Done():
+			return
+		}
+	}
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !s.begin() {
+		fail(w, refuse(retriable, "the gateway is ending; ask another one, or try again later"))
+		return
+	}
+	defer s.work.Done()
+	defer func() {
+		if p := recover(); p != nil {
+			s.log.Error("a request ended in a fault of the gateway", "method", r.Method, "url", r.URL.Redacted(), "fault", p, "stack", string(debug.Stack()))
+			fail(w, refuse(runtimeException, "a fault of the gateway: its log tells more"))
+		}
+	}()
+	w.Header().Set("Cache-Control", "no-store")
+	err := s.serve(w, r)
+	switch {
+	case errors.Is(err, errCut):
+		s.cut(w)
+	case err != nil:
+		s.log.Debug("refused", "method", r.Method, "path", r.URL.Path, "query", r.URL.RawQuery, "cause", err)
+		fail(w, err)
+	}
+}
+
+// begin counts a request, unless the Server has ended.
+func (s *Server) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.work.Add(1)
+	}
+	return !s.closed
+}
+
+// cut closes the connection of a request.
+func (s *Server) cut(w http.ResponseWriter) {
+	c, _, err := http.NewResponseController(w).Hijack()
+	if err == nil {
+		err = c.Close()
+	}
+	if err != nil {
+		s.log.Debug("a broken connection could not be closed", "cause", err)
+	}
+}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
+	patient(w, shortTime)
+	if err := s.fromHere(r); err != nil {
+		return err
+	}
+	path, ok := strings.CutPrefix(r.URL.Path, prefix)
+	if !ok || path != "" && path[0] != '/' {
+		return refuse(fileNotFound, "%.200q is not below %s/", r.URL.Path, prefix)
+	}
+	p, err := parseParams(r.URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	f, op, err := find(r.Method, p)
+	if err != nil {
+		return err
+	}
+	if path, err = fspath.Clean(cmp.Or(path, "/")); err != nil {
+		return err
+	}
+	name, err := s.who(p)
+	if err != nil {
+		return err
+	}
+	u, err := s.users.get(r.Context(), name)
+	if err != nil {
+		return err
+	}
+	defer s.users.put(u)
+	return f(&request{Server: s, w: w, r: r, ctx: r.Context(), op: op, path: path, user: u, fs: u.fs, params: p})
+}
+
+// fromHere refuses what a page in a browser sends: it could make a user's browser
+// call a gateway that only this machine reaches.
+func (s *Server) fromHere(r *http.Request) error {
+	if o := r.Header.Get("Origin"); o != "" {
+		return refuse(accessControl, "the request comes from a page of %.100q in a browser; the gateway serves programs only", o)
+	}
+	if !s.local || r.Host == "" || r.Host == s.cfg.Advertise {
+		return nil
+	}
+	host := r.Host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	if err == nil || strings.EqualFold(host, "localhost") || strings.EqualFold(host, s.host) {
+		return nil
+	}
+	return refuse(accessControl, "the gateway is on this machine only, and is not called %.100q; say localhost", r.Host)
+}
+
+// who is the user for whom a request is made.
+func (s *Server) who(p params) (string, error) {
+	name := p.text("user.name")
+	if name == "" {
+		return "", refuse(security, "the request does not say who asks; give the parameter user.name")
+	}
+	if len(name) > 255 || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return "", &badParam{"user.name", "a name has at most 255 bytes, and only characters that can be printed"}
+	}
+	if !p.has("doas") || p.text("doas") == name {
+		return name, nil
+	}
+	other := p.text("doas")
+	if !slices.Contains(s.cfg.Proxies, name) {
+		return "", refuse(authorization, "User: %s is not allowed to impersonate %.255s", name, other)
+	}
+	if len(other) > 255 || strings.ContainsFunc(other, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return "", &badParam{"doas", "a name has at most 255 bytes, and only characters that can be printed"}
+	}
+	return other, nil
+}
+
+// gate bounds how many files are read and written at once, and gives each address and
+// each user a fair share (package share).
+type gate struct {
+	limit *share.Limit
+	mu    sync.Mutex
+	given chan struct{} // closed when one is given back
+}
+
+// gateTime is how long a request waits for others to finish.
+const gateTime = 20 * time.Second
+
+func newGate(most int64) *gate {
+	return &gate{limit: share.New(most), given: make(chan struct{})}
+}
+
+func (g *gate) used() int64 { return g.limit.Used() }
+
+// enter waits for a place; leave, to be called once, gives it back.
+func (g *gate) enter(ctx context.Context, who share.Taker) (leave func(), err error) {
+	timer := time.NewTimer(gateTime)
+	defer timer.Stop()
+	for {
+		g.mu.Lock()
+		given := g.given
+		g.mu.Unlock()
+		if g.limit.Take(1, who) {
+			return sync.OnceFunc(func() {
+				g.limit.Give(1, who)
+				g.mu.Lock()
+				defer g.mu.Unlock()
+				close(g.given)
+				g.given = make(chan struct{})
+			}), nil
+		}
+		select {
+		case <-given:
+		case <-timer.C:
+			return nil, fserror.New(fserror.Retry, "webhdfs", "", "%d files are being read and written, as many as the gateway allows; try again later, or allow more", g.used())
+		case <-ctx.Done():
+			return nil, fserror.Ended(ctx, "webhdfs", "")
+		}
+	}
+}
+
+// taker is who takes a share of the streams.
+func (q *request) taker() share.Taker {
+	t := share.Taker{Names: []string{"user " + q.user.name}}
+	if a, err := netip.ParseAddrPort(q.r.RemoteAddr); err == nil && !a.Addr().IsLoopback() {
+		t.Names = append(t.Names, "address "+conns.AddressName(a.Addr()))
+	}
+	return t
+}
+
+// location is where the second request of an operation goes.
+func (q *request) location(more string) string {
+	who := "user.name=" + url.QueryEscape(q.params.text("user.name"))
+	if q.params.has("doas") {
+		who += "&doas=" + url.QueryEscape(q.params.text("doas"))
+	}
+	host := cmp.Or(q.cfg.Advertise, q.r.Host, q.Addr())
+	return fmt.Sprintf("http://%s%s%s?op=%s&%s&%s", host, prefix, escape(q.path), q.op, who, more)
+}

@@ -1,0 +1,371 @@
+package webhdfs
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/leasefs/leasefs/client"
+)
+
+// claimTime is how long after the first of the two requests that write a file the
+// second has to come. Then the file is closed.
+const claimTime = 30 * time.Second
+
+// opening is a file that a first request has opened for write. The second brings the
+// bytes.
+type opening struct {
+	id    string
+	w     *client.Writer
+	user  *user
+	op    string
+	from  int64 // where the client believes the end of the file to be; -1: it does not say
+	since time.Time
+	leave func() // gives back its place among the streams, and the user
+}
+
+// openings are those whose second request has not come yet.
+type openings struct {
+	server *Server
+
+	mu     sync.Mutex
+	byID   map[string]*opening
+	closed bool
+}
+
+// add keeps one until it is claimed.
+func (os *openings) add(o *opening) {
+	os.mu.Lock()
+	closed := os.closed
+	if !closed {
+		os.byID[o.id] = o
+	}
+	os.mu.Unlock()
+	if closed {
+		os.giveUp(o)
+	}
+}
+
+// claim takes the one that a second request names.
+func (os *openings) claim(q *request, id string) (*opening, error) {
+	os.mu.Lock()
+	defer os.mu.Unlock()
+	o := os.byID[id]
+	if o == nil || o.user.name != q.user.name || o.op != q.op {
+		return nil, refuse(leaseExpired, "%s: what the first request has opened is not open any more (the second came more than %s later, or twice, or the gateway was started again), or it was opened by another gateway; begin with the first request again", q.path, claimTime)
+	}
+	delete(os.byID, id)
+	return o, nil
+}
+
+// endOld closes the files for which nobody came.
+func (os *openings) endOld() {
+	os.end(func(o *opening) bool { return time.Since(o.since) > claimTime })
+}
+
+// close closes all, and lets none be added.
+func (os *openings) close() {
+	os.mu.Lock()
+	os.closed = true
+	os.mu.Unlock()
+	os.end(func(*opening) bool { return true })
+}
+
+func (os *openings) end(which func(*opening) bool) {
+	var old []*opening
+	os.mu.Lock()
+	for id, o := range os.byID {
+		if which(o) {
+			old = append(old, o)
+			delete(os.byID, id)
+		}
+	}
+	os.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, o := range old {
+		wg.Go(func() { os.giveUp(o) })
+	}
+	wg.Wait()
+}
+
+// giveUp closes a file as it was opened.
+func (os *openings) giveUp(o *opening) {
+	defer o.leave()
+	ctx, cancel := context.WithTimeout(context.Background(), claimTime)
+	defer cancel()
+	o.w.KeepModTime()
+	err := o.w.AbortContext(ctx)
+	os.server.log.Info("nobody wrote what was opened", "op", o.op, "path", o.w.Path(), "user", o.user.name, "cause", err)
+}
+
+// create makes the file at once, and with a second request writes it.
+func (q transfer) create() error {
+	if id := q.params.text("opening"); id != "" {
+		return q.second(id)
+	}
+	mode, err := q.params.mode("permission", 0o644)
+	if err != nil {
+		return err
+	}
+	overwrite, parents, err := q.createFlags()
+	if err != nil {
+		return err
+	}
+	replication, err := q.params.replication()
+	if err != nil {
+		return err
+	}
+	size, err := q.params.blockSize()
+	if err != nil {
+		return err
+	}
+	if replication > maxReplication {
+		return q.tooMany(replication)
+	}
+	a := hadoopAttr{replication, size}.or(defaultAttr)
+	return q.first(-1, func(ctx context.Context) (*client.Writer, error) {
+		opts := []client.OpenOption{client.WithMode(mode)}
+		if a != defaultAttr {
+			opts[0] = client.WithMode(mode | 0o200) // who may not write a file may not set its attributes
+		}
+		if overwrite { // as HDFS: whoever is writing the old one loses it
+			opts = append(opts, client.WithOverwrite(), client.WithSteal())
+		}
+		if parents {
+			opts = append(opts, client.WithParents())
+		}
+		w, err := q.fs.Create(ctx, q.path, opts...)
+		if err != nil {
+			return nil, q.notCreated(err)
+		}
+		if a != defaultAttr {
+			if err := q.keep(ctx, w, a, mode); err != nil {
+				return nil, errors.Join(err, w.AbortContext(ctx))
+			}
+		}
+		return w, nil
+	})
+}
+
+// createFlags tells whether CREATE may replace a file, and make parents.
+func (q transfer) createFlags() (overwrite, parents bool, err error) {
+	if overwrite, err = q.params.flag("overwrite", false); err != nil {
+		return false, false, err
+	}
+	if parents, err = q.params.flag("createparent", true); err != nil {
+		return false, false, err
+	}
+	if !q.params.has("createflag") {
+		return overwrite, parents, nil
+	}
+	for word := range strings.SplitSeq(strings.ToUpper(q.params.text("createflag")), ",") {
+		switch strings.TrimSpace(word) {
+		case "OVERWRITE":
+			overwrite = true
+		case "APPEND":
+			return false, false, refuse(unsupported, "createflag: CREATE does not append; use APPEND")
+		}
+	}
+	return overwrite, parents, nil
+}
+
+// keep keeps what HDFS would know of a file that was just made. If the namenode has no
+// room for it, the file has the defaults: nobody loses a byte by that.
+func (q transfer) keep(ctx context.Context, w *client.Writer, a hadoopAttr, mode fs.FileMode) error {
+	err := q.fs.XattrsInode(w.Inode()).Set(ctx, hadoopXattr, a.encode(), client.XattrAny)
+	if client.KindOf(err) == client.ErrNoSpace {
+		q.log.Warn("no room for replication and block size; the file has the defaults", "path", q.path, "cause", err)
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	if mode&0o200 != 0 {
+		return nil
+	}
+	return q.fs.SetAttrInode(ctx, w.Inode(), q.path, client.AttrChange{SetMode: true, Mode: mode})
+}
+
+// notCreated gives an error of Create the name that HDFS has for it.
+func (q transfer) notCreated(err error) error {
+	switch client.KindOf(err) {
+	case client.ErrIsDirectory:
+		return named(fileExists, err)
+	case client.ErrExists:
+		i, serr := q.fs.Stat(q.ctx, q.path)
+		if serr == nil && i.Open != nil && !i.Open.SoftExpired {
+			h := i.Open.Holder
+			return refuse(alreadyBeingCreated, "%s: user %s (client %s on %s) is creating it", q.path, h.User, h.Client, h.Host)
+		}
+	}
+	return q.held(err)
+}
+
+// append opens the file at once, and with a second request appends to it.
+func (q transfer) append() error {
+	if id := q.params.text("opening"); id != "" {
+		return q.second(id)
+	}
+	from, err := q.params.number("expectedlength", -1, 0, math.MaxInt64)
+	if err != nil {
+		return err
+	}
+	return q.first(from, func(ctx context.Context) (*client.Writer, error) {
+		w, err := q.fs.Append(ctx, q.path)
+		switch {
+		case client.KindOf(err) == client.ErrIsDirectory && err != nil:
+			return nil, refuse(fileExists, "Cannot append to directory %s; already exists as a directory.", q.path)
+		case err != nil:
+			return nil, q.held(err)
+		}
+		if from > w.Length() {
+			w.KeepModTime()
+			err := refuse(ioException, "%s has %d bytes, %d fewer than expected", q.path, w.Length(), from-w.Length())
+			return nil, errors.Join(err, w.AbortContext(ctx))
+		}
+		return w, nil
+	})
+}
+
+// first opens a file and tells the client where to bring the bytes, unless it brings
+// them with this request (the parameter data). The call that opens it does not end when
+// the client goes: the namenode might have opened the file, and nobody here would know.
+func (q transfer) first(from int64, open func(context.Context) (*client.Writer, error)) error {
+	here, err := q.params.flag("data", false)
+	if err != nil {
+		return err
+	}
+	leave, err := q.streams.enter(q.ctx, q.taker())
+	if err != nil {
+		return err
+	}
+	w, err := open(context.WithoutCancel(q.ctx))
+	if err != nil {
+		leave()
+		return err
+	}
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // it never fails
+	q.users.hold(q.user)
+	o := &opening{id: hex.EncodeToString(id[:]), w: w, user: q.user, op: q.op, from: from, since: time.Now(), leave: func() {
+		leave()
+		q.users.put(q.user)
+	}}
+	if here {
+		return q.fill(o)
+	}
+	q.openings.add(o)
+	return q.redirect("opening=" + o.id)
+}
+
+// second writes what a first request has opened.
+func (q transfer) second(id string) error {
+	o, err := q.openings.claim(q.request, id)
+	if err != nil {
+		return err
+	}
+	return q.fill(o)
+}
+
+// fill writes the body of the request to the file and closes it. If the body is cut
+// off, the file keeps what has arrived, as in HDFS.
+func (q transfer) fill(o *opening) error {
+	defer o.leave()
+	body := &patientBody{q: q.request, w: o.w}
+	began := o.w.Length()
+	err := q.skip(o, body)
+	if err == nil {
+		_, err = o.w.ReadFrom(body)
+	}
+	if o.w.Length() == began && o.op == "APPEND" {
+		o.w.KeepModTime()
+	}
+	q.patient(shortTime)
+	cerr := o.w.CloseContext(context.WithoutCancel(q.ctx)) // whether or not the client waits
+	switch {
+	case cerr != nil:
+		return cerr
+	case body.err != nil:
+		q.log.Info("a body was cut off; the file was closed at what had arrived", "op", o.op, "path", o.w.Path(), "user", o.user.name, "bytes", o.w.Length(), "cause", body.err)
+		return refuse(ioException, "%s: the request's body was cut off; the file has %d bytes now: %s", q.path, o.w.Length(), message(body.err))
+	case err != nil:
+		return err
+	case o.op == "CREATE":
+		q.w.Header().Set("Location", fmt.Sprintf("webhdfs://%s%s", q.r.Host, escape(q.path)))
+		q.w.Header().Set("Content-Length", "0")
+		q.w.WriteHeader(http.StatusCreated)
+		return nil
+	}
+	return q.done(nil)
+}
+
+// skip passes over what the file already has of the body: an APPEND with an expected
+// length that was made before, wholly or in part, is finished and not repeated.
+func (q transfer) skip(o *opening, body io.Reader) error {
+	if o.from < 0 || o.from == o.w.Length() {
+		return nil
+	}
+	length := o.w.Length()
+	r, _, err := q.fs.OpenInode(q.ctx, o.w.Inode(), q.path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = r.Close() }() // it only read
+	mine, there := make([]byte, 64<<10), make([]byte, 64<<10)
+	for at := o.from; at < length; {
+		n, err := io.ReadFull(body, mine[:min(int64(len(mine)), length-at)])
+		if n > 0 {
+			if k, rerr := r.ReadAtContext(q.ctx, there[:n], at, false); k < n {
+				return rerr
+			}
+			if !bytes.Equal(mine[:n], there[:n]) {
+				return refuse(ioException, "%s has %d bytes, %d more than expected, and they are not what this request appends", q.path, length, length-o.from)
+			}
+		}
+		at += int64(n)
+		if err != nil {
+			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+				return nil // there is nothing more to append, or the body tells why
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// flushTime is after how long a silence what has arrived is made durable.
+const flushTime = time.Second
+
+// patientBody is the body of a request whose client may be silent for Config.Idle.
+// What came before a silence is flushed meanwhile: others see it, and a gateway that
+// dies does not lose it.
+type patientBody struct {
+	q   *request
+	w   *client.Writer
+	err error // why it is not whole
+}
+
+func (b *patientBody) Read(p []byte) (int, error) {
+	_ = http.NewResponseController(b.q.w).SetReadDeadline(time.Now().Add(b.q.cfg.Idle))
+	t := time.AfterFunc(flushTime, func() {
+		if b.w.Durable() < b.w.Length() {
+			_ = b.w.Flush(b.q.ctx) // the next write tells, or closing does
+		}
+	})
+	defer t.Stop()
+	n, err := b.q.r.Body.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		b.err = err
+	}
+	return n, err
+}
