@@ -86,6 +86,9 @@ type Config struct {
 
 	TLS         *tls.Config // serves gRPC and HTTP with it
 	RequireCert bool        // a caller's user must be its certificate's common name
+	// TrustClients takes everybody's word for who he is, whoever reaches Listen. Without
+	// it, and without a proof of identity, Listen must be a loopback address.
+	TrustClients bool
 
 	// TakeOver is the incarnation of the namespace whose block store becomes this
 	// one's. That one must have ended; it has no effect if the store is this
@@ -310,6 +313,8 @@ func (c *Config) check() error {
 		return fmt.Errorf("soft limit %s is too short; at least 100ms", c.SoftLimit)
 	case c.HA != nil && c.Blocks == "" && c.BlocksDir == "":
 		return fserror.New(fserror.Internal, "", "", "several namenodes need a block store that all of them reach: s3://BUCKET/PREFIX or file:///SHARED/FOLDER").Because(fserror.ReasonBlocks)
+	case c.TrustClients && c.proves():
+		return fserror.New(fserror.InvalidArgument, "", "", "clients are to prove who they are, and to be trusted without: choose one").Because(fserror.ReasonIdentity)
 	case c.HardLimit < c.SoftLimit:
 		return fmt.Errorf("hard limit %s is below the soft limit %s", c.HardLimit, c.SoftLimit)
 	case c.MinLeaseTTL > tables.MaxLeaseTTL*time.Millisecond:
@@ -330,6 +335,33 @@ func (c *Config) check() error {
 		return fmt.Errorf("URL life %s is too short; at least %s", c.URLLife, minURLLife)
 	}
 	return nil
+}
+
+// proves reports whether clients have to prove who they are.
+func (c *Config) proves() bool { return c.RequireCert }
+
+// trusts says whose word is taken for who they are, as StatusResponse has it.
+func (c *Config) trusts() string {
+	switch {
+	case c.proves():
+		return ""
+	case c.TrustClients:
+		return "everybody"
+	}
+	return "machine"
+}
+
+// checkTrust refuses to serve clients on other machines who prove nothing, unless that is
+// wanted: any of them could act as any user.
+func (c *Config) checkTrust(listens net.Addr) error {
+	if c.proves() || c.TrustClients {
+		return nil
+	}
+	if tcp, ok := listens.(*net.TCPAddr); ok && tcp.IP.IsLoopback() {
+		return nil
+	}
+	return fserror.New(fserror.InvalidArgument, "", "", "%s can be reached from other machines, and clients would not have to prove who they are: "+
+		"whoever reaches it could act as any user, superusers included", listens).Because(fserror.ReasonIdentity)
 }
 
 // machineMemory is the machine's memory in bytes.

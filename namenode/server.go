@@ -106,6 +106,9 @@ func (s *Server) open(ctx context.Context) error {
 	if s.front, err = serve.Listen(s.cfg.front(s.loops)); err != nil {
 		return err
 	}
+	if err := s.cfg.checkTrust(s.front.Listens()); err != nil {
+		return err
+	}
 	s.logStart()
 	s.role = s.newRole()
 	s.engine = engine.New(engine.Config{
@@ -289,6 +292,9 @@ func (s *Server) logStart() {
 		about = append(about, "advertise", s.advertised(), "namespace", h.Name, "zookeeper", strings.Join(h.ZooKeeper, ","), "session-timeout", h.SessionTimeout)
 	}
 	s.log.Info("starting", about...)
+	if s.cfg.TrustClients {
+		s.log.Warn("clients are trusted: whoever reaches the address can act as any user, superusers included, and read and delete everything", "listen", s.Addr(), "reason", fserror.ReasonIdentity)
+	}
 	s.warnOfCertificates()
 }
 

@@ -33,6 +33,7 @@ const (
 	ReasonListen         = "Listen"
 	ReasonHTTP           = "HTTP"
 	ReasonTLS            = "TLS"
+	ReasonIdentity       = "identity" // how clients prove who they are
 	ReasonSoftLimit      = "SoftLimit"
 	ReasonMinLeaseTTL    = "MinLeaseTTL"
 	ReasonNamespaceID    = "ID"

@@ -124,6 +124,9 @@ func (f *Front) listen(addr, field string) (net.Listener, error) {
 // Addr is the address of the gRPC service.
 func (f *Front) Addr() string { return f.grpcLis.Addr().String() }
 
+// Listens is Addr as the listener has it.
+func (f *Front) Listens() net.Addr { return f.grpcLis.Addr() }
+
 // HTTPAddr is the address of blocks and pages.
 func (f *Front) HTTPAddr() string { return f.httpLis.Addr().String() }
 

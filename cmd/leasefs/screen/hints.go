@@ -74,6 +74,7 @@ var reasonHints = map[string]string{
 	fserror.ReasonListen:         "--listen gives it",
 	fserror.ReasonHTTP:           "--http gives it",
 	fserror.ReasonTLS:            "--tls-cert names it",
+	fserror.ReasonIdentity:       "--tls-client-ca asks for a proof, --insecure-trust-clients for none; docs/SECURITY.md has both",
 	fserror.ReasonSoftLimit:      "--soft-limit sets it",
 	fserror.ReasonMinLeaseTTL:    "--min-lease-ttl sets it",
 	fserror.ReasonNamespaceID:    "--id says it",
