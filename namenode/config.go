@@ -24,6 +24,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/ensemble"
 	"github.com/leasefs/leasefs/namenode/groups"
+	"github.com/leasefs/leasefs/namenode/identity"
 	"github.com/leasefs/leasefs/namenode/loops"
 	"github.com/leasefs/leasefs/namenode/marker"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
@@ -84,11 +85,10 @@ type Config struct {
 
 	Pprof bool // serve /debug/pprof
 
-	TLS         *tls.Config // serves gRPC and HTTP with it
-	RequireCert bool        // a caller's user must be its certificate's common name
-	// TrustClients takes everybody's word for who he is, whoever reaches Listen. Without
-	// it, and without a proof of identity, Listen must be a loopback address.
-	TrustClients bool
+	TLS *tls.Config // serves gRPC and HTTP with it
+	// Identity is how clients prove who they are. If they need not, Listen must be a
+	// loopback address, unless it says that all clients are trusted.
+	Identity identity.Config
 
 	// TakeOver is the incarnation of the namespace whose block store becomes this
 	// one's. That one must have ended; it has no effect if the store is this
@@ -244,8 +244,9 @@ func (c Config) Offline() (offline.Config, error) {
 }
 
 // front is how the namenode listens.
-func (c *Config) front(group *loops.Group) serve.Config {
+func (c *Config) front(group *loops.Group, guard *identity.Guard) serve.Config {
 	return serve.Config{
+		Guard: guard,
 		Clock: c.Clock, Log: c.Logger, Loops: group, Listen: c.Listen, HTTP: c.HTTP, OpenPort: c.OpenPort, AdvertiseHTTP: c.AdvertiseHTTP, TLS: c.TLS, Pprof: c.Pprof,
 		MaxConnections: c.MaxConnections, MaxUnfinished: c.MaxUnfinished, MaxInFlight: c.MaxInFlight, MaxStreams: c.MaxStreams,
 		Answer: func(ctx context.Context, waits func(context.Context)) (context.Context, serve.Answer) {
@@ -313,7 +314,7 @@ func (c *Config) check() error {
 		return fmt.Errorf("soft limit %s is too short; at least 100ms", c.SoftLimit)
 	case c.HA != nil && c.Blocks == "" && c.BlocksDir == "":
 		return fserror.New(fserror.Internal, "", "", "several namenodes need a block store that all of them reach: s3://BUCKET/PREFIX or file:///SHARED/FOLDER").Because(fserror.ReasonBlocks)
-	case c.TrustClients && c.proves():
+	case c.Identity.TrustClients && c.Identity.Proves():
 		return fserror.New(fserror.InvalidArgument, "", "", "clients are to prove who they are, and to be trusted without: choose one").Because(fserror.ReasonIdentity)
 	case c.HardLimit < c.SoftLimit:
 		return fmt.Errorf("hard limit %s is below the soft limit %s", c.HardLimit, c.SoftLimit)
@@ -337,15 +338,12 @@ func (c *Config) check() error {
 	return nil
 }
 
-// proves reports whether clients have to prove who they are.
-func (c *Config) proves() bool { return c.RequireCert }
-
 // trusts says whose word is taken for who they are, as StatusResponse has it.
 func (c *Config) trusts() string {
 	switch {
-	case c.proves():
+	case c.Identity.Proves():
 		return ""
-	case c.TrustClients:
+	case c.Identity.TrustClients:
 		return "everybody"
 	}
 	return "machine"
@@ -354,10 +352,13 @@ func (c *Config) trusts() string {
 // checkTrust refuses to serve clients on other machines who prove nothing, unless that is
 // wanted: any of them could act as any user.
 func (c *Config) checkTrust(listens net.Addr) error {
-	if c.proves() || c.TrustClients {
+	if tcp, ok := listens.(*net.TCPAddr); ok && tcp.IP.IsLoopback() || c.Identity.TrustClients {
 		return nil
 	}
-	if tcp, ok := listens.(*net.TCPAddr); ok && tcp.IP.IsLoopback() {
+	switch {
+	case c.Identity.Proves() && c.TLS == nil:
+		return fserror.New(fserror.InvalidArgument, "", "", "%s can be reached from other machines, and without TLS the network would see each token", listens).Because(fserror.ReasonTLS)
+	case c.Identity.Proves():
 		return nil
 	}
 	return fserror.New(fserror.InvalidArgument, "", "", "%s can be reached from other machines, and clients would not have to prove who they are: "+

@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode"
+	"github.com/leasefs/leasefs/namenode/identity"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env"
 )
@@ -30,7 +31,7 @@ func TestWhoIsTrusted(t *testing.T) {
 		{"0.0.0.0:0", true, "everybody"},
 	} {
 		var log logText
-		cfg := namenode.Config{Data: t.TempDir(), Listen: c.listen, HTTP: "127.0.0.1:0", TrustClients: c.trust}
+		cfg := namenode.Config{Data: t.TempDir(), Listen: c.listen, HTTP: "127.0.0.1:0", Identity: identity.Config{TrustClients: c.trust}}
 		log.config(&cfg)
 		s, err := namenode.Start(t.Context(), cfg)
 		if c.trusts == "" {
@@ -64,7 +65,7 @@ func TestWhoIsTrusted(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	cfg := namenode.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", TrustClients: true, RequireCert: true}
+	cfg := namenode.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", Identity: identity.Config{TrustClients: true, Certificates: true}}
 	if _, err := namenode.Start(t.Context(), cfg); !errors.Is(err, fserror.InvalidArgument) || !strings.Contains(err.Error(), "choose one") {
 		t.Errorf("proof and trust: %v", err)
 	}

@@ -30,8 +30,8 @@ func mountCommand(p *program) *cli.Command {
 			"write is held: other hosts get EBUSY (or wait). What programs can rely on: docs/POSIX.md.\n" +
 			"In /etc/fstab the device is HOST:PORT[,HOST:PORT][/PATH] and the type fuse.leasefs. With\n" +
 			"-o uid=N,gid=N everything shows these numbers as its owner and group. Global options can be given\n" +
-			"in -o too: as=NAME (--user), client=, timeout=, config=, tls, tls_ca=, tls_cert=, tls_key= and\n" +
-			"tls_server_name=.",
+			"in -o too: as=NAME (--user), client=, timeout=, config=, tls, tls_ca=, tls_cert=, tls_key=,\n" +
+			"tls_server_name= and token_file=.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "allow-other", Usage: "let other users of this machine in, too"},
 			&cli.StringFlag{Name: "busy", Usage: "opening for write what another host holds: `error|wait`; a signal ends waiting", Value: "error"},

@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/cmd/leasefs/prove"
 	"github.com/leasefs/leasefs/cmd/leasefs/runner"
 	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 	"github.com/leasefs/leasefs/internal/fserror"
@@ -50,6 +51,8 @@ func namenodeCommand(p *program) *cli.Command {
 			&cli.DurationFlag{Name: "delete-after", Usage: "delete nothing from a block store that others may have for so `LONG` after becoming active: they can object", Value: namenode.DefaultDeleteAfter},
 			&cli.DurationFlag{Name: "cache-term", Usage: "a change waits at most so `LONG` for a reader that is gone; 0: readers may not cache", Value: namenode.DefaultCacheTerm},
 			&cli.StringFlag{Name: "tls-client-ca", Usage: "PEM `FILE` of the authorities that sign clients; demands certificates", EnvVars: []string{"LEASEFS_TLS_CLIENT_CA"}},
+			&cli.StringFlag{Name: "tls-client-crl", Usage: "PEM `FILE` of the certificates that those authorities have revoked", EnvVars: []string{"LEASEFS_TLS_CLIENT_CRL"}},
+			&cli.StringFlag{Name: "tokens", Usage: "`FILE` of the tokens that prove who clients are, see leasefs admin token", EnvVars: []string{"LEASEFS_TOKENS"}},
 			&cli.BoolFlag{Name: "insecure-trust-clients", Usage: "believe every client who it says it is: whoever reaches --listen can act as any user"},
 			logLevelFlag("info"),
 			&cli.BoolFlag{Name: "pprof", Usage: "serve /debug/pprof on the HTTP address"},
@@ -175,8 +178,7 @@ func (e *invocation) namenodeConfig() (namenode.Config, error) {
 			SoftLimit: e.flags.Duration("soft-limit"), HardLimit: e.flags.Duration("hard-limit"), MinLeaseTTL: e.flags.Duration("min-lease-ttl"),
 			ReapRate: e.flags.Int("reap-rate"), CacheTerm: e.flags.Duration("cache-term"),
 		},
-		Upkeep:      namenode.Upkeep{DeleteAfter: e.flags.Duration("delete-after")},
-		RequireCert: e.flags.String("tls-client-ca") != "", TrustClients: e.flags.Bool("insecure-trust-clients"),
+		Upkeep: namenode.Upkeep{DeleteAfter: e.flags.Duration("delete-after")},
 	}
 	if cfg.CacheTerm == 0 {
 		cfg.CacheTerm = -1 // off; to the library 0 means the default
@@ -207,8 +209,7 @@ func (e *invocation) namenodeConfig() (namenode.Config, error) {
 	if cfg.Logger, err = e.logger(); err != nil {
 		return cfg, err
 	}
-	cfg.TLS, err = e.serverTLS(e.flags.String("tls-client-ca"))
-	return cfg, err
+	return cfg, prove.Namenode(e.op, e.flags, &cfg)
 }
 
 // ensembleAndStore is ensemble for those who need --blocks with it.
@@ -250,7 +251,7 @@ func (c *commandLine) ensemble() (*namenode.HA, error) {
 	if ha.User == "" && ha.AlsoUser != "" {
 		return nil, argv.Usagef(c.op, "--zookeeper-auth-also needs --zookeeper-auth")
 	}
-	if ha.TLS, err = c.zookeeperTLS(); err != nil {
+	if ha.TLS, err = prove.DialTLS(c.op, c.flags, "zookeeper-tls", nil); err != nil {
 		return nil, err
 	}
 	return ha, fserror.With(ha.Check(), c.op, "") // to the library 0 means a default

@@ -26,6 +26,7 @@ type fileConfig struct {
 	TLSCert       *string `toml:"tls-cert"`
 	TLSKey        *string `toml:"tls-key"`
 	TLSServerName *string `toml:"tls-server-name"`
+	TokenFile     *string `toml:"token-file"`
 }
 
 // values are the settings in the file, as text by flag.
@@ -33,7 +34,7 @@ func (f *fileConfig) values() (map[string]string, error) {
 	v := make(map[string]string)
 	for name, s := range map[string]*string{
 		"user": f.User, "client": f.Client, "tls-ca": f.TLSCA,
-		"tls-cert": f.TLSCert, "tls-key": f.TLSKey, "tls-server-name": f.TLSServerName,
+		"tls-cert": f.TLSCert, "tls-key": f.TLSKey, "tls-server-name": f.TLSServerName, "token-file": f.TokenFile,
 	} {
 		if s != nil {
 			v[name] = *s

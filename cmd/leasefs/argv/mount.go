@@ -13,7 +13,7 @@ import (
 var optionFlags = map[string]string{
 	"allow_other": "allow-other", "busy": "busy", "subdir": "subdir",
 	"as": "user", "client": "client", "timeout": "timeout", "config": "config",
-	"tls": "tls", "tls_ca": "tls-ca", "tls_cert": "tls-cert", "tls_key": "tls-key", "tls_server_name": "tls-server-name",
+	"tls": "tls", "tls_ca": "tls-ca", "tls_cert": "tls-cert", "tls_key": "tls-key", "tls_server_name": "tls-server-name", "token_file": "token-file",
 }
 
 // plain are words that are for mount(8) itself, or say what is so anyway.
