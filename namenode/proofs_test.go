@@ -19,7 +19,9 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fserror/wire"
@@ -173,12 +175,18 @@ func TestProofOfEachCall(t *testing.T) {
 	r := f.Raw(t, "a")
 	v := &vanisher{t: t, n: f.Namenode, r: r, w: r.Create("/w")}
 	rows, waits := v.sendings()
-	for name := range methods() {
-		if rows[name] == nil {
-			t.Errorf("there is no row for %s", name)
+	f.carries(rows, v)
+	for _, service := range []string{"Namenode", "Admin", "Calls"} {
+		d := pb.File_leasefs_v1_leasefs_proto.Services().ByName(protoreflect.Name(service))
+		for i := range d.Methods().Len() {
+			if name := string(d.Methods().Get(i).Name()); rows[name] == nil {
+				t.Errorf("there is no row for %s", name)
+			}
 		}
 	}
-	f.carries(rows, v)
+	if n := pb.File_leasefs_v1_leasefs_proto.Services().Len(); n != 3 {
+		t.Errorf("there are %d services, and rows for those of 3", n)
+	}
 	for _, name := range slices.Sorted(maps.Keys(rows)) {
 		t.Run(name, func(t *testing.T) {
 			send := rows[name]()
@@ -506,4 +514,76 @@ func TestBrokenFilesKeepWhatTheySaid(t *testing.T) {
 		_ = c.Close()
 		return until.After(time.Now().Add(2 * day))
 	})
+}
+
+// TestAClientWithATokenFile: the library is whom its token names, shows it to the
+// namenode, shows the next one when its file is replaced, and is told when it is revoked.
+func TestAClientWithATokenFile(t *testing.T) {
+	f := newFort(t)
+	name := filepath.Join(t.TempDir(), "token")
+	give := func(tok token) {
+		t.Helper()
+		if err := os.WriteFile(name+".new", []byte("root "+string(tok)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(name+".new", name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	give(f.root)
+	fsys := f.Client(t, func(c *client.Config) {
+		c.User, c.TLS, c.TokenFile = "", f.clientTLS(nil), name
+	})
+	if u := fsys.Info().User; u != "root" {
+		t.Errorf("it is %q", u)
+	}
+	w, err := fsys.Create(t.Context(), "/f")
+	if err == nil {
+		_, err = w.Write([]byte("before"))
+	}
+	if err == nil {
+		err = w.Flush(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := token(proof.NewToken())
+	f.writeTokens(append(f.lines, f.line(next, "root"))...)
+	f.awaitUse(next, nil)
+	give(next)
+	f.writeTokens(f.lines[0], f.lines[2], f.line(next, "root")) // without the first
+	f.awaitRefusal(f.root, nil)
+	if _, err = w.Write([]byte(" and after")); err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		t.Errorf("with a new token: %v", err)
+	}
+	if got, err := fsys.ReadFile(t.Context(), "/f"); err != nil || string(got) != "before and after" {
+		t.Errorf("%q, %v", got, err)
+	}
+	f.writeTokens(f.lines[0], f.lines[2])
+	f.awaitRefusal(next, nil)
+	env.Eventually(t, "it is told", func() bool {
+		_, err := fsys.Stat(t.Context(), "/f")
+		return errors.Is(err, fserror.Permission) && fserror.ReasonOf(err) == fserror.ReasonProof
+	})
+	for _, c := range []struct {
+		user, addr string
+		says       string
+	}{{"bob", f.Addr(), "the request says"}, {"", "namenode.example:8020", "without TLS"}} {
+		give(f.bob)
+		cfg := client.Config{Namenodes: []string{c.addr}, User: "eve", TokenFile: name, Timeout: 5 * time.Second}
+		if c.user != "" {
+			cfg.TLS = f.clientTLS(nil)
+		}
+		fs, err := client.New(t.Context(), cfg)
+		if err == nil {
+			_, err = fs.Stat(t.Context(), "/")
+			_ = fs.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%v: %v", c, err)
+		}
+	}
 }

@@ -167,7 +167,7 @@ func (s *Namenodes) addLocked(address string) (*Node, error) {
 		if s.cfg.TLS == nil && !loopback(address) {
 			return nil, fserror.New(fserror.InvalidArgument, "connect", "", "without TLS the network would see the token on its way to %s: connect with TLS", address)
 		}
-		opts = append(opts[:len(opts):len(opts)], grpc.WithPerRPCCredentials(bearer(s.cfg.Token)))
+		opts = append(opts[:len(opts):len(opts)], grpc.WithPerRPCCredentials(Bearer(s.cfg.Token)))
 	}
 	for range s.cfg.Conns {
 		cc, err := callstream.NewClient("passthrough:///"+address, opts...)
@@ -183,11 +183,11 @@ func (s *Namenodes) addLocked(address string) (*Node, error) {
 	return e, nil
 }
 
-// bearer shows a token with each call and each stream.
-type bearer func() (string, error)
+// Bearer shows a token with each call and each stream.
+type Bearer func() (string, error)
 
 // GetRequestMetadata implements credentials.PerRPCCredentials.
-func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+func (b Bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
 	token, err := b()
 	if err != nil {
 		return nil, status.Error(codes.Unauthenticated, err.Error())
@@ -197,7 +197,7 @@ func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]strin
 
 // RequireTransportSecurity implements credentials.PerRPCCredentials. Who makes the
 // connection has looked at that already.
-func (bearer) RequireTransportSecurity() bool { return false }
+func (Bearer) RequireTransportSecurity() bool { return false }
 
 // loopback reports whether an address is surely this machine's own.
 func loopback(address string) bool {
