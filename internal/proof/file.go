@@ -86,7 +86,10 @@ func (f *File[T]) read() (changed bool, err error) {
 		if err != nil {
 			return false, unreadable(name, err)
 		}
-		regular = regular && info.Mode().IsRegular()
+		if regular = regular && info.Mode().IsRegular(); !regular && f.value.Load() != nil {
+			// To open a pipe may take for ever.
+			return false, fserror.New(fserror.InvalidArgument, "read", name, "it is no regular file any more; put one in its place")
+		}
 		stamps[i] = stamp{info.Size(), info.ModTime(), info}
 		// Also a time in the future, as of another machine's clock, is no help.
 		fresh = fresh || began.Sub(info.ModTime()) < settled

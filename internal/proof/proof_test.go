@@ -76,6 +76,13 @@ func TestFile(t *testing.T) {
 	want("new", "three", true, "")
 	write(t, name, strings.Repeat("x", maxFile+1))
 	want("far too large", "three", false, "over")
+	if err := errors.Join(os.Remove(name), unix.Mkfifo(name, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	want("a pipe in its place", "three", false, "no regular file")
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
 	old := time.Now().Add(-time.Hour)
 	write(t, name, "four")
 	if err := os.Chtimes(name, old, old); err != nil {
