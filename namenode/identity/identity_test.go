@@ -145,3 +145,29 @@ func BenchmarkProve(b *testing.B) {
 		}
 	}
 }
+
+func TestSays(t *testing.T) {
+	ann, bob := &pb.Caller{User: "ann"}, &pb.Caller{User: "bob"}
+	hello := func(c *pb.Caller) *pb.SessionRequest {
+		return &pb.SessionRequest{Kind: &pb.SessionRequest_Hello{Hello: &pb.Hello{Caller: c}}}
+	}
+	for _, c := range []struct {
+		who     *Caller
+		request any
+		refused bool
+	}{
+		{nil, &pb.StatRequest{Caller: bob}, false},
+		{&Caller{User: "ann"}, &pb.StatRequest{Caller: ann}, false},
+		{&Caller{User: "ann"}, &pb.StatRequest{Caller: bob}, true},
+		{&Caller{User: "ann"}, &pb.StatRequest{Caller: &pb.Caller{}}, true},
+		{&Caller{User: "ann"}, hello(ann), false},
+		{&Caller{User: "ann"}, hello(bob), true},
+		{&Caller{User: "ann"}, &pb.KeepAliveRequest{}, false}, // it comes after one in somebody's name
+		{&Caller{User: "ann"}, &pb.KeepAliveRequest{Caller: bob}, true},
+		{&Caller{User: "ann"}, &pb.CloseRequest{}, false},
+	} {
+		if err := c.who.Says(c.request); errors.Is(err, fserror.Permission) != c.refused || err == nil == c.refused {
+			t.Errorf("%v, %v: %v", c.who, c.request, err)
+		}
+	}
+}

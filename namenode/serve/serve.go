@@ -354,7 +354,12 @@ func (f *Front) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 }
 
 // prove finds out who makes a call. The services that are gRPC's own are for everybody.
-func (f *Front) prove(ctx context.Context, method string) (*identity.Caller, error) {
+func (f *Front) prove(ctx context.Context, method string) (who *identity.Caller, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = f.panicked(method, p)
+		}
+	}()
 	if !strings.HasPrefix(method, ours) {
 		return nil, nil
 	}
