@@ -115,6 +115,7 @@ func askStatus(ctx context.Context, ep *namecall.Node, caller *pb.Caller) Nameno
 	out.Blocks, out.GarbageBlocks, out.GarbageBytes = r.GetBlocks(), r.GetGarbageBlocks(), r.GetGarbageBytes()
 	out.Leases, out.GrantedLeases, out.Sessions, out.OpenFiles = r.GetLeases(), r.GetGrantedLeases(), r.GetSessions(), r.GetOpenFiles()
 	out.Uptime, out.OldestOverdue = ms(r.GetUptimeMs()), ms(r.GetOldestOverdueMs())
+	out.Trusts = r.GetTrusts()
 	out.SafeMode, out.SafeModeWhy, out.StoreConflict = r.GetSafeMode(), r.GetSafeModeWhy(), r.GetStoreConflict()
 	out.Short, out.DiskError = r.GetShort(), r.GetDiskError()
 	out.TailBytes, out.StoredBytes, out.JournalBytes = r.GetTailBytes(), r.GetStoredBytes(), r.GetJournalBytes()

@@ -19,6 +19,7 @@ import (
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/namecall"
+	"github.com/leasefs/leasefs/internal/proof"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -99,6 +100,10 @@ type Config struct {
 	Umask *fs.FileMode
 	// TLS is nil for plain text.
 	TLS *tls.Config
+	// TokenFile names a file with a bearer token that proves who User is: a user and the
+	// token, or the token alone. Only its owner may be able to read it. It is read again
+	// when it changes. The token is sent over TLS, and without it to loopback addresses only.
+	TokenFile string
 	// Timeout is how long a call is retried while no namenode answers; 0:
 	// DefaultTimeout, at most MaxTimeout. A context may end a call earlier.
 	Timeout time.Duration
@@ -136,6 +141,7 @@ type Config struct {
 	HTTPClient *http.Client
 
 	callTimeout time.Duration // of tests: Timeout, but not for New or one attempt
+	token       *proof.File[proof.Own]
 }
 
 // withDefaults checks the configuration and fills what is empty.
@@ -155,6 +161,10 @@ func (c Config) withDefaults() (Config, error) {
 		}
 	}
 	c.Namenodes = list
+	c.Clock = cmp.Or[clock.Clock](c.Clock, clock.System{})
+	if err := c.proveUser(); err != nil {
+		return c, err
+	}
 	if c.User == "" {
 		u, err := user.Current()
 		if err != nil {
@@ -181,9 +191,6 @@ func (c Config) withDefaults() (Config, error) {
 		c.Timeout = DefaultTimeout
 	}
 	c.Timeout = min(c.Timeout, MaxTimeout)
-	if c.Clock == nil {
-		c.Clock = clock.System{}
-	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -209,11 +216,35 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
+// proveUser opens what proves who asks, and lets it say who that is unless User does.
+func (c *Config) proveUser() (err error) {
+	if c.TokenFile != "" {
+		if c.token, err = proof.OpenOwn(c.Clock, c.TokenFile); err != nil {
+			return fserror.With(err, "connect", "")
+		}
+		c.User = cmp.Or(c.User, c.token.Get().User)
+	}
+	if c.User == "" && c.TLS != nil && len(c.TLS.Certificates) > 0 && c.TLS.Certificates[0].Leaf != nil {
+		if c.User, err = proof.UserOf(c.TLS.Certificates[0].Leaf); err != nil {
+			return fserror.With(err, "connect", "")
+		}
+	}
+	return nil
+}
+
 // namenodes is how namenodes are reached by a configuration that is complete.
 func (c *Config) namenodes(caller *pb.Caller) namecall.Config {
 	out := namecall.Config{
 		Namenodes: c.Namenodes, Caller: caller, Timeout: cmp.Or(c.callTimeout, c.Timeout),
 		Attempt: min(max(c.Timeout/4, time.Second), 15*time.Second), Conns: c.Conns, TLS: c.TLS, DialOptions: c.DialOptions,
+	}
+	if c.token != nil {
+		out.Token = func() (string, error) {
+			if _, err := c.token.Check(); err != nil {
+				c.Logger.Warn("leasefs: the file of the token cannot be used as it is; the token that it had is shown", "err", err)
+			}
+			return c.token.Get().Token, nil
+		}
 	}
 	if c.OnWait != nil {
 		out.OnWait = func(w namecall.Waiting) { c.OnWait(Waiting(w)) }

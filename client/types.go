@@ -251,6 +251,9 @@ type Troubles struct {
 	OldestOverdue time.Duration // how long the lease longest past its hard limit has waited
 	SafeMode      bool
 	SafeModeWhy   string
+	// Trusts says whose word it takes for who they are: "machine" is that of programs on
+	// its own machine, "everybody" that of whoever reaches it; empty: clients prove it.
+	Trusts        string
 	StoreConflict string // why nothing is deleted from the block store; empty: there is no conflict
 	Short         string // why it refuses what needs room, or would if it were active, or has none for an image; empty: there is room
 	DiskError     string // why it is not known whether one of several has room; empty: it is

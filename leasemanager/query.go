@@ -6,6 +6,17 @@ import (
 	"github.com/google/btree"
 )
 
+// UserOf returns whose session it is; false if it has neither a stream nor a file.
+func (w *writers) UserOf(id SessionID) (user string, known bool) {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	l := w.dir.get(id)
+	if l == nil || l.s == nil {
+		return "", false
+	}
+	return l.s.holder.User, true
+}
+
 // State returns how the lease of the inode stands; false if nobody has it open.
 func (w *writers) State(inode uint64) (State, bool) {
 	now := w.now()

@@ -1,6 +1,7 @@
 package namenode
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -8,10 +9,9 @@ import (
 	"time"
 	"unicode"
 
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/peer"
-
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/leasemanager"
+	"github.com/leasefs/leasefs/namenode/identity"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -34,10 +34,16 @@ func (s *desk) caller(ctx context.Context, c *pb.Caller) (*namespace.Call, error
 	if err := s.checkTTL(c); err != nil {
 		return nil, err
 	}
-	if err := s.checkCertificate(ctx, user); err != nil {
+	who := identity.Of(ctx)
+	if err := cmp.Or(who.Is(user), s.ownSession(who, c.GetSession())); err != nil {
 		return nil, err
 	}
-	call := &namespace.Call{User: user, Groups: s.cfg.Groups(user)}
+	call := &namespace.Call{User: user}
+	if who != nil && who.Groups != nil {
+		call.Groups = who.Groups
+	} else {
+		call.Groups = s.cfg.Groups(user)
+	}
 	su, sg := s.engine.Superuser()
 	call.Super = user == su || slices.Contains(call.Groups, sg)
 	return call, nil
@@ -74,21 +80,17 @@ func checkNames(names ...string) error {
 	return nil
 }
 
-// checkCertificate holds the claimed user against the client's certificate.
-func (s *desk) checkCertificate(ctx context.Context, user string) error {
-	if !s.cfg.RequireCert {
+// ownSession refuses a session that another user is known to have; who may be nil.
+func (s *desk) ownSession(who *identity.Caller, session []byte) error {
+	var id leasemanager.SessionID
+	if who == nil || len(session) != len(id) {
 		return nil
 	}
-	p, ok := peer.FromContext(ctx)
-	if ok {
-		if ti, ok := p.AuthInfo.(credentials.TLSInfo); ok && len(ti.State.VerifiedChains) > 0 {
-			if cn := ti.State.VerifiedChains[0][0].Subject.CommonName; cn != user {
-				return fserror.New(fserror.Permission, "", "", "the certificate is %q's, the request says user %q", cn, user)
-			}
-			return nil
-		}
+	copy(id[:], session)
+	if user, known := s.leases.UserOf(id); known {
+		return who.Is(user)
 	}
-	return fserror.New(fserror.Permission, "", "", "a client certificate is needed")
+	return nil
 }
 
 // holder is the caller as one who may hold files. A soft limit of its own is raised to

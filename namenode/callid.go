@@ -1,12 +1,14 @@
 package namenode
 
 import (
+	"bytes"
 	"context"
 
 	"github.com/cespare/xxhash/v2"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/identity"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -26,6 +28,9 @@ func (s *desk) asked(ctx context.Context, r request) (c *namespace.Call, id name
 	}
 	if c, err = s.callerFor(ctx, r.GetCaller(), owner); err == nil {
 		id, err = callID(r, r.GetCall())
+	}
+	if err == nil && !bytes.Equal(id.Session[:], r.GetCaller().GetSession()) {
+		err = s.ownSession(identity.Of(ctx), id.Session[:])
 	}
 	return c, id, err
 }

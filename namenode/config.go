@@ -24,6 +24,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/ensemble"
 	"github.com/leasefs/leasefs/namenode/groups"
+	"github.com/leasefs/leasefs/namenode/identity"
 	"github.com/leasefs/leasefs/namenode/loops"
 	"github.com/leasefs/leasefs/namenode/marker"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
@@ -84,8 +85,10 @@ type Config struct {
 
 	Pprof bool // serve /debug/pprof
 
-	TLS         *tls.Config // serves gRPC and HTTP with it
-	RequireCert bool        // a caller's user must be its certificate's common name
+	TLS *tls.Config // serves gRPC and HTTP with it
+	// Identity is how clients prove who they are. If they need not, Listen must be a
+	// loopback address, unless it says that all clients are trusted.
+	Identity identity.Config
 
 	// TakeOver is the incarnation of the namespace whose block store becomes this
 	// one's. That one must have ended; it has no effect if the store is this
@@ -241,8 +244,9 @@ func (c Config) Offline() (offline.Config, error) {
 }
 
 // front is how the namenode listens.
-func (c *Config) front(group *loops.Group) serve.Config {
+func (c *Config) front(group *loops.Group, guard *identity.Guard) serve.Config {
 	return serve.Config{
+		Guard: guard,
 		Clock: c.Clock, Log: c.Logger, Loops: group, Listen: c.Listen, HTTP: c.HTTP, OpenPort: c.OpenPort, AdvertiseHTTP: c.AdvertiseHTTP, TLS: c.TLS, Pprof: c.Pprof,
 		MaxConnections: c.MaxConnections, MaxUnfinished: c.MaxUnfinished, MaxInFlight: c.MaxInFlight, MaxStreams: c.MaxStreams,
 		Answer: func(ctx context.Context, waits func(context.Context)) (context.Context, serve.Answer) {
@@ -310,6 +314,8 @@ func (c *Config) check() error {
 		return fmt.Errorf("soft limit %s is too short; at least 100ms", c.SoftLimit)
 	case c.HA != nil && c.Blocks == "" && c.BlocksDir == "":
 		return fserror.New(fserror.Internal, "", "", "several namenodes need a block store that all of them reach: s3://BUCKET/PREFIX or file:///SHARED/FOLDER").Because(fserror.ReasonBlocks)
+	case c.Identity.TrustClients && c.Identity.Proves():
+		return fserror.New(fserror.InvalidArgument, "", "", "clients are to prove who they are, and to be trusted without: choose one").Because(fserror.ReasonIdentity)
 	case c.HardLimit < c.SoftLimit:
 		return fmt.Errorf("hard limit %s is below the soft limit %s", c.HardLimit, c.SoftLimit)
 	case c.MinLeaseTTL > tables.MaxLeaseTTL*time.Millisecond:
@@ -330,6 +336,33 @@ func (c *Config) check() error {
 		return fmt.Errorf("URL life %s is too short; at least %s", c.URLLife, minURLLife)
 	}
 	return nil
+}
+
+// trusts says whose word is taken for who they are, as StatusResponse has it.
+func (c *Config) trusts() string {
+	switch {
+	case c.Identity.Proves():
+		return ""
+	case c.Identity.TrustClients:
+		return "everybody"
+	}
+	return "machine"
+}
+
+// checkTrust refuses to serve clients on other machines who prove nothing, unless that is
+// wanted: any of them could act as any user.
+func (c *Config) checkTrust(listens net.Addr) error {
+	if tcp, ok := listens.(*net.TCPAddr); ok && tcp.IP.IsLoopback() || c.Identity.TrustClients {
+		return nil
+	}
+	switch {
+	case c.Identity.Proves() && c.TLS == nil:
+		return fserror.New(fserror.InvalidArgument, "", "", "%s can be reached from other machines, and without TLS the network would see each token", listens).Because(fserror.ReasonTLS)
+	case c.Identity.Proves():
+		return nil
+	}
+	return fserror.New(fserror.InvalidArgument, "", "", "%s can be reached from other machines, and clients would not have to prove who they are: "+
+		"whoever reaches it could act as any user, superusers included", listens).Because(fserror.ReasonIdentity)
 }
 
 // machineMemory is the machine's memory in bytes.

@@ -58,7 +58,7 @@ func TestAWriterIsToldToTryAgainWhileItsLeaseIsEnding(t *testing.T) {
 		if st, known := s.leases.State(uint64(w.Inode)); !known || !st.Ending {
 			return fmt.Errorf("%+v, %v", st, known)
 		}
-		if err := s.calls.writers.writer(tx, &namespace.Call{}, w); err != nil {
+		if err := s.calls.writers.writer(t.Context(), tx, &namespace.Call{}, w); err != nil {
 			return err
 		}
 		if _, err := tx.Apply(namespace.CallID{}, &namespace.OpAppendTail{Inode: w.Inode, Data: []byte("x")}, new(engine.Recall)); !errors.Is(err, fserror.Retry) {

@@ -23,7 +23,7 @@ import (
 // waits for nothing: what it counts is of this moment, and a crash may still
 // take the changes after DurableTxid back.
 func (s *operators) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
-	resp := &pb.StatusResponse{Address: s.front.Addr(), Role: "starting", Version: s.cfg.Version}
+	resp := &pb.StatusResponse{Address: s.front.Addr(), Role: "starting", Version: s.cfg.Version, Trusts: s.cfg.trusts()}
 	role := s.role.Status()
 	if role.Role == "starting" {
 		return resp, nil

@@ -56,6 +56,8 @@ func (s *granted) KeepAlive(stream grpc.BidiStreamingServer[pb.KeepAliveRequest,
 			}
 		case <-s.loops.Done():
 			return s.role.Active()
+		case <-stream.Context().Done():
+			return context.Cause(stream.Context())
 		}
 	}
 }

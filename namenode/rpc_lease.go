@@ -17,6 +17,7 @@ import (
 	"github.com/leasefs/leasefs/leasemanager"
 	"github.com/leasefs/leasefs/leasemanager/readlease"
 	"github.com/leasefs/leasefs/namenode/engine"
+	"github.com/leasefs/leasefs/namenode/identity"
 	"github.com/leasefs/leasefs/namenode/leases"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/serve"
@@ -103,6 +104,8 @@ func (s *streams) Session(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.
 			}
 		case <-s.loops.Done():
 			return s.role.Active()
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
 }
@@ -178,8 +181,11 @@ func (s *streams) RenewLease(ctx context.Context, r *pb.RenewLeaseRequest) (*pb.
 	if err := s.role.Active(); err != nil {
 		return nil, err
 	}
-	if s.cfg.RequireCert {
+	if who := identity.Of(ctx); who != nil {
 		if _, err := s.caller(ctx, r.GetCaller()); err != nil {
+			return nil, err
+		}
+		if err := s.ownSession(who, r.GetSession()); err != nil {
 			return nil, err
 		}
 	}

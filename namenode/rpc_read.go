@@ -153,7 +153,7 @@ func (s *tree) fileView(ctx context.Context, c *namespace.Call, r *pb.GetFileReq
 			if err != nil {
 				return err
 			}
-			if err := s.writer(tx, c, w); err != nil {
+			if err := s.writer(ctx, tx, c, w); err != nil {
 				return err
 			}
 			c.Super = true // the writer's token is all the right that it takes

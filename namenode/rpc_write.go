@@ -12,6 +12,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/leasemanager"
 	"github.com/leasefs/leasefs/namenode/engine"
+	"github.com/leasefs/leasefs/namenode/identity"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/share"
 	"github.com/leasefs/leasefs/namenode/waiting"
@@ -233,7 +234,7 @@ func (s *writers) Append(ctx context.Context, r *pb.AppendRequest) (*pb.OpenResp
 	}
 	var out engine.Outcome
 	try := func() (err error) {
-		out, err = s.engine.Do(ctx, engine.Request{Call: c, ID: id, Grows: true, Plan: func(tx *engine.Tx) (namespace.Op, error) { return s.planAppend(tx, c, r, h, token) }})
+		out, err = s.engine.Do(ctx, engine.Request{Call: c, ID: id, Grows: true, Plan: func(tx *engine.Tx) (namespace.Op, error) { return s.planAppend(ctx, tx, c, r, h, token) }})
 		return err
 	}
 	at := ref(r.GetAt())
@@ -250,7 +251,7 @@ func (s *writers) Append(ctx context.Context, r *pb.AppendRequest) (*pb.OpenResp
 	return opened(out, h, false), nil
 }
 
-func (s *writers) planAppend(tx *engine.Tx, c *namespace.Call, r *pb.AppendRequest, h namespace.Holder, token namespace.Token) (namespace.Op, error) {
+func (s *writers) planAppend(ctx context.Context, tx *engine.Tx, c *namespace.Call, r *pb.AppendRequest, h namespace.Holder, token namespace.Token) (namespace.Op, error) {
 	lease := namespace.LeaseID(r.GetLease())
 	if lease != 0 && !r.GetCreate() {
 		return nil, fserror.New(fserror.InvalidArgument, "", "", "only an append that may make the file can attach it to a lease; a file that is there is attached by itself")
@@ -272,7 +273,7 @@ func (s *writers) planAppend(tx *engine.Tx, c *namespace.Call, r *pb.AppendReque
 	if lease != 0 && a.Lease != lease {
 		return nil, fserror.New(fserror.Exists, "", "", "the file exists, and is not attached to lease %x; attach it, or choose another name", uint64(lease))
 	}
-	if err := s.mayOpen(tx, c, r, a, h); err != nil {
+	if err := s.mayOpen(ctx, tx, c, r, a, h); err != nil {
 		return nil, err
 	}
 	if r.GetHasExpectedLength() {
@@ -291,7 +292,7 @@ func (s *writers) planAppend(tx *engine.Tx, c *namespace.Call, r *pb.AppendReque
 
 // mayOpen returns an error if somebody has the file, and not the caller by the
 // writer that it shows.
-func (s *writers) mayOpen(tx *engine.Tx, c *namespace.Call, r *pb.AppendRequest, a namespace.Attr, h namespace.Holder) error {
+func (s *writers) mayOpen(ctx context.Context, tx *engine.Tx, c *namespace.Call, r *pb.AppendRequest, a namespace.Attr, h namespace.Holder) error {
 	if r.GetWriter() != nil {
 		w, err := writerID(r.GetWriter())
 		switch {
@@ -300,7 +301,7 @@ func (s *writers) mayOpen(tx *engine.Tx, c *namespace.Call, r *pb.AppendRequest,
 		case w.Inode != a.ID || a.Open != nil && a.Open.Epoch == w.Epoch && a.Open.Holder.Session != h.Session:
 			return fserror.New(fserror.InvalidArgument, "", "", "the writer shown is not one of this file (inode %d) and of this session", a.ID)
 		}
-		return s.writer(tx, c, w)
+		return s.writer(ctx, tx, c, w)
 	}
 	if a.Open == nil {
 		return nil
@@ -328,10 +329,15 @@ func (s *desk) inodeOf(ctx context.Context, c *namespace.Call, at namespace.Ref)
 	return a.ID, err
 }
 
-// writer checks a writer's identity under the lock. It renews nothing: the
-// writer's record does, if there is one.
-func (s *desk) writer(tx *engine.Tx, c *namespace.Call, w namespace.Writer) error {
-	return s.sessions.Explain(tx.Tree.CheckWriter(c, w), w)
+// writer checks under the lock that a writer still has its file, and that it is the
+// caller's, if it is proven who that is. It renews nothing: the writer's record does, if
+// there is one.
+func (s *desk) writer(ctx context.Context, tx *engine.Tx, c *namespace.Call, w namespace.Writer) error {
+	if err := s.sessions.Explain(tx.Tree.CheckWriter(c, w), w); err != nil {
+		return err
+	}
+	f, _ := tx.Tree.OpenFile(w.Inode)
+	return identity.Of(ctx).Is(f.Holder.User)
 }
 
 // checkTailBudget refuses more bytes in the tail of an owner's file if there is no
@@ -365,7 +371,7 @@ func (s *writers) AppendTail(ctx context.Context, r *pb.AppendTailRequest) (*pb.
 	var length int64
 	given := givenUp(r.GetWriter().GetSession(), r.GetGivenUp())
 	out, err := s.engine.DoAnswer(ctx, engine.Request{Call: c, Grows: true, Given: given, Plan: func(tx *engine.Tx) (namespace.Op, error) {
-		if err := s.writer(tx, c, w); err != nil {
+		if err := s.writer(ctx, tx, c, w); err != nil {
 			return nil, err
 		}
 		op, n, err := namespace.PlanAppendTail(tx.Tree, c, w, r.GetOffset(), r.GetData(), s.cfg.MaxTail)
@@ -410,7 +416,7 @@ func (s *writers) AllocateBlock(ctx context.Context, r *pb.AllocateBlockRequest)
 		if f, open := tx.Tree.OpenFile(w.Inode); open {
 			by = f.Holder.Session
 		}
-		return s.writer(tx, c, w)
+		return s.writer(ctx, tx, c, w)
 	}); err != nil {
 		return nil, err
 	}
@@ -463,7 +469,7 @@ func (s *writers) Commit(ctx context.Context, r *pb.CommitRequest) (*pb.CommitRe
 	c := &namespace.Call{Super: true} // the writer's token is all the right that it takes
 	var now namespace.Attr
 	out, err := s.engine.Do(ctx, engine.Request{Call: c, Plan: func(tx *engine.Tx) (namespace.Op, error) {
-		if err := s.writer(tx, c, w); err != nil {
+		if err := s.writer(ctx, tx, c, w); err != nil {
 			return nil, err
 		}
 		op, err := namespace.PlanCommit(tx.Tree, c, w, r.GetOffset(), b, r.GetTailCovered(), r.GetTailCrc32C())
@@ -496,7 +502,7 @@ func (s *writers) checkStored(ctx context.Context, w namespace.Writer, b namespa
 	known := false
 	if err := s.engine.View(ctx, c, func(tx *engine.Tx) error {
 		known = tx.Tree.HasBlock(b.Key) // it may be this file's: a repeated call
-		if err := s.writer(tx, c, w); err != nil || known {
+		if err := s.writer(ctx, tx, c, w); err != nil || known {
 			return err
 		}
 		return s.blocks.MayCommit(w, b)
@@ -559,7 +565,7 @@ func (s *writers) Close(ctx context.Context, r *pb.CloseRequest) (*pb.CloseRespo
 	}
 	c := &namespace.Call{}
 	out, err := s.engine.DoAnswer(ctx, engine.Request{Call: c, ID: id, Grows: len(r.GetData()) > 0, Given: given, Plan: func(tx *engine.Tx) (namespace.Op, error) {
-		if err := s.writer(tx, c, w); err != nil {
+		if err := s.writer(ctx, tx, c, w); err != nil {
 			return nil, err
 		}
 		op, err := namespace.PlanClose(tx.Tree, c, w, r.GetOffset(), r.GetData(), r.GetLength(), r.GetMtimeUnixMs(), s.cfg.MaxTail)

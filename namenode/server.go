@@ -22,6 +22,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/datadir"
 	"github.com/leasefs/leasefs/namenode/drafts"
 	"github.com/leasefs/leasefs/namenode/engine"
+	"github.com/leasefs/leasefs/namenode/identity"
 	"github.com/leasefs/leasefs/namenode/images"
 	"github.com/leasefs/leasefs/namenode/leases"
 	"github.com/leasefs/leasefs/namenode/loops"
@@ -103,9 +104,14 @@ func (s *Server) bringUp(ctx context.Context) error {
 // touched, then the folder and the block store.
 func (s *Server) open(ctx context.Context) error {
 	var err error
-	if s.front, err = serve.Listen(s.cfg.front(s.loops)); err != nil {
+	guard := identity.New(s.cfg.Identity, s.cfg.Clock, s.log)
+	if s.front, err = serve.Listen(s.cfg.front(s.loops, guard)); err != nil {
 		return err
 	}
+	if err := s.cfg.checkTrust(s.front.Listens()); err != nil {
+		return err
+	}
+	s.loops.Every("proofs of identity", identity.Every, nil, guard.Check)
 	s.logStart()
 	s.role = s.newRole()
 	s.engine = engine.New(engine.Config{
@@ -289,6 +295,9 @@ func (s *Server) logStart() {
 		about = append(about, "advertise", s.advertised(), "namespace", h.Name, "zookeeper", strings.Join(h.ZooKeeper, ","), "session-timeout", h.SessionTimeout)
 	}
 	s.log.Info("starting", about...)
+	if s.cfg.Identity.TrustClients {
+		s.log.Warn("clients are trusted: whoever reaches the address can act as any user, superusers included, and read and delete everything", "listen", s.Addr(), "reason", fserror.ReasonIdentity)
+	}
 	s.warnOfCertificates()
 }
 
@@ -296,7 +305,7 @@ func (s *Server) logStart() {
 const certificateSoon = 14 * 24 * time.Hour
 
 // warnOfCertificates says which of the certificates that clients are shown are not good,
-// or not for much longer. They are read once, at the start of the process.
+// or not for much longer.
 func (s *Server) warnOfCertificates() {
 	if s.cfg.TLS == nil {
 		return
@@ -306,11 +315,11 @@ func (s *Server) warnOfCertificates() {
 		switch leaf := c.Leaf; {
 		case leaf == nil:
 		case now.After(leaf.NotAfter):
-			s.log.Error("the certificate has expired, and clients refuse it: renew it, and restart the namenode", "reason", fserror.ReasonTLS, "expired", leaf.NotAfter)
+			s.log.Error("the certificate has expired, and clients refuse it: renew it", "reason", fserror.ReasonTLS, "expired", leaf.NotAfter)
 		case now.Before(leaf.NotBefore):
 			s.log.Error("the certificate is not good yet, and clients refuse it: is this machine's time of day right?", "from", leaf.NotBefore)
 		case leaf.NotAfter.Sub(now) < certificateSoon:
-			s.log.Warn("the certificate expires soon: renew it, and restart the namenode", "reason", fserror.ReasonTLS, "expires", leaf.NotAfter)
+			s.log.Warn("the certificate expires soon: renew it", "reason", fserror.ReasonTLS, "expires", leaf.NotAfter)
 		}
 	}
 }

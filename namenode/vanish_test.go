@@ -43,6 +43,11 @@ func methods() map[string]string {
 type link struct {
 	nn    pb.NamenodeClient
 	admin pb.AdminClient
+	calls pb.CallsClient
+}
+
+func linkOf(cc grpc.ClientConnInterface) link {
+	return link{pb.NewNamenodeClient(cc), pb.NewAdminClient(cc), pb.NewCallsClient(cc)}
 }
 
 // a sending is a call as it is sent, over any connection, any number of times.
@@ -392,14 +397,14 @@ func TestVanishingClients(t *testing.T) {
 						_ = cc.Close() // what it answers is nobody's
 					}
 				})
-				_ = send(ctx, link{pb.NewNamenodeClient(cc), pb.NewAdminClient(cc)}) // whatever came of it
+				_ = send(ctx, linkOf(cc)) // whatever came of it
 				vanish.Stop()
 				cancel()
 				_ = cc.Close()
 				if waits[name] {
 					continue
 				}
-				if err := send(t.Context(), link{r.NN, r.Admin}); err != nil {
+				if err := send(t.Context(), link{nn: r.NN, admin: r.Admin}); err != nil {
 					t.Fatalf("again, after it was broken off after %s: %v", after, err)
 				}
 			}

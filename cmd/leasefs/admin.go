@@ -83,6 +83,8 @@ func adminCommand(p *program) *cli.Command {
 			formatCommand(p),
 			restoreCommand(p),
 			zookeeperACLCommand(p),
+			tokenCommand(p),
+			caCommand(p),
 			journalCommand(p),
 			imageCommand(p),
 		},

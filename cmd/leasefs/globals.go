@@ -34,6 +34,7 @@ func globalFlags() []cli.Flag {
 		&cli.StringFlag{Name: "tls-cert", Usage: "PEM `FILE` of the own certificate", EnvVars: []string{"LEASEFS_TLS_CERT"}},
 		&cli.StringFlag{Name: "tls-key", Usage: "PEM `FILE` of its key", EnvVars: []string{"LEASEFS_TLS_KEY"}},
 		&cli.StringFlag{Name: "tls-server-name", Usage: "the `NAME` that the namenode's certificate must have", DefaultText: "the host", EnvVars: []string{"LEASEFS_TLS_SERVER_NAME"}},
+		&cli.StringFlag{Name: "token-file", Usage: "`FILE` with a token that proves who --user is; of mode 600", EnvVars: []string{"LEASEFS_TOKEN_FILE"}},
 	}
 }
 
@@ -55,11 +56,12 @@ func umask() *fs.FileMode {
 // clientConfig is what the global flags say to the library.
 func (e *invocation) clientConfig() (client.Config, error) {
 	cfg := client.Config{
-		User:    e.flags.String("user"),
-		Client:  e.flags.String("client"),
-		Timeout: e.flags.Duration("timeout"),
-		OnWait:  e.waits,
-		Umask:   umask(),
+		User:      e.flags.String("user"),
+		Client:    e.flags.String("client"),
+		Timeout:   e.flags.Duration("timeout"),
+		TokenFile: e.flags.String("token-file"),
+		OnWait:    e.waits,
+		Umask:     umask(),
 
 		BlockCache: e.flags.String("block-cache"),
 	}

@@ -31,7 +31,7 @@ func mountCommand(p *program) *cli.Command {
 			"In /etc/fstab the device is HOST:PORT[,HOST:PORT][/PATH] and the type fuse.leasefs. With\n" +
 			"-o uid=N,gid=N everything shows these numbers as its owner and group. Global options can be given\n" +
 			"in -o too: as=NAME (--user), client=, timeout=, config=, block_cache=, block_cache_size=, tls, tls_ca=,\n" +
-			"tls_cert=, tls_key= and tls_server_name=.",
+			"tls_cert=, tls_key=, tls_server_name= and token_file=.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "allow-other", Usage: "let other users of this machine in, too"},
 			&cli.StringFlag{Name: "busy", Usage: "opening for write what another host holds: `error|wait`; a signal ends waiting", Value: "error"},

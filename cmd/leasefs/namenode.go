@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/cmd/leasefs/prove"
 	"github.com/leasefs/leasefs/cmd/leasefs/runner"
 	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 	"github.com/leasefs/leasefs/internal/fserror"
@@ -23,12 +24,13 @@ func namenodeCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:      "namenode",
 		Usage:     "serve a namespace",
-		UsageText: "leasefs namenode --data DIR [options]\n\nExample:\n  leasefs namenode --data /var/lib/leasefs --listen 0.0.0.0:8020 --http 0.0.0.0:8021",
+		UsageText: "leasefs namenode --data DIR [options]\n\nExample:\n  leasefs namenode --data /var/lib/leasefs --listen 0.0.0.0:8020 --http 0.0.0.0:8021 \\\n    --tls-cert nn.pem --tls-key nn.key --tls-client-ca ca.pem",
 		Description: "Serves the namespace in DIR, which is made when new, and prints a line \"ready\" with its\n" +
 			"addresses (the first is the one for --namenode) once it answers. With --zookeeper the namespace\n" +
 			"is one that leasefs admin format has made. SIGTERM ends it cleanly. The\n" +
 			"HTTP address serves blocks, /metrics, /healthz, /readyz, /activez. With --tls-cert and --tls-key both\n" +
-			"are served with TLS; with --tls-client-ca clients need a certificate that names their user.",
+			"are served with TLS; with --tls-client-ca clients need a certificate that names their user. Where\n" +
+			"nothing is asked of clients, --listen has to be a loopback address, or --insecure-trust-clients given.",
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "data", Usage: "the `DIR` that holds the namespace", EnvVars: []string{"LEASEFS_DATA"}},
 			&cli.StringFlag{Name: "listen", Usage: "the `ADDR` for clients; port 0 takes a free one", Value: namenode.DefaultListen},
@@ -48,7 +50,10 @@ func namenodeCommand(p *program) *cli.Command {
 			&cli.IntFlag{Name: "reap-rate", Usage: "free the memory and blocks of `N` files of ended granted leases a second; leases end at once", Value: namenode.DefaultReapRate},
 			&cli.DurationFlag{Name: "delete-after", Usage: "delete nothing from a block store that others may have for so `LONG` after becoming active: they can object", Value: namenode.DefaultDeleteAfter},
 			&cli.DurationFlag{Name: "cache-term", Usage: "a change waits at most so `LONG` for a reader that is gone; 0: readers may not cache", Value: namenode.DefaultCacheTerm},
-			&cli.StringFlag{Name: "tls-client-ca", Usage: "PEM `FILE` of the authorities that sign clients; demands certificates"},
+			&cli.StringFlag{Name: "tls-client-ca", Usage: "PEM `FILE` of the authorities that sign clients; demands certificates", EnvVars: []string{"LEASEFS_TLS_CLIENT_CA"}},
+			&cli.StringFlag{Name: "tls-client-crl", Usage: "PEM `FILE` of the certificates that those authorities have revoked", EnvVars: []string{"LEASEFS_TLS_CLIENT_CRL"}},
+			&cli.StringFlag{Name: "tokens", Usage: "`FILE` of the tokens that prove who clients are, see leasefs admin token", EnvVars: []string{"LEASEFS_TOKENS"}},
+			&cli.BoolFlag{Name: "insecure-trust-clients", Usage: "believe every client who it says it is: whoever reaches --listen can act as any user"},
 			logLevelFlag("info"),
 			&cli.BoolFlag{Name: "pprof", Usage: "serve /debug/pprof on the HTTP address"},
 		}),
@@ -173,8 +178,7 @@ func (e *invocation) namenodeConfig() (namenode.Config, error) {
 			SoftLimit: e.flags.Duration("soft-limit"), HardLimit: e.flags.Duration("hard-limit"), MinLeaseTTL: e.flags.Duration("min-lease-ttl"),
 			ReapRate: e.flags.Int("reap-rate"), CacheTerm: e.flags.Duration("cache-term"),
 		},
-		Upkeep:      namenode.Upkeep{DeleteAfter: e.flags.Duration("delete-after")},
-		RequireCert: e.flags.String("tls-client-ca") != "",
+		Upkeep: namenode.Upkeep{DeleteAfter: e.flags.Duration("delete-after")},
 	}
 	if cfg.CacheTerm == 0 {
 		cfg.CacheTerm = -1 // off; to the library 0 means the default
@@ -205,8 +209,7 @@ func (e *invocation) namenodeConfig() (namenode.Config, error) {
 	if cfg.Logger, err = e.logger(); err != nil {
 		return cfg, err
 	}
-	cfg.TLS, err = e.serverTLS(e.flags.String("tls-client-ca"))
-	return cfg, err
+	return cfg, prove.Namenode(e.op, e.flags, &cfg)
 }
 
 // ensembleAndStore is ensemble for those who need --blocks with it.
@@ -248,7 +251,7 @@ func (c *commandLine) ensemble() (*namenode.HA, error) {
 	if ha.User == "" && ha.AlsoUser != "" {
 		return nil, argv.Usagef(c.op, "--zookeeper-auth-also needs --zookeeper-auth")
 	}
-	if ha.TLS, err = c.zookeeperTLS(); err != nil {
+	if ha.TLS, err = prove.DialTLS(c.op, c.flags, "zookeeper-tls", nil); err != nil {
 		return nil, err
 	}
 	return ha, fserror.With(ha.Check(), c.op, "") // to the library 0 means a default

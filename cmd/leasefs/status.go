@@ -25,7 +25,8 @@ func statusCommand(p *program) *cli.Command {
 			"one that they say is active is asked too. Exit code 9 if no namenode is active. A namenode that was\n" +
 			"active and has lost sight of ZooKeeper is \"isolated\": it answers nothing until it knows who is.\n" +
 			"One \"(no room)\" refuses what needs room, or would if it were active, or has none for an image,\n" +
-			"or its own disk cannot be written; --json says why.",
+			"or its own disk cannot be written; --json says why. One that \"(trusts clients)\" believes whoever\n" +
+			"reaches it who he is (--insecure-trust-clients): anybody can act as any user.",
 		Action: p.action(operands{}, status),
 	}
 }
@@ -51,6 +52,7 @@ type statusJSON struct {
 	DiskError       *string `json:"disk_error"`     // why it is not known whether it has room
 	Namespace       *string `json:"namespace"`
 	Version         *string `json:"version"`
+	Trusts          *string `json:"trusts"` // whose word it takes for who they are: machine, everybody; null: clients prove it
 	TailBytes       *int64  `json:"tail_bytes"`
 	StoredBytes     *int64  `json:"stored_bytes"`
 	GarbageBytes    *int64  `json:"garbage_bytes"` // of blocks that wait to be deleted
@@ -131,7 +133,7 @@ func statusToJSON(s *client.NamenodeStatus) statusJSON {
 	uptime, overdue := s.Uptime.Milliseconds(), s.OldestOverdue.Milliseconds()
 	j.Term, j.TxID, j.DurableTxID, j.ImageTxID, j.UptimeMS = &s.Term, &s.TxID, &s.DurableTxID, screen.OrNull(s.ImageTxID), &uptime
 	j.Inodes, j.Files, j.Directories, j.Blocks, j.GarbageBlocks, j.OpenFiles, j.GrantedLeases = &s.Inodes, &s.Files, &s.Directories, &s.Blocks, &s.GarbageBlocks, &s.OpenFiles, &s.GrantedLeases
-	j.SafeMode, j.SafeModeWhy, j.Namespace = &s.SafeMode, screen.OrNull(s.SafeModeWhy), screen.OrNull(s.NamespaceID)
+	j.SafeMode, j.SafeModeWhy, j.Namespace, j.Trusts = &s.SafeMode, screen.OrNull(s.SafeModeWhy), screen.OrNull(s.NamespaceID), screen.OrNull(s.Trusts)
 	j.StoreConflict, j.Short, j.DiskError = screen.OrNull(s.StoreConflict), screen.OrNull(s.Short), screen.OrNull(s.DiskError)
 	j.TailBytes, j.StoredBytes, j.GarbageBytes, j.JournalBytes, j.HeapBytes = &s.TailBytes, &s.StoredBytes, &s.GarbageBytes, &s.JournalBytes, &s.HeapBytes
 	if s.ZooKeeperNodes > 0 {
@@ -200,6 +202,9 @@ func (p *program) statusTable(list []client.NamenodeStatus) error {
 		}
 		if s.DiskError != "" {
 			role += " (disk error)"
+		}
+		if s.Trusts == "everybody" {
+			role += " (trusts clients)"
 		}
 		role += skewText(s.ZooKeeperClock, "ZooKeeper") + skewText(s.StoreClock, "the store")
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%d\t%d\t%s\t%s\n", s.Address, role, s.Term, s.TxID, max(s.TxID, s.DurableTxID)-min(s.TxID, s.DurableTxID),

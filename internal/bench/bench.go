@@ -14,7 +14,10 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/callstream"
+	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/namecall"
+	"github.com/leasefs/leasefs/internal/proof"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -217,6 +220,13 @@ func (r *runner) dial(ctx context.Context) error {
 		creds = credentials.NewTLS(r.cfg.Client.TLS)
 	}
 	opts := append([]grpc.DialOption{grpc.WithTransportCredentials(creds)}, r.cfg.Client.DialOptions...)
+	if r.cfg.Client.TokenFile != "" {
+		own, err := proof.OpenOwn(clock.System{}, r.cfg.Client.TokenFile)
+		if err != nil {
+			return err
+		}
+		opts = append(opts, grpc.WithPerRPCCredentials(namecall.Bearer(func() (string, error) { return own.Get().Token, nil })))
+	}
 	for range r.cfg.Conns {
 		c, err := callstream.NewClient("passthrough:///"+list[i].Address, opts...)
 		if err != nil {

@@ -136,6 +136,11 @@ func (s *Server) Carry(stream pb.Calls_CarryServer) error {
 	l := &served{Server: s, stream: stream, ctx: ctx, cancel: cancel, under: map[uint64]context.CancelFunc{}}
 	l.changed.L = &l.mu
 	go func() { l.readEnds(l.read()) }()
+	defer context.AfterFunc(stream.Context(), func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.fail(context.Cause(stream.Context())) // also one that its client still reads from
+	})()
 	defer context.AfterFunc(s.stop, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -149,7 +154,7 @@ func (s *Server) Carry(stream pb.Calls_CarryServer) error {
 	l.closed = true
 	l.changed.Broadcast()
 	if stream.Context().Err() != nil {
-		return nil // its client has left, which is no failure: each call was counted by itself
+		return nil // its client has left, or has to prove again who it is, which is no failure: each call was counted by itself
 	}
 	return l.err
 }

@@ -35,6 +35,8 @@ const (
 	ReasonListen         = "Listen"
 	ReasonHTTP           = "HTTP"
 	ReasonTLS            = "TLS"
+	ReasonProof          = "proof"    // of who the caller is; it is missing, or not good
+	ReasonIdentity       = "identity" // how clients prove who they are
 	ReasonSoftLimit      = "SoftLimit"
 	ReasonMinLeaseTTL    = "MinLeaseTTL"
 	ReasonNamespaceID    = "ID"

@@ -3,6 +3,7 @@ package namecall
 import (
 	"context"
 	"crypto/tls"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -10,9 +11,11 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
 
 	"github.com/leasefs/leasefs/internal/callstream"
 	"github.com/leasefs/leasefs/internal/fserror"
@@ -53,12 +56,15 @@ func (n *Node) Status(ctx context.Context, caller *pb.Caller) (*pb.StatusRespons
 
 // Config says how to reach a namespace. Namenodes, Caller, Timeout, Attempt and Conns are needed.
 type Config struct {
-	Namenodes   []string      // HOST:PORT each, all different; one at least
-	Caller      *pb.Caller    // who asks namenodes how they are
-	Timeout     time.Duration // for how long a call is tried
-	Attempt     time.Duration // for how long one attempt may take, but for Call.Wait
-	Conns       int           // connections to each namenode
-	TLS         *tls.Config   // nil: plain text
+	Namenodes []string      // HOST:PORT each, all different; one at least
+	Caller    *pb.Caller    // who asks namenodes how they are
+	Timeout   time.Duration // for how long a call is tried
+	Attempt   time.Duration // for how long one attempt may take, but for Call.Wait
+	Conns     int           // connections to each namenode
+	TLS       *tls.Config   // nil: plain text
+	// Token returns the bearer token that proves who the caller is; nil: there is none. It
+	// is sent only over TLS, or to a loopback address.
+	Token       func() (string, error)
 	DialOptions []grpc.DialOption
 	// Inactive is told of a namenode that was asked and is not active.
 	Inactive func(*Node)
@@ -156,8 +162,15 @@ func (s *Namenodes) Retries() uint64 { return s.retries.Load() }
 // addLocked makes a node. The caller holds mu, or is alone.
 func (s *Namenodes) addLocked(address string) (*Node, error) {
 	e := &Node{Address: address}
+	opts := s.opts
+	if s.cfg.Token != nil {
+		if s.cfg.TLS == nil && !loopback(address) {
+			return nil, fserror.New(fserror.InvalidArgument, "connect", "", "without TLS the network would see the token on its way to %s: connect with TLS", address)
+		}
+		opts = append(opts[:len(opts):len(opts)], grpc.WithPerRPCCredentials(Bearer(s.cfg.Token)))
+	}
 	for range s.cfg.Conns {
-		cc, err := callstream.NewClient("passthrough:///"+address, s.opts...)
+		cc, err := callstream.NewClient("passthrough:///"+address, opts...)
 		if err != nil {
 			for _, c := range e.conns {
 				_ = c.Close() // never used
@@ -168,6 +181,28 @@ func (s *Namenodes) addLocked(address string) (*Node, error) {
 	}
 	s.list = append(s.list, e)
 	return e, nil
+}
+
+// Bearer shows a token with each call and each stream.
+type Bearer func() (string, error)
+
+// GetRequestMetadata implements credentials.PerRPCCredentials.
+func (b Bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	token, err := b()
+	if err != nil {
+		return nil, status.Error(codes.Unauthenticated, err.Error())
+	}
+	return map[string]string{"authorization": "Bearer " + token}, nil
+}
+
+// RequireTransportSecurity implements credentials.PerRPCCredentials. Who makes the
+// connection has looked at that already.
+func (Bearer) RequireTransportSecurity() bool { return false }
+
+// loopback reports whether an address is surely this machine's own.
+func loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	return err == nil && (host == "localhost" || net.ParseIP(host).IsLoopback())
 }
 
 // MoveOn leaves from, which did not serve: for the address hinted at, else for

@@ -12,6 +12,7 @@ import (
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fserror/wire"
+	"github.com/leasefs/leasefs/namenode/identity"
 	"github.com/leasefs/leasefs/namenode/share"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -29,6 +30,7 @@ func TestAPanicIsAnAnswer(t *testing.T) {
 		Clock: new(clock.Fake), Log: slog.New(slog.DiscardHandler),
 		Answer: func(ctx context.Context, _ func(context.Context)) (context.Context, Answer) { return ctx, final{} },
 	}}
+	f.cfg.Guard = identity.New(identity.Config{}, f.cfg.Clock, f.cfg.Log)
 	info := &grpc.UnaryServerInfo{FullMethod: pb.Admin_Status_FullMethodName} // answered by any namenode
 	panics := func(context.Context, any) (any, error) { panic("as the test says") }
 	for name, serve := range map[string]func() (any, error){

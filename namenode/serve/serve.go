@@ -37,6 +37,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fserror/wire"
 	"github.com/leasefs/leasefs/namenode/conns"
+	"github.com/leasefs/leasefs/namenode/identity"
 	"github.com/leasefs/leasefs/namenode/loops"
 	"github.com/leasefs/leasefs/namenode/reign"
 	"github.com/leasefs/leasefs/namenode/share"
@@ -63,7 +64,8 @@ type Config struct {
 	OpenPort      func(network, address string) (net.Listener, error)
 	AdvertiseHTTP string      // HOST:PORT by which clients reach HTTP; empty: where it listens
 	TLS           *tls.Config // of both; nil: none
-	Pprof         bool        // serve /debug/pprof
+	Guard         *identity.Guard
+	Pprof         bool // serve /debug/pprof
 
 	// Answer returns a context with an Answer for a call. waits has to be called when the
 	// call is about to wait for anything but what its Answer waits for.
@@ -123,6 +125,9 @@ func (f *Front) listen(addr, field string) (net.Listener, error) {
 
 // Addr is the address of the gRPC service.
 func (f *Front) Addr() string { return f.grpcLis.Addr().String() }
+
+// Listens is Addr as the listener has it.
+func (f *Front) Listens() net.Addr { return f.grpcLis.Addr() }
 
 // HTTPAddr is the address of blocks and pages.
 func (f *Front) HTTPAddr() string { return f.httpLis.Addr().String() }
@@ -261,7 +266,7 @@ func (f *Front) grpcOptions() []grpc.ServerOption {
 		creds = credentials.NewTLS(f.cfg.TLS)
 	}
 	return []grpc.ServerOption{
-		grpc.Creds(f.conns.Creds(creds)),
+		grpc.Creds(f.conns.Creds(f.cfg.Guard.Creds(creds))),
 		grpc.MaxRecvMsgSize(MaxMessage),
 		grpc.MaxHeaderListSize(maxHeaders),
 		grpc.MaxConcurrentStreams(uint32(f.cfg.MaxStreams)), //nolint:gosec // configured
@@ -340,8 +345,29 @@ const adminPrefix = "/leasefs.v1.Admin/"
 
 // unary wraps every unary call.
 func (f *Front) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
-	return f.carry(ctx, req, info, h).Wait()
+	who, err := f.prove(ctx, info.FullMethod)
+	if err != nil {
+		f.calls.failed(info.FullMethod, err)
+		return nil, wire.ToStatus(withRequest(err, info.FullMethod, req))
+	}
+	return f.carry(identity.With(ctx, who), req, info, h).Wait()
 }
+
+// prove finds out who makes a call. The services that are gRPC's own are for everybody.
+func (f *Front) prove(ctx context.Context, method string) (who *identity.Caller, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = f.panicked(method, p)
+		}
+	}()
+	if !strings.HasPrefix(method, ours) {
+		return nil, nil
+	}
+	return f.cfg.Guard.Prove(ctx)
+}
+
+// ours begins the full names of the methods of this program.
+const ours = "/leasefs.v1."
 
 // carry wraps every call, however it came: limit, panic barrier, metrics, errors.
 func (f *Front) carry(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) callstream.Answer {
@@ -358,7 +384,10 @@ func (f *Front) carry(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 		ctx, c.cancel = context.WithTimeout(ctx, maxCall)
 	}
 	c.ctx = ctx
-	if c.err = f.gate(c.method); c.err == nil {
+	if c.err = identity.Of(ctx).Says(req); c.err == nil {
+		c.err = f.gate(c.method)
+	}
+	if c.err == nil {
 		c.run(h)
 	}
 	return c
@@ -414,7 +443,7 @@ func (c *call) Wait() (any, error) {
 // namenode answers: all but the question how it is. What there is of the state
 // may not be there yet, or be changed by the journal just now.
 func (f *Front) gate(method string) error {
-	if method == pb.Admin_Status_FullMethodName || !strings.HasPrefix(method, "/leasefs.v1.") {
+	if method == pb.Admin_Status_FullMethodName || !strings.HasPrefix(method, ours) {
 		return nil
 	}
 	return f.role.Active()
@@ -434,16 +463,25 @@ func (f *Front) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 		f.calls.failed(info.FullMethod, err)
 		err = wire.ToStatus(err)
 	}()
-	if info.FullMethod == pb.Calls_Carry_FullMethodName {
-		return h(srv, ss) // each call comes to the gate by itself, and is answered when the loops end
+	who, err := f.prove(ss.Context(), info.FullMethod)
+	if err != nil {
+		return err
 	}
-	ctx, cancel := context.WithCancelCause(ss.Context())
+	held, done := f.cfg.Guard.Hold(ss.Context(), who)
+	defer done()
+	if info.FullMethod == pb.Calls_Carry_FullMethodName {
+		return h(srv, &boundStream{ss, held, who}) // each call comes to the gate by itself, and is answered when the loops end
+	}
+	ctx, cancel := context.WithCancelCause(held)
 	defer cancel(nil)
 	defer context.AfterFunc(f.cfg.Loops.Context(), func() { cancel(f.cfg.Loops.Err()) })()
 	if err := f.gate(info.FullMethod); err != nil {
 		return err
 	}
-	err = h(srv, &boundStream{ss, ctx})
+	err = h(srv, &boundStream{ss, ctx, who})
+	if why := context.Cause(held); why != nil && ss.Context().Err() == nil && errors.Is(err, context.Canceled) {
+		return why // the proof is not good any more
+	}
 	if why := f.cfg.Loops.Err(); why != nil && ss.Context().Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, why)) {
 		// It was not the client who broke it off: he continues with the next namenode.
 		return &fserror.Error{Kind: fserror.NotActive, Message: why.Error(), RetryAfter: 100 * time.Millisecond}
@@ -451,10 +489,20 @@ func (f *Front) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 	return err
 }
 
-// boundStream has a context that ends with the namenode.
+// boundStream has a context that ends with the namenode, and with the proof of who its
+// client is, in whose name all messages have to come.
 type boundStream struct {
 	grpc.ServerStream
 	ctx context.Context //nolint:containedctx // a stream has one
+	who *identity.Caller
+}
+
+// RecvMsg implements grpc.ServerStream.
+func (b *boundStream) RecvMsg(m any) error {
+	if err := b.ServerStream.RecvMsg(m); err != nil {
+		return err
+	}
+	return b.who.Says(m)
 }
 
 func (b *boundStream) Context() context.Context { return b.ctx }

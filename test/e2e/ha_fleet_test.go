@@ -124,7 +124,7 @@ func startFleet(ctx context.Context, t testing.TB, mods ...func(*fleetConfig)) *
 		}
 		if cfg.lab != nil {
 			m.machine = cfg.lab.Machine(fmt.Sprint("nn", i))
-			m.listen, m.http, m.via = m.machine.Addr(8020), m.machine.Addr(8021), m.machine.Via()
+			m.listen, m.http, m.via, m.trusts = m.machine.Addr(8020), m.machine.Addr(8021), m.machine.Via(), true
 			m.direct = "unix:" + cfg.lab.Observer().Way(m.listen)
 			addrs = append(addrs, m.listen)
 		} else {

@@ -28,7 +28,8 @@ type namenode struct {
 	t            testing.TB
 	data         string
 	listen, http string
-	flags        []string
+	flags        []string // each with a value
+	trusts       bool     // clients on other machines, who prove nothing
 	env          []string // added to a small fixed one
 	via          []string // what starts it, such as nsenter with arguments
 	from         []string // what starts the commands that are run against it
@@ -80,6 +81,9 @@ func (n *namenode) launch(ctx context.Context, more ...string) *process {
 	n.t.Helper()
 	argv := append([]string{}, n.via...)
 	argv = append(argv, leasefs, "namenode", "--data", n.data, "--listen", n.listen, "--http", n.http)
+	if n.trusts {
+		argv = append(argv, "--insecure-trust-clients")
+	}
 	argv = append(argv, n.flags...)
 	return start(ctx, n.t, spec{argv: append(argv, more...), env: n.env})
 }

@@ -15,11 +15,14 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc"
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/clock"
@@ -31,7 +34,9 @@ import (
 // Namenode is a namenode in this process.
 type Namenode struct {
 	*namenode.Server
-	cfg namenode.Config
+	Dial []grpc.DialOption // of Raw's connections, beside the usual ones
+	HTTP *http.Client      // of Raw's blocks; nil: the usual one
+	cfg  namenode.Config
 }
 
 var addresses atomic.Uint32

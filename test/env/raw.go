@@ -32,14 +32,19 @@ type Raw struct {
 	Admin pb.AdminClient
 	Who   *pb.Caller
 
-	t   testing.TB
-	seq atomic.Uint64
+	t    testing.TB
+	http *http.Client
+	seq  atomic.Uint64
 }
 
 // Raw makes a session of the client with that name, of user root.
 func (n *Namenode) Raw(t testing.TB, name string) *Raw {
 	t.Helper()
-	return RawAt(t, n.cfg.Listen, name)
+	r := RawAt(t, n.cfg.Listen, name, n.Dial...)
+	if n.HTTP != nil {
+		r.http = n.HTTP
+	}
+	return r
 }
 
 // RawFrom is Raw for a user at an address of this machine.
@@ -56,20 +61,20 @@ func (n *Namenode) RawFrom(t testing.TB, user, from string) *Raw {
 // RawAt is Raw for a namenode anywhere.
 func RawAt(t testing.TB, addr, name string, more ...grpc.DialOption) *Raw {
 	t.Helper()
-	cc, err := grpc.NewClient("passthrough:///"+addr, append(more, grpc.WithTransportCredentials(insecure.NewCredentials()),
+	cc, err := grpc.NewClient("passthrough:///"+addr, append([]grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond, Multiplier: 2}, MinConnectTimeout: time.Second}),
 		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)),
 		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 			ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 			defer cancel()
 			return wire.FromStatus(invoke(ctx, method, req, reply, cc, opts...))
-		}))...)
+		})}, more...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cc.Close() })
 	r := &Raw{
-		NN: pb.NewNamenodeClient(cc), Admin: pb.NewAdminClient(cc), t: t,
+		NN: pb.NewNamenodeClient(cc), Admin: pb.NewAdminClient(cc), t: t, http: http.DefaultClient,
 		Who: &pb.Caller{User: "root", Client: name, Session: make([]byte, 16), Host: "h", Pid: 1},
 	}
 	_, _ = rand.Read(r.Who.Session)
@@ -193,13 +198,13 @@ func (r *Raw) PutBlock(w *pb.WriterId, data []byte) (*pb.Block, error) {
 		return nil, err
 	}
 	t := out.GetTargets()[0]
-	if err := put(r.t.Context(), t, object); err != nil {
+	if err := put(r.t.Context(), r.http, t, object); err != nil {
 		return nil, err
 	}
 	return &pb.Block{Term: t.GetTerm(), Seq: t.GetSeq(), StoredLength: int64(len(object)), UsedLength: int64(len(data)), Crc32C: crc}, nil
 }
 
-func put(ctx context.Context, t *pb.BlockTarget, object []byte) error {
+func put(ctx context.Context, client *http.Client, t *pb.BlockTarget, object []byte) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPut, t.GetUrl(), bytes.NewReader(object))
 	if err != nil {
 		return err
@@ -208,7 +213,7 @@ func put(ctx context.Context, t *pb.BlockTarget, object []byte) error {
 		req.Header.Set(k, v)
 	}
 	req.Close = true
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/namenode"
+	"github.com/leasefs/leasefs/namenode/identity"
 	"github.com/leasefs/leasefs/namenode/offline"
 	"github.com/leasefs/leasefs/test/env/crashfs"
 	"github.com/leasefs/leasefs/test/sim/s3model"
@@ -129,8 +130,8 @@ func (n *node) config() namenode.Config {
 		Advertise: n.name + ":8020", AdvertiseHTTP: n.name + ":8021",
 		Blocks: f.blocks, StoreTransport: &http.Transport{DialContext: n.host.DialContext, IdleConnTimeout: 10 * time.Second},
 		FS: n.disk, Clock: newMachineClock(1), LeaseTimes: f.cfg.times,
-		Limits:    namenode.Limits{Reserve: 1, MemoryLimit: 1 << 50},
-		Superuser: "root", Supergroup: "root", Groups: func(string) []string { return nil },
+		Limits:   namenode.Limits{Reserve: 1, MemoryLimit: 1 << 50},
+		Identity: identity.Config{TrustClients: true}, Superuser: "root", Supergroup: "root", Groups: func(string) []string { return nil },
 		Logger: slog.New(slog.DiscardHandler),
 	}
 	if f.cfg.namenodes > 1 {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/namenode"
+	"github.com/leasefs/leasefs/namenode/identity"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/test/env/crashfs"
 	"github.com/leasefs/leasefs/test/sim/simnet"
@@ -117,7 +118,7 @@ func (n *Node) config(d *disks) namenode.Config {
 			SealAfter: 20 * time.Second, CollectEvery: 10 * time.Second, SweepEvery: time.Minute, DeleteAfter: 20 * time.Second,
 			CheckpointRecords: 2000, CheckpointEvery: time.Minute,
 		},
-		Superuser: "root", Supergroup: "root", Groups: func(string) []string { return nil },
+		Identity: identity.Config{TrustClients: true}, Superuser: "root", Supergroup: "root", Groups: func(string) []string { return nil },
 		Logger: slog.New(&logger{h: n.w.log, who: n.name}),
 	}
 }

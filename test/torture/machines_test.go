@@ -76,7 +76,7 @@ func newNode(t *testing.T, lab *env.Lab, name, dir, program string, keys []strin
 		n.via = slices.Insert(n.via, 1, "--user", "--preserve-credentials")
 	}
 	n.argv = slices.Concat(n.via, []string{program, "namenode", "--data", filepath.Join(data, "data"),
-		"--listen", n.machine.Addr(8020), "--http", n.machine.Addr(8021), "--advertise", name + ":8020", "--advertise-http", name + ":8021"}, flags)
+		"--listen", n.machine.Addr(8020), "--http", n.machine.Addr(8021), "--advertise", name + ":8020", "--advertise-http", name + ":8021", "--insecure-trust-clients"}, flags)
 	n.env = append(append(os.Environ(), stepVariable+"="+n.step), keys...)
 	return n
 }

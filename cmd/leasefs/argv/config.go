@@ -28,6 +28,7 @@ type fileConfig struct {
 	TLSServerName *string `toml:"tls-server-name"`
 	BlockCache    *string `toml:"block-cache"`
 	CacheSize     *string `toml:"block-cache-size"`
+	TokenFile     *string `toml:"token-file"`
 }
 
 // values are the settings in the file, as text by flag.
@@ -35,7 +36,7 @@ func (f *fileConfig) values() (map[string]string, error) {
 	v := make(map[string]string)
 	for name, s := range map[string]*string{
 		"user": f.User, "client": f.Client, "tls-ca": f.TLSCA,
-		"tls-cert": f.TLSCert, "tls-key": f.TLSKey, "tls-server-name": f.TLSServerName,
+		"tls-cert": f.TLSCert, "tls-key": f.TLSKey, "tls-server-name": f.TLSServerName, "token-file": f.TokenFile,
 		"block-cache": f.BlockCache, "block-cache-size": f.CacheSize,
 	} {
 		if s != nil {

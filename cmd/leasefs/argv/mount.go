@@ -13,7 +13,7 @@ import (
 var optionFlags = map[string]string{
 	"allow_other": "allow-other", "busy": "busy", "subdir": "subdir",
 	"as": "user", "client": "client", "timeout": "timeout", "config": "config",
-	"block_cache": "block-cache", "block_cache_size": "block-cache-size",
+	"block_cache": "block-cache", "block_cache_size": "block-cache-size", "token_file": "token-file",
 	"tls": "tls", "tls_ca": "tls-ca", "tls_cert": "tls-cert", "tls_key": "tls-key", "tls_server_name": "tls-server-name",
 }
 

@@ -421,8 +421,8 @@ func (x *CallId) GetAcked() uint64 {
 	return 0
 }
 
-// Caller says who asks. The namenode trusts it as HDFS's simple authentication
-// does; with client certificates the certificate's common name must equal user.
+// Caller says who asks. A namenode that asks for no proof trusts it, as HDFS's simple
+// authentication does; else user must be whom the proof names.
 type Caller struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	User    string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
@@ -7795,6 +7795,7 @@ type StatusResponse struct {
 	DiskError       string                 `protobuf:"bytes,42,opt,name=disk_error,json=diskError,proto3" json:"disk_error,omitempty"`             // why it is not known whether one of several has room; empty: it is
 	ActiveAddress   string                 `protobuf:"bytes,50,opt,name=active_address,json=activeAddress,proto3" json:"active_address,omitempty"` // of a standby: where the active namenode is, for clients; empty: not known
 	Clocks          []*ClockSkew           `protobuf:"bytes,51,rep,name=clocks,proto3" json:"clocks,omitempty"`                                    // what this machine's clock was compared with
+	Trusts          string                 `protobuf:"bytes,52,opt,name=trusts,proto3" json:"trusts,omitempty"`                                    // whose word it takes for who they are: "machine" (programs on its own), "everybody"; empty: nobody's
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -8072,6 +8073,13 @@ func (x *StatusResponse) GetClocks() []*ClockSkew {
 		return x.Clocks
 	}
 	return nil
+}
+
+func (x *StatusResponse) GetTrusts() string {
+	if x != nil {
+		return x.Trusts
+	}
+	return ""
 }
 
 // ClockSkew says how far a machine's time of day is off another's.
@@ -9895,7 +9903,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x06target\x18\x03 \x01(\v2\x0f.leasefs.v1.RefR\x06target\x12)\n" +
 	"\asources\x18\x04 \x03(\v2\x0f.leasefs.v1.RefR\asources\";\n" +
 	"\rStatusRequest\x12*\n" +
-	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"\xe3\b\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"\xfb\b\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x12\n" +
@@ -9938,7 +9946,8 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\n" +
 	"disk_error\x18* \x01(\tR\tdiskError\x12%\n" +
 	"\x0eactive_address\x182 \x01(\tR\ractiveAddress\x12-\n" +
-	"\x06clocks\x183 \x03(\v2\x15.leasefs.v1.ClockSkewR\x06clocks\"U\n" +
+	"\x06clocks\x183 \x03(\v2\x15.leasefs.v1.ClockSkewR\x06clocks\x12\x16\n" +
+	"\x06trusts\x184 \x01(\tR\x06trusts\"U\n" +
 	"\tClockSkew\x12\x12\n" +
 	"\x04than\x18\x01 \x01(\tR\x04than\x12\x19\n" +
 	"\bahead_ms\x18\x02 \x01(\x03R\aaheadMs\x12\x19\n" +

@@ -1,0 +1,87 @@
+// Package prove is the part of the command line by which both sides prove who they are:
+// the flags for TLS and tokens, and what makes such things for those who have none.
+package prove
+
+import (
+	"crypto/tls"
+
+	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/internal/clock"
+	"github.com/leasefs/leasefs/internal/proof"
+	"github.com/leasefs/leasefs/namenode"
+)
+
+// Flags are those of a command.
+type Flags interface {
+	String(name string) string
+	Bool(name string) bool
+}
+
+// DialTLS is what a client of a server needs, by the flags that begin with prefix; nil for
+// plain text. tell is told of files that cannot be used any more; nil: nobody is.
+func DialTLS(op string, flags Flags, prefix string, tell func(error)) (*tls.Config, error) {
+	ca, cert, key, server := flags.String(prefix+"-ca"), flags.String(prefix+"-cert"), flags.String(prefix+"-key"), flags.String(prefix+"-server-name")
+	if !flags.Bool(prefix) && ca == "" && cert == "" && key == "" && server == "" {
+		return nil, nil
+	}
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: server}
+	if ca != "" {
+		f, err := proof.OpenAuthorities(clock.System{}, ca, "")
+		if err != nil {
+			return nil, err
+		}
+		cfg.RootCAs = f.Get().Pool
+	}
+	own, err := pair(op, flags, prefix)
+	if own != nil {
+		proof.ShowPair(cfg, own, tell)
+	}
+	return cfg, err
+}
+
+// pair is nil if neither a certificate nor a key is named.
+func pair(op string, flags Flags, prefix string) (*proof.File[*tls.Certificate], error) {
+	cert, key := flags.String(prefix+"-cert"), flags.String(prefix+"-key")
+	switch {
+	case cert == "" && key == "":
+		return nil, nil
+	case cert == "":
+		return nil, argv.Usagef(op, "--%[1]s-key needs --%[1]s-cert", prefix)
+	case key == "":
+		return nil, argv.Usagef(op, "--%[1]s-cert needs --%[1]s-key", prefix)
+	}
+	return proof.OpenPair(clock.System{}, cert, key)
+}
+
+// Namenode fills in how a namenode and its clients prove who they are.
+func Namenode(op string, flags Flags, cfg *namenode.Config) error {
+	id := &cfg.Identity
+	id.TrustClients = flags.Bool("insecure-trust-clients")
+	var err error
+	if name := flags.String("tokens"); name != "" {
+		if id.Tokens, err = proof.OpenTokens(clock.System{}, name); err != nil {
+			return err
+		}
+	}
+	own, err := pair(op, flags, "tls")
+	ca, crl := flags.String("tls-client-ca"), flags.String("tls-client-crl")
+	switch {
+	case err != nil:
+		return err
+	case ca == "" && crl != "":
+		return argv.Usagef(op, "--tls-client-crl needs --tls-client-ca")
+	case own == nil && (ca != "" || flags.Bool("tls")):
+		return argv.Usagef(op, "TLS needs --tls-cert and --tls-key")
+	case own == nil:
+		return nil
+	}
+	if ca != "" {
+		if id.Authorities, err = proof.OpenAuthorities(clock.System{}, ca, crl); err != nil {
+			return err
+		}
+		id.Certificates = true
+	}
+	id.Pair = own
+	cfg.TLS = proof.ServerTLS(own, id.Authorities, id.Tokens == nil)
+	return nil
+}

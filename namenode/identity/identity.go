@@ -1,0 +1,371 @@
+// Package identity says who callers are, by what they prove: the certificate of their
+// connection, or a bearer token that comes with a call. Who proves two things must be the
+// same by both.
+//
+// A stream proves once, when it begins, and each of its messages must come from the user
+// who was proven; a unary call outside of a stream proves for itself. Every two seconds
+// the files that proofs rest on are read again, if they have changed, and streams end
+// whose proof is not good any more: their clients have to prove again who they are.
+package identity
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+
+	"github.com/leasefs/leasefs/internal/clock"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/proof"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+// Config says what is taken for a proof. The zero value takes everybody's word who
+// reaches a loopback address.
+type Config struct {
+	// Certificates takes a certificate that TLS has verified for a proof: its user is its
+	// SPIFFE ID, else its common name.
+	Certificates bool
+	// Authorities, with Certificates, are held against certificates again when they change.
+	Authorities *proof.File[*proof.Authorities]
+	// Tokens are bearer tokens; nil: none.
+	Tokens *proof.File[*proof.Tokens]
+	// Pair is the namenode's own certificate, which is read again with the others; nil: it
+	// stays as it is.
+	Pair Checker
+	// TrustClients takes everybody's word, whoever reaches the namenode from wherever.
+	TrustClients bool
+}
+
+// Checker is a proof.File of any kind.
+type Checker interface {
+	Check() (changed bool, err error)
+}
+
+// Proves reports whether callers have to prove who they are.
+func (c *Config) Proves() bool { return c.Certificates || c.Tokens != nil }
+
+// Every is how often files are read again, and streams looked at.
+const Every = 2 * time.Second
+
+// Guard knows the callers of one namenode. It is safe for concurrent use.
+type Guard struct {
+	cfg    Config
+	clock  clock.Clock
+	log    *slog.Logger
+	ground atomic.Uint64 // how often that which proofs rest on has changed
+
+	mu      sync.Mutex
+	streams map[*stream]struct{}
+	overdue bool // it was told that the list of revoked certificates is; of Check alone
+}
+
+// New returns a guard.
+func New(cfg Config, c clock.Clock, log *slog.Logger) *Guard {
+	return &Guard{cfg: cfg, clock: c, log: log, streams: map[*stream]struct{}{}}
+}
+
+// Caller is somebody who has proven who he is.
+type Caller struct {
+	User   string
+	Groups []string // nil: those that this machine knows
+
+	shown []*x509.Certificate // nil: none
+	sum   *[32]byte           // of a token; nil: none
+	until time.Time           // when the proof expires; zero: never
+	// ground is the guard's from before the proof was held against the files.
+	ground uint64
+}
+
+// expired reports whether the proof was good for a time that is over.
+func (c *Caller) expired(now time.Time) bool { return !c.until.IsZero() && now.After(c.until) }
+
+// Creds returns inner such that what a connection has proven is remembered with it.
+func (g *Guard) Creds(inner credentials.TransportCredentials) credentials.TransportCredentials {
+	if !g.cfg.Proves() {
+		return inner
+	}
+	return remembering{inner}
+}
+
+type remembering struct {
+	credentials.TransportCredentials
+}
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (r remembering) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, info, err := r.TransportCredentials.ServerHandshake(raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	m := &memory{AuthInfo: info}
+	if t, ok := info.(credentials.TLSInfo); ok {
+		m.shown = t.State.PeerCertificates
+	}
+	return conn, m, nil
+}
+
+// Clone implements credentials.TransportCredentials.
+func (r remembering) Clone() credentials.TransportCredentials {
+	return remembering{r.TransportCredentials.Clone()}
+}
+
+// memory is what a connection has proven.
+type memory struct {
+	credentials.AuthInfo
+	shown []*x509.Certificate
+	last  atomic.Pointer[Caller] // who was proven last
+}
+
+// authorization is the header that has a token.
+const authorization = "authorization"
+
+// Prove returns who makes the call of ctx; nil if it need not be proven. An error says what is wrong
+// with the proof, and is of kind Permission.
+func (g *Guard) Prove(ctx context.Context) (*Caller, error) {
+	if !g.cfg.Proves() {
+		return nil, nil
+	}
+	p, _ := peer.FromContext(ctx)
+	var m *memory
+	if p != nil {
+		m, _ = p.AuthInfo.(*memory)
+	}
+	if m == nil {
+		return nil, refuse("the connection has no proof of identity")
+	}
+	sum, err := tokenOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c := &Caller{sum: sum, ground: g.ground.Load()}
+	if last := m.last.Load(); last != nil && last.ground == c.ground && sameToken(last.sum, sum) && !last.expired(g.clock.Wall()) {
+		return last, nil
+	}
+	if g.cfg.Certificates {
+		c.shown = m.shown
+	}
+	if err := g.identify(c); err != nil {
+		return nil, err
+	}
+	m.last.Store(c)
+	return c, nil
+}
+
+func sameToken(a, b *[32]byte) bool { return a == nil && b == nil || a != nil && b != nil && *a == *b }
+
+// tokenOf is the hash of the token that came with a call; nil if none did.
+func tokenOf(ctx context.Context) (*[32]byte, error) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	switch values := md.Get(authorization); len(values) {
+	case 0:
+		return nil, nil
+	case 1:
+		scheme, token, ok := strings.Cut(values[0], " ")
+		if !ok || !strings.EqualFold(scheme, "bearer") {
+			return nil, refuse("what came in the header %q is no bearer token", authorization)
+		}
+		sum := proof.Hash(token)
+		return &sum, nil
+	default:
+		return nil, refuse("there are %d headers %q, and one token is enough", len(values), authorization)
+	}
+}
+
+// identify fills in whom the certificate and the token of c name, which must be one user.
+func (g *Guard) identify(c *Caller) error {
+	c.User, c.Groups, c.until = "", nil, time.Time{}
+	if len(c.shown) > 0 {
+		if err := g.verify(c.shown); err != nil {
+			return err
+		}
+		user, err := proof.UserOf(c.shown[0])
+		if err != nil {
+			return fserror.Wrap(fserror.Permission, "", "", err).Because(fserror.ReasonProof)
+		}
+		c.User, c.until = user, c.shown[0].NotAfter
+	}
+	if c.sum != nil {
+		if g.cfg.Tokens == nil {
+			return refuse("tokens prove nothing to this namenode")
+		}
+		b, ok := g.cfg.Tokens.Get().Find(*c.sum)
+		if !ok {
+			return refuse("the token is not known, or was revoked")
+		}
+		if c.User != "" && c.User != b.User {
+			return refuse("the certificate is user %q's, and the token user %q's: show one of them", c.User, b.User)
+		}
+		c.User, c.Groups = b.User, b.Groups
+	}
+	if c.User != "" {
+		return nil
+	}
+	switch {
+	case g.cfg.Tokens == nil:
+		return refuse("a client certificate is needed")
+	case !g.cfg.Certificates:
+		return refuse("a token is needed")
+	}
+	return refuse("a client certificate or a token is needed")
+}
+
+func (g *Guard) verify(shown []*x509.Certificate) error {
+	now := g.clock.Wall()
+	if g.cfg.Authorities == nil { // the handshake has verified all but what changes
+		if now.After(shown[0].NotAfter) {
+			return refuse("the client's certificate has expired")
+		}
+		return nil
+	}
+	var e *fserror.Error
+	if err := g.cfg.Authorities.Get().Verify(shown, now); errors.As(err, &e) {
+		return e.Because(fserror.ReasonProof)
+	}
+	return nil
+}
+
+func refuse(format string, args ...any) *fserror.Error {
+	return fserror.New(fserror.Permission, "", "", format, args...).Because(fserror.ReasonProof)
+}
+
+// callerKey is the key of the caller in the context of what he does.
+type callerKey struct{}
+
+// With returns a context of what a caller does.
+func With(ctx context.Context, c *Caller) context.Context {
+	if c == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, callerKey{}, c)
+}
+
+// Of returns who does what ctx belongs to; nil if it was not proven.
+func Of(ctx context.Context) *Caller {
+	c, _ := ctx.Value(callerKey{}).(*Caller)
+	return c
+}
+
+// Says refuses a request that comes in the name of another user than c; c may be nil.
+func (c *Caller) Says(request any) error {
+	if c == nil {
+		return nil
+	}
+	if r, ok := request.(interface{ GetHello() *pb.Hello }); ok && r.GetHello() != nil {
+		request = r.GetHello()
+	}
+	if r, ok := request.(interface{ GetCaller() *pb.Caller }); ok && r.GetCaller() != nil {
+		return c.Is(r.GetCaller().GetUser())
+	}
+	return nil
+}
+
+// Is refuses another user than c; c may be nil.
+func (c *Caller) Is(user string) error {
+	if c == nil || c.User == user {
+		return nil
+	}
+	return refuse("the proof of identity is of user %q, the request says user %q", c.User, user)
+}
+
+// stream is one that lasts.
+type stream struct {
+	caller *Caller
+	ground uint64 // when the proof was good; of Check alone
+	end    context.CancelCauseFunc
+}
+
+// ended is why a stream ended whose proof is not good any more. Its client may have a
+// better one by now.
+func ended() error {
+	return &fserror.Error{Kind: fserror.Retry, Reason: fserror.ReasonProof, RetryAfter: 100 * time.Millisecond,
+		Message: "the proof of identity that this connection began with has expired or was revoked; it has to be proven again"}
+}
+
+// Hold returns a context for a stream of c. It ends, with a cause of kind Retry, when the
+// proof is not good any more. done has to be called when the stream has ended; c may be nil.
+func (g *Guard) Hold(ctx context.Context, c *Caller) (held context.Context, done func()) {
+	if c == nil {
+		return ctx, func() {}
+	}
+	ctx, end := context.WithCancelCause(With(ctx, c))
+	s := &stream{c, c.ground, end}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.streams[s] = struct{}{}
+	return ctx, func() {
+		g.mu.Lock()
+		delete(g.streams, s)
+		g.mu.Unlock()
+		end(nil)
+	}
+}
+
+// Check reads the files again that have changed, and ends the streams whose proof is not
+// good any more. What is wrong with a file is logged, and what it said before counts.
+func (g *Guard) Check(context.Context) error {
+	for what, f := range map[string]Checker{"certificate": g.cfg.Pair, "authorities": orNil(g.cfg.Authorities), "tokens": orNil(g.cfg.Tokens)} {
+		if f == nil {
+			continue
+		}
+		switch changed, err := f.Check(); {
+		case err != nil:
+			g.log.Error("a file was changed and cannot be used as it is; what it said before counts", "of", what, "cause", err)
+		case changed:
+			g.ground.Add(1)
+			g.log.Info("a file was changed and read again", "of", what)
+		}
+	}
+	if g.cfg.Authorities != nil {
+		overdue := g.cfg.Authorities.Get().Overdue(g.clock.Wall())
+		if overdue && !g.overdue {
+			g.log.Error("the list of revoked certificates is out of date: newer revocations are not known; replace it")
+		}
+		g.overdue = overdue
+	}
+	g.endStale()
+	return nil
+}
+
+// endStale ends the streams whose proof is not good any more.
+func (g *Guard) endStale() {
+	ground, now := g.ground.Load(), g.clock.Wall()
+	var look []*stream
+	g.mu.Lock()
+	for s := range g.streams {
+		if s.ground != ground || s.caller.expired(now) {
+			look = append(look, s)
+		}
+	}
+	g.mu.Unlock()
+	good := map[*Caller]bool{} // the streams of a connection have one
+	for _, s := range look {
+		ok, known := good[s.caller]
+		if !known {
+			again := &Caller{shown: s.caller.shown, sum: s.caller.sum}
+			err := g.identify(again)
+			ok = err == nil && again.User == s.caller.User && slices.Equal(again.Groups, s.caller.Groups)
+			good[s.caller] = ok
+		}
+		if s.ground = ground; !ok {
+			s.end(ended())
+		}
+	}
+}
+
+func orNil[T any](f *proof.File[T]) Checker {
+	if f == nil {
+		return nil
+	}
+	return f
+}

@@ -1,0 +1,589 @@
+package namenode_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/internal/clock"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fserror/wire"
+	"github.com/leasefs/leasefs/internal/proof"
+	"github.com/leasefs/leasefs/namenode"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+	"github.com/leasefs/leasefs/test/env"
+)
+
+// token is a bearer token as a client shows it.
+type token string
+
+func (t token) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return map[string]string{"authorization": "Bearer " + string(t)}, nil
+}
+
+func (token) RequireTransportSecurity() bool { return false }
+
+// fort is a namenode to which clients prove who they are, by certificates or tokens.
+type fort struct {
+	*env.Namenode
+	t             *testing.T
+	dir           string
+	ca            *env.Authority
+	tokens, crl   string // files
+	root, bob     token
+	rootTLS       tls.Certificate
+	lines         []string // of tokens
+	authorityFile string
+}
+
+const day = 24 * time.Hour
+
+func newFort(t *testing.T, mods ...func(*namenode.Config)) *fort {
+	t.Helper()
+	dir := t.TempDir()
+	f := &fort{t: t, dir: dir, ca: env.NewAuthority(t, dir, "ca"), tokens: filepath.Join(dir, "tokens"), crl: filepath.Join(dir, "crl.pem"), root: token(proof.NewToken()), bob: token(proof.NewToken())}
+	f.lines = []string{"# of a test", f.line(f.root, "root"), f.line(f.bob, "bob")}
+	f.writeTokens(f.lines...)
+	f.ca.Revoke(f.crl, nil)
+	f.authorityFile = f.ca.File
+	cert, key := f.ca.Issue("namenode", time.Now().Add(day))
+	f.rootTLS = f.ca.Pair("root", time.Now().Add(day))
+	f.Namenode = env.Start(t, func(c *namenode.Config) {
+		pair, err := proof.OpenPair(clock.System{}, cert, key)
+		if err == nil {
+			c.Identity.Authorities, err = proof.OpenAuthorities(clock.System{}, f.authorityFile, f.crl)
+		}
+		if err == nil {
+			c.Identity.Tokens, err = proof.OpenTokens(clock.System{}, f.tokens)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Identity.Certificates, c.Identity.Pair = true, pair
+		c.TLS = proof.ServerTLS(pair, c.Identity.Authorities, false)
+		for _, mod := range mods {
+			mod(c)
+		}
+	})
+	f.Dial = f.shows(nil, f.root)
+	transport := &http.Transport{TLSClientConfig: f.clientTLS(nil)}
+	t.Cleanup(transport.CloseIdleConnections)
+	f.HTTP = &http.Client{Transport: transport}
+	return f
+}
+
+func (f *fort) line(of token, user string, groups ...string) string {
+	f.t.Helper()
+	line, err := proof.Line(string(of), user, groups...)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return line
+}
+
+// writeTokens replaces the namenode's file of tokens in one step.
+func (f *fort) writeTokens(lines ...string) {
+	f.t.Helper()
+	next := f.tokens + ".new"
+	if err := os.WriteFile(next, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+	if err := os.Rename(next, f.tokens); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fort) clientTLS(shown *tls.Certificate) *tls.Config {
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: f.ca.Pool(), ServerName: "localhost"}
+	if shown != nil {
+		cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return shown, nil }
+	}
+	return cfg
+}
+
+// shows is how a client connects that shows a certificate, or a token, or both.
+func (f *fort) shows(cert *tls.Certificate, tok token) []grpc.DialOption {
+	opts := []grpc.DialOption{grpc.WithTransportCredentials(credentials.NewTLS(f.clientTLS(cert)))}
+	if tok != "" {
+		opts = append(opts, grpc.WithPerRPCCredentials(tok))
+	}
+	return opts
+}
+
+func (f *fort) connect(opts []grpc.DialOption) *grpc.ClientConn {
+	f.t.Helper()
+	cc, err := grpc.NewClient("passthrough:///"+f.Addr(), opts...)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { _ = cc.Close() })
+	return cc
+}
+
+// TestProofOfEachCall makes each call of the contract with each proof there can be.
+func TestProofOfEachCall(t *testing.T) {
+	f := newFort(t)
+	now := time.Now()
+	other := env.NewAuthority(t, t.TempDir(), "other")
+	revoked, bob := f.ca.Pair("root", now.Add(day)), f.ca.Pair("bob", now.Add(day))
+	expired, foreign := f.ca.Pair("root", now.Add(-time.Minute)), other.Pair("root", now.Add(day))
+	f.ca.Revoke(f.crl, revoked.Leaf)
+	gone := token(proof.NewToken())
+	f.writeTokens(append(f.lines, f.line(gone, "root"))...)
+	f.awaitUse(gone, nil)
+	f.writeTokens(f.lines...)
+	f.awaitRefusal(gone, nil)
+	f.awaitRefusal("", &revoked)
+
+	columns := []struct {
+		name string
+		cc   *grpc.ClientConn
+		want fserror.Kind
+		says string
+	}{
+		{"no proof", f.connect(f.shows(nil, "")), fserror.Permission, "certificate or a token is needed"},
+		{"a wrong token", f.connect(f.shows(nil, token(proof.NewToken()))), fserror.Permission, "not known"},
+		{"a token that was revoked", f.connect(f.shows(nil, gone)), fserror.Permission, "revoked"},
+		{"a hash as a token", f.connect(f.shows(nil, token(f.lines[1][:64]))), fserror.Permission, "not known"},
+		{"another user's token", f.connect(f.shows(nil, f.bob)), fserror.Permission, `"bob"`},
+		{"an expired certificate", f.connect(f.shows(&expired, "")), fserror.Unavailable, ""},
+		{"a foreign certificate", f.connect(f.shows(&foreign, "")), fserror.Unavailable, ""},
+		{"a revoked certificate", f.connect(f.shows(&revoked, "")), fserror.Permission, "revoked"},
+		{"another user's certificate", f.connect(f.shows(&bob, "")), fserror.Permission, `"bob"`},
+		{"a token and another user's certificate", f.connect(f.shows(&bob, f.root)), fserror.Permission, "show one"},
+		{"a certificate and a wrong token", f.connect(f.shows(&f.rootTLS, "wrong")), fserror.Permission, "not known"},
+	}
+	right := []*grpc.ClientConn{f.connect(f.shows(nil, f.root)), f.connect(f.shows(&f.rootTLS, "")), f.connect(f.shows(&f.rootTLS, f.root))}
+
+	r := f.Raw(t, "a")
+	v := &vanisher{t: t, n: f.Namenode, r: r, w: r.Create("/w")}
+	rows, waits := v.sendings()
+	f.carries(rows, v)
+	for _, service := range []string{"Namenode", "Admin", "Calls"} {
+		d := pb.File_leasefs_v1_leasefs_proto.Services().ByName(protoreflect.Name(service))
+		for i := range d.Methods().Len() {
+			if name := string(d.Methods().Get(i).Name()); rows[name] == nil {
+				t.Errorf("there is no row for %s", name)
+			}
+		}
+	}
+	if n := pb.File_leasefs_v1_leasefs_proto.Services().Len(); n != 3 {
+		t.Errorf("there are %d services, and rows for those of 3", n)
+	}
+	for _, name := range slices.Sorted(maps.Keys(rows)) {
+		t.Run(name, func(t *testing.T) {
+			send := rows[name]()
+			for _, c := range columns {
+				if name == "Status" && c.want == fserror.Permission && strings.HasPrefix(c.name, "another") {
+					continue // it is in nobody's name
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				err := wire.FromStatus(send(ctx, linkOf(c.cc)))
+				cancel()
+				if fserror.KindOf(err) != c.want || err == nil || !strings.Contains(err.Error(), c.says) {
+					t.Errorf("%s: %v, want %v with %q", c.name, err, c.want, c.says)
+				}
+			}
+			for i, cc := range right {
+				patience := 20 * time.Second
+				if waits[name] {
+					patience = 100 * time.Millisecond // it was let in: it waits
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				err := wire.FromStatus(send(ctx, linkOf(cc)))
+				cancel()
+				if err != nil && !(waits[name] && fserror.KindOf(err) == fserror.Deadline) {
+					t.Errorf("right proof %d: %v", i, err)
+				}
+			}
+		})
+	}
+	fsckClean(t, r)
+}
+
+// carries adds the stream of calls to the rows, with a call in it. What is refused in it is
+// an error of the stream or of the call.
+func (f *fort) carries(rows map[string]func() sending, v *vanisher) {
+	body, err := proto.Marshal(&pb.MkdirRequest{Call: v.r.Call(), Caller: v.r.Who, At: pb.At("/carried"), Parents: true})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	rows["Carry"] = func() sending {
+		return func(ctx context.Context, l link) error {
+			s, err := l.calls.Carry(ctx)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = s.CloseSend() }()
+			_ = s.Send(&pb.CarryRequest{Calls: []*pb.CarriedCall{{Id: 1, Method: "Namenode/Mkdir", Request: body}}}) // Recv knows why not
+			m, err := s.Recv()
+			if err != nil {
+				return err
+			}
+			a := m.GetAnswers()[0]
+			if a.GetDetail() != nil {
+				return wire.FromDetail(a.GetDetail())
+			}
+			if a.GetCode() != 0 {
+				return status.Error(codes.Code(a.GetCode()), a.GetMessage())
+			}
+			return nil
+		}
+	}
+}
+
+// stat asks for the root directory in the name of root.
+func (f *fort) stat(cc *grpc.ClientConn) error { return f.statAs("root", cc) }
+
+func (f *fort) statAs(user string, cc *grpc.ClientConn) error {
+	ctx, cancel := context.WithTimeout(f.t.Context(), 20*time.Second)
+	defer cancel()
+	_, err := pb.NewNamenodeClient(cc).Stat(ctx, &pb.StatRequest{Caller: &pb.Caller{User: user, Client: "c", Session: make([]byte, 16)}, At: pb.Follow("/")})
+	return wire.FromStatus(err)
+}
+
+func (f *fort) awaitUse(tok token, cert *tls.Certificate) {
+	f.t.Helper()
+	cc := f.connect(f.shows(cert, tok))
+	env.Eventually(f.t, "the proof is taken", func() bool { return f.stat(cc) == nil })
+}
+
+func (f *fort) awaitRefusal(tok token, cert *tls.Certificate) {
+	f.t.Helper()
+	cc := f.connect(f.shows(cert, tok))
+	env.Eventually(f.t, "the proof is refused", func() bool { return fserror.KindOf(f.stat(cc)) == fserror.Permission })
+}
+
+// TestProofsAreTakenBack: what a session began with is taken from it while it lives, each
+// kind of proof in its way, and a client that has a better one is let in again.
+func TestProofsAreTakenBack(t *testing.T) {
+	now := time.Now()
+	for _, c := range []struct {
+		name string
+		take func(f *fort, gone token, cert *tls.Certificate)
+		cert bool // it proves by a certificate
+	}{
+		{"a token", func(f *fort, _ token, _ *tls.Certificate) { f.writeTokens(f.lines...) }, false},
+		{"a token that is another user's now", func(f *fort, gone token, _ *tls.Certificate) {
+			f.writeTokens(append(f.lines, f.line(gone, "eve"))...)
+		}, false},
+		{"a token with other groups", func(f *fort, gone token, _ *tls.Certificate) {
+			f.writeTokens(append(f.lines, f.line(gone, "root", "wheel"))...)
+		}, false},
+		{"a certificate", func(f *fort, _ token, cert *tls.Certificate) { f.ca.Revoke(f.crl, cert.Leaf) }, true},
+		{"an authority", func(f *fort, _ token, _ *tls.Certificate) {
+			other := env.NewAuthority(t, t.TempDir(), "other")
+			raw, err := os.ReadFile(other.File)
+			if err == nil {
+				err = os.WriteFile(f.authorityFile, raw, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			other.Revoke(f.crl, nil)
+		}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFort(t)
+			gone, cert, shown := token(proof.NewToken()), f.ca.Pair("root", now.Add(day)), token("")
+			f.writeTokens(append(f.lines, f.line(gone, "root"))...)
+			f.awaitUse(gone, nil)
+			opts := f.shows(&cert, "")
+			if !c.cert {
+				opts, shown = f.shows(nil, gone), gone
+			}
+			cc := f.connect(opts)
+			l := linkOf(cc)
+			session, err := l.nn.Session(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			who := &pb.Caller{User: "root", Client: "c", Session: []byte("0123456789abcdef")}
+			if err := session.Send(&pb.SessionRequest{Kind: &pb.SessionRequest_Hello{Hello: &pb.Hello{Caller: who}}}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := session.Recv(); err != nil {
+				t.Fatal(err)
+			}
+			keeper, err := l.nn.KeepAlive(t.Context())
+			if err == nil {
+				err = keeper.Send(&pb.KeepAliveRequest{Caller: who})
+			}
+			if err == nil {
+				_, err = keeper.Recv()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			carry, err := l.calls.Carry(t.Context())
+			if err == nil {
+				_, err = carry.Header()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			watch, err := l.nn.Watch(t.Context(), &pb.WatchRequest{Caller: who, Path: "/", Recursive: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			c.take(f, gone, &cert)
+			for name, recv := range map[string]func() error{
+				"Session":   func() error { _, err := session.Recv(); return err },
+				"KeepAlive": func() error { _, err := keeper.Recv(); return err },
+				"Watch":     func() error { return all(watch, nil) },
+			} {
+				if err := wire.FromStatus(recv()); fserror.KindOf(err) != fserror.Retry || fserror.ReasonOf(err) != fserror.ReasonProof {
+					t.Errorf("%s ended with %v", name, err)
+				}
+			}
+			if _, err := carry.Recv(); err == nil {
+				t.Error("the stream of calls did not end")
+			}
+			if strings.Contains(c.name, "groups") {
+				if err := f.stat(cc); err != nil {
+					t.Errorf("with other groups: %v", err)
+				}
+				return
+			}
+			if err := f.stat(cc); fserror.KindOf(err) != fserror.Permission {
+				t.Errorf("on the same connection: %v", err)
+			}
+			if c.name == "an authority" {
+				again := f.connect(f.shows(&cert, shown))
+				if err := f.stat(again); fserror.KindOf(err) != fserror.Unavailable {
+					t.Errorf("on a new connection: %v", err)
+				}
+			}
+			if err := f.stat(f.connect(f.shows(nil, f.root))); err != nil {
+				t.Errorf("another proof: %v", err)
+			}
+		})
+	}
+}
+
+// TestSessionsAreBoundToUsers: who has proven to be one user cannot use the session of
+// another, whatever he knows of it, under his own name either.
+func TestSessionsAreBoundToUsers(t *testing.T) {
+	f := newFort(t)
+	r := f.Raw(t, "a")
+	defer r.Connect()()
+	w := r.Create("/w")
+	if err := r.Flush(w, 0, "x"); err != nil {
+		t.Fatal(err)
+	}
+	bob := linkOf(f.connect(f.shows(nil, f.bob)))
+	as := proto.CloneOf(r.Who)
+	as.User = "bob"
+	ctx := t.Context()
+	own := proto.CloneOf(as)
+	own.Session = []byte("the session bob'")
+	call := &pb.CallId{Session: r.Who.GetSession(), Seq: 1000, Acked: 999} // would have root's results forgotten
+	for name, send := range map[string]func() error{
+		"a stream of it": func() error {
+			s, err := bob.nn.Session(ctx)
+			if err == nil {
+				err = s.Send(&pb.SessionRequest{Kind: &pb.SessionRequest_Hello{Hello: &pb.Hello{Caller: as, Stream: 99}}})
+			}
+			return first(s.Recv, err)
+		},
+		"a renewal of it": func() error {
+			_, err := bob.nn.RenewLease(ctx, &pb.RenewLeaseRequest{Caller: own, Session: r.Who.GetSession()})
+			return err
+		},
+		"a call of it": func() error {
+			_, err := bob.nn.Mkdir(ctx, &pb.MkdirRequest{Call: call, Caller: own, At: pb.At("/d")})
+			return err
+		},
+		"a look of it": func() error { _, err := bob.nn.Stat(ctx, &pb.StatRequest{Caller: as, At: pb.Follow("/")}); return err },
+		"its writer":   func() error { _, err := bob.nn.AppendTail(ctx, env.TailRequest(w, 1, "y")); return err },
+		"its file's end": func() error {
+			_, err := bob.nn.Close(ctx, &pb.CloseRequest{Call: &pb.CallId{Session: own.GetSession(), Seq: 1}, Writer: w, Length: 1})
+			return err
+		},
+	} {
+		if err := wire.FromStatus(send()); fserror.KindOf(err) != fserror.Permission || !strings.Contains(err.Error(), `"root"`) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := r.Flush(w, 1, "y"); err != nil {
+		t.Errorf("root's own: %v", err)
+	}
+	if _, err := bob.nn.Stat(ctx, &pb.StatRequest{Caller: own, At: pb.Follow("/")}); err != nil {
+		t.Errorf("bob's own: %v", err)
+	}
+}
+
+// TestWhomProofsName: a SPIFFE ID is a user, whole; groups come from the token, if it has
+// some, and from the machine if not.
+func TestWhomProofsName(t *testing.T) {
+	f := newFort(t)
+	id, err := url.Parse("spiffe://example.org/ns/web/sa/front")
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin := token(proof.NewToken())
+	f.writeTokens(append(f.lines, f.line(admin, "ann", "supergroup", "staff"))...)
+	ann := f.connect(f.shows(nil, admin))
+	env.Eventually(t, "the token is taken", func() bool { return f.statAs("ann", ann) == nil })
+	pair := f.ca.Pair("front", time.Now().Add(day), id)
+	for _, c := range []struct {
+		opts  []grpc.DialOption
+		user  string
+		want  error
+		admin error
+	}{
+		{f.shows(&pair, ""), id.String(), nil, fserror.Permission},
+		{f.shows(&pair, ""), "front", fserror.Permission, fserror.Permission},
+		{f.shows(nil, f.bob), "bob", nil, fserror.Permission},
+		{f.shows(nil, f.root), "root", nil, nil},
+		{f.shows(nil, admin), "ann", nil, nil},
+	} {
+		l := linkOf(f.connect(c.opts))
+		who := &pb.Caller{User: c.user, Client: "c", Session: []byte("0123456789abcdef")}
+		_, err := l.nn.Stat(t.Context(), &pb.StatRequest{Caller: who, At: pb.Follow("/")})
+		if err := wire.FromStatus(err); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", c.user, err, c.want)
+		}
+		_, err = l.admin.Checkpoint(t.Context(), &pb.CheckpointRequest{Caller: who})
+		if err := wire.FromStatus(err); !errors.Is(err, c.admin) {
+			t.Errorf("%s as a superuser: %v, want %v", c.user, err, c.admin)
+		}
+	}
+}
+
+// TestBrokenFilesKeepWhatTheySaid: a file that is half written, gone or wrong takes nothing
+// from those who are proven, the log says which it is and no secret, and a new certificate is shown
+// without a restart.
+func TestBrokenFilesKeepWhatTheySaid(t *testing.T) {
+	var log logText
+	f := newFort(t, log.config)
+	cc := f.connect(f.shows(nil, f.root))
+	secret := string(f.bob)
+	for _, broken := range []string{secret + " bob\n", "half of a li"} {
+		if err := os.WriteFile(f.tokens, []byte(broken), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		env.Eventually(t, "it is told of", func() bool { return log.has("cannot be used") })
+		if err := f.stat(cc); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := os.Remove(f.tokens); err != nil {
+		t.Fatal(err)
+	}
+	env.Eventually(t, "the loss of the file is told of", func() bool { return log.has("no such file") })
+	if err := f.stat(cc); err != nil {
+		t.Error(err)
+	}
+	if !log.has(f.tokens) || log.has(secret) {
+		t.Errorf("the log: %s", log.text.String())
+	}
+	f.writeTokens(f.lines[:2]...)
+	f.awaitRefusal(f.bob, nil)
+
+	f.ca.Issue("namenode", time.Now().Add(3*day)) // to the same files
+	env.Eventually(t, "the new certificate is shown", func() bool {
+		var until time.Time
+		cfg := f.clientTLS(nil)
+		cfg.VerifyConnection = func(s tls.ConnectionState) error {
+			until = s.PeerCertificates[0].NotAfter
+			return nil
+		}
+		c, err := tls.Dial("tcp", f.HTTPAddr(), cfg)
+		if err != nil {
+			return false
+		}
+		_ = c.Close()
+		return until.After(time.Now().Add(2 * day))
+	})
+}
+
+// TestAClientWithATokenFile: the library is whom its token names, shows it to the
+// namenode, shows the next one when its file is replaced, and is told when it is revoked.
+func TestAClientWithATokenFile(t *testing.T) {
+	f := newFort(t)
+	name := filepath.Join(t.TempDir(), "token")
+	give := func(tok token) {
+		t.Helper()
+		if err := os.WriteFile(name+".new", []byte("root "+string(tok)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(name+".new", name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	give(f.root)
+	fsys := f.Client(t, func(c *client.Config) {
+		c.User, c.TLS, c.TokenFile = "", f.clientTLS(nil), name
+	})
+	if u := fsys.Info().User; u != "root" {
+		t.Errorf("it is %q", u)
+	}
+	w, err := fsys.Create(t.Context(), "/f")
+	if err == nil {
+		_, err = w.Write([]byte("before"))
+	}
+	if err == nil {
+		err = w.Flush(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := token(proof.NewToken())
+	f.writeTokens(append(f.lines, f.line(next, "root"))...)
+	f.awaitUse(next, nil)
+	give(next)
+	f.writeTokens(f.lines[0], f.lines[2], f.line(next, "root")) // without the first
+	f.awaitRefusal(f.root, nil)
+	if _, err = w.Write([]byte(" and after")); err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		t.Errorf("with a new token: %v", err)
+	}
+	if got, err := fsys.ReadFile(t.Context(), "/f"); err != nil || string(got) != "before and after" {
+		t.Errorf("%q, %v", got, err)
+	}
+	f.writeTokens(f.lines[0], f.lines[2])
+	f.awaitRefusal(next, nil)
+	env.Eventually(t, "it is told", func() bool {
+		_, err := fsys.Stat(t.Context(), "/f")
+		return errors.Is(err, fserror.Permission) && fserror.ReasonOf(err) == fserror.ReasonProof
+	})
+	for _, c := range []struct {
+		user, addr string
+		says       string
+	}{{"bob", f.Addr(), "the request says"}, {"", "namenode.example:8020", "without TLS"}} {
+		give(f.bob)
+		cfg := client.Config{Namenodes: []string{c.addr}, User: "eve", TokenFile: name, Timeout: 5 * time.Second}
+		if c.user != "" {
+			cfg.TLS = f.clientTLS(nil)
+		}
+		fs, err := client.New(t.Context(), cfg)
+		if err == nil {
+			_, err = fs.Stat(t.Context(), "/")
+			_ = fs.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%v: %v", c, err)
+		}
+	}
+}
