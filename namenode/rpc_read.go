@@ -71,11 +71,18 @@ func (s *tree) List(ctx context.Context, r *pb.ListRequest) (*pb.ListResponse, e
 	var keys []*pb.CacheKey
 	var keep []bool
 	var txid uint64
-	after := r.GetAfter()
+	after, again := r.GetAfter(), false
 	list := func(tx *engine.Tx) (err error) {
 		c.Looks = c.Looks[:0]
-		txid = tx.ListedTo()
+		before := dir.ID
+		if !again { // of the first look: a watch from there on tells what was made behind a later one
+			txid = tx.ListedTo()
+		}
 		dir, entries, next, err = tx.Tree.List(c, ref(r.GetAt()), after, limit)
+		if err == nil && again && dir.ID != before { // another directory has the name now
+			txid = tx.ListedTo()
+			dir, entries, next, err = tx.Tree.List(c, ref(r.GetAt()), r.GetAfter(), limit)
+		}
 		if err == nil {
 			if keep = tx.LendEntries(c, r.GetCaller().GetSession(), dir, entries); keep != nil {
 				keys = wireKeys(c.Looks)
@@ -84,7 +91,7 @@ func (s *tree) List(ctx context.Context, r *pb.ListRequest) (*pb.ListResponse, e
 		return err
 	}
 	for err = s.engine.ViewAnswer(ctx, c, list); err == nil && len(entries) == 0 && next != ""; err = s.engine.ViewAnswer(ctx, c, list) {
-		if after = next; ctx.Err() != nil {
+		if after, again = next, true; ctx.Err() != nil {
 			return nil, fserror.Ended(ctx, "", "")
 		}
 	}

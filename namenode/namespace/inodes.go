@@ -1,6 +1,7 @@
 package namespace
 
 import (
+	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/namenode/namespace/slots"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
@@ -158,17 +159,16 @@ func (t *table) nameTaken(dir InodeID, name string) InodeID {
 // everyChild calls fn for the entries of a directory, the dead ones included, whose names
 // are greater than after, in the order of names, until it returns false.
 func (t *inodes) everyChild(dir InodeID, after string, fn func(*inode) bool) {
-	first := after != ""
-	t.slots.Ascend(dir, after, func(id InodeID) bool {
+	skip := after != ""
+	t.slots.Ascend(dir, after[:min(len(after), fspath.MaxName)], func(id InodeID) bool {
 		n := t.get(id)
 		if n.parent != dir {
 			return false
 		}
-		if first {
-			if first = false; n.nameString() == after {
-				return true
-			}
+		if skip && n.nameString() <= after { // one, or more if after is no name
+			return true
 		}
+		skip = false
 		return fn(n)
 	})
 }

@@ -739,6 +739,24 @@ func TestListAmidTheDead(t *testing.T) {
 	}
 }
 
+// What List returns is greater than after, also if that can be no name.
+func TestListAfterWhatIsNoName(t *testing.T) {
+	r := newRig(t)
+	r.mkdir(t, "/d")
+	long := strings.Repeat("n", 24)
+	for _, name := range []string{"a", long, "z"} {
+		r.create(t, "/d/"+name, "")
+	}
+	for after, want := range map[string]int{
+		"a\x00": 2, "a\x00\x00": 2, long + strings.Repeat("x", 240): 1, long + strings.Repeat("x", 256): 1, "b": 2, "zz": 0,
+	} {
+		_, entries, _, err := r.tree.List(nil, At("/d"), after, 0)
+		if err != nil || len(entries) != want || len(entries) > 0 && entries[0].Name <= after {
+			t.Errorf("after %d bytes %.30q: %d entries, want %d, %v", len(after), after, len(entries), want, err)
+		}
+	}
+}
+
 // A lease ends in one step: from the record of its end on nothing that was attached
 // is found, however many files that are, and readers give up three things.
 func TestLeaseEndsInOneStep(t *testing.T) {

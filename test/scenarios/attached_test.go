@@ -191,6 +191,57 @@ func TestScenario08ListedAmidTheDead(t *testing.T) {
 	}
 }
 
+// Everything up to its TxID is in a listing, also if it took several looks at a directory
+// to pass over what went with a lease.
+func TestScenario08ListingsHaveAllUpToTheirTxID(t *testing.T) {
+	t.Parallel()
+	n, _ := frozen(t, func(c *namenode.Config) { c.ReapRate = 10 })
+	ctx := t.Context()
+	a, b := n.Client(t, env.Named("A")), n.Client(t, env.Named("B"))
+	must(t, a.Mkdir(ctx, "/d", 0o755))
+	l := grant(t, a, time.Minute)
+	attachMany(t, a, "/d", "f", 30_100, l)
+	must(t, a.WriteFile(ctx, "/d/zz", nil))
+	must(t, a.Leases().Revoke(ctx, l))
+	type listing struct {
+		names map[string]bool
+		upTo  uint64
+		err   error
+	}
+	listings := make(chan listing)
+	go func() {
+		defer close(listings)
+		for range 100 {
+			got, _, err := a.List(ctx, "/d", "", 0)
+			l := listing{names: map[string]bool{}, err: err}
+			for _, e := range got {
+				l.names[e.Name()], l.upTo = true, e.TxID
+			}
+			listings <- l
+		}
+	}()
+	type made struct {
+		name string
+		txid uint64 // it was there by then
+	}
+	var all []made
+	for listing := range listings {
+		must(t, listing.err)
+		for _, m := range all {
+			if m.txid <= listing.upTo && !listing.names[m.name] {
+				t.Errorf("a listing up to %d lacks %s, which was there by %d", listing.upTo, m.name, m.txid)
+			}
+		}
+		for range 3 { // while the next listing is under way
+			name := fmt.Sprintf("a%06d", len(all))
+			must(t, b.WriteFile(ctx, "/d/"+name, nil))
+			st, err := b.Status(ctx)
+			must(t, err)
+			all = append(all, made{name, st[0].DurableTxID})
+		}
+	}
+}
+
 // In safe mode nothing ends, by itself or by a call, and nothing is removed; the
 // time to live counts from its end.
 func TestScenario08SafeMode(t *testing.T) {

@@ -177,7 +177,7 @@ func (t *Table[X]) Link(dir tables.InodeID, name string, id tables.InodeID) {
 		} else {
 			right.dir, right.name = dir, strings.Clone(name)
 		}
-		l.ids = l.ids[:at]
+		l.ids, l.next = l.ids[:at], -1
 		t.leaves.ReplaceOrInsert(right)
 		if pos > at || at == leafSize {
 			l, pos = right.leaf, pos-at

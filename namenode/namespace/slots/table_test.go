@@ -307,3 +307,28 @@ func TestLoad(t *testing.T) {
 		t.Errorf("number %d came twice: %v, %d", ids[7], twice, id)
 	}
 }
+
+// Names that come in descending order behind a full leaf, or between the full ones of an
+// image, fill leaves as others do.
+func TestDescendingNames(t *testing.T) {
+	tab, m := newTable(), model{}
+	l := tab.Load(1<<14, 1<<14)
+	for i := range tables.InodeID(1 << 13) {
+		e := entry{dir: 1, name: fmt.Sprintf("f%09d", i*1000)}
+		n, x := e.node()
+		l.Add(i+100, n, x)
+		m[i+100] = e
+	}
+	l.Finish()
+	const behind, between = 1 << 13, 900
+	for i := range tables.InodeID(behind) {
+		m.put(&tab, i+20_000, entry{dir: 2, name: fmt.Sprintf("f%09d", behind-i)})
+	}
+	for i := range tables.InodeID(between) {
+		m.put(&tab, i+40_000, entry{dir: 1, name: fmt.Sprintf("f%09d", 127*1000+999-i)})
+	}
+	m.compare(t, &tab)
+	if _, leaves := memory(&tab); leaves > len(m)/32 {
+		t.Errorf("%d entries take %d leaves", len(m), leaves)
+	}
+}
