@@ -152,6 +152,9 @@ func (bs *Blocks) MayCommit(w namespace.Writer, b namespace.Block) error {
 // another: else it may be whole.
 func (bs *Blocks) Fetch(ctx context.Context, b namespace.Block) ([]byte, error) {
 	rc, err := bs.Store.Get(ctx, b.Key, 0, -1)
+	if fserror.KindOf(err) == fserror.InvalidArgument { // no byte is there to begin at
+		return nil, fserror.New(fserror.Damaged, "", "", "block %d/%d is empty, and %d bytes were written", b.Key.Term, b.Key.Seq, b.Stored)
+	}
 	if err != nil {
 		return nil, err
 	}

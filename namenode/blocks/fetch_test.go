@@ -18,6 +18,9 @@ type holds struct {
 }
 
 func (h holds) Get(context.Context, blockstore.Key, int64, int64) (io.ReadCloser, error) {
+	if len(h.object) == 0 {
+		return nil, fserror.New(fserror.InvalidArgument, "get", "", "no range from 0 on")
+	}
 	return io.NopCloser(bytes.NewReader(h.object)), nil
 }
 

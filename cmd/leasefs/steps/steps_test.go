@@ -32,7 +32,7 @@ func TestParse(t *testing.T) {
 		t.Fatal(script, err)
 	}
 	for text, want := range map[string]string{
-		"nothing":              `line 1: there is no step "nothing"; steps are attach, create, if epoch`,
+		"nothing":              `line 1: there is no step "nothing"; steps are attach, create, detach, if epoch`,
 		"if":                   `line 1: there is no step "if"`,
 		"if sure /a":           `line 1: there is no step "if"`,
 		"rm /a\n\nrm":          "line 3: 0 words behind the name do not fit; the step is rm PATH",
