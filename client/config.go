@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/user"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/grpc"
 
@@ -186,6 +187,9 @@ func (c Config) withDefaults() (Config, error) {
 		var b [4]byte
 		_, _ = rand.Read(b[:]) // never fails
 		c.Client = fmt.Sprintf("%s-%d-%s", c.Host, c.PID, hex.EncodeToString(b[:]))
+	}
+	if !utf8.ValidString(c.User) || !utf8.ValidString(c.Client) {
+		return c, fserror.New(fserror.InvalidArgument, "connect", "", "the user's name %q or the client's name %q is not valid UTF-8; choose another one", c.User, c.Client)
 	}
 	if c.Timeout <= 0 {
 		c.Timeout = DefaultTimeout

@@ -6,7 +6,9 @@ import (
 	"io/fs"
 	"iter"
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fserror/wire"
@@ -76,6 +78,9 @@ func (l *Leases) GrantNamed(ctx context.Context, ttl time.Duration, name string)
 }
 
 func (l *Leases) grant(ctx context.Context, req *pb.GrantLeaseRequest) (Granted, error) {
+	if err := checkLeaseName(req.GetName()); err != nil {
+		return Granted{}, err
+	}
 	req.Call, req.Caller = l.fs.ids.Begin(), l.fs.caller
 	defer l.fs.ids.End(req.Call)
 	r := new(pb.GrantLeaseResponse)
@@ -108,11 +113,22 @@ func (l *Leases) TimeToLive(ctx context.Context, id LeaseID, files bool) (TimeTo
 // (ParseLeaseID) it returns as it is, and asks nobody. NotFound if there is no such lease. A
 // name that is given to another lease afterwards does no harm, since all calls go by id.
 func (l *Leases) Find(ctx context.Context, nameOrID string) (LeaseID, error) {
-	if id, err := ParseLeaseID(nameOrID); err == nil || nameOrID == "" {
-		return id, err
+	if id, err := ParseLeaseID(nameOrID); err == nil || strings.Trim(nameOrID, "0123456789abcdefABCDEF") == "" {
+		return id, err // no name has only these
+	}
+	if err := checkLeaseName(nameOrID); err != nil {
+		return 0, err
 	}
 	t, err := l.timeToLive(ctx, &pb.LeaseTimeToLiveRequest{Name: nameOrID})
 	return t.ID, err
+}
+
+// checkLeaseName checks what the wire cannot carry; the namenode checks the rest.
+func checkLeaseName(name string) error {
+	if utf8.ValidString(name) {
+		return nil
+	}
+	return fserror.New(fserror.InvalidArgument, "", "", "%q cannot be the name of a lease: choose one in valid UTF-8", name)
 }
 
 func (l *Leases) timeToLive(ctx context.Context, req *pb.LeaseTimeToLiveRequest) (TimeToLive, error) {

@@ -62,14 +62,9 @@ func (e *invocation) clientConfig() (client.Config, error) {
 		TokenFile: e.flags.String("token-file"),
 		OnWait:    e.waits,
 		Umask:     umask(),
-
-		BlockCache: e.flags.String("block-cache"),
 	}
-	if size := e.flags.String("block-cache-size"); size != "" {
-		var err error
-		if cfg.BlockCacheSize, err = e.parseSize("--block-cache-size", size); err != nil {
-			return cfg, err
-		}
+	if err := e.blockCache(&cfg); err != nil {
+		return cfg, err
 	}
 	for a := range strings.SplitSeq(e.flags.String("namenode"), ",") {
 		a = strings.TrimSpace(a)
@@ -89,6 +84,35 @@ func (e *invocation) clientConfig() (client.Config, error) {
 	return cfg, err
 }
 
+// readsBlocks are the commands that use a block cache. Others need none, so that a folder
+// that is gone is in nobody's way.
+var readsBlocks = map[string]bool{"append": true, "bench": true, "cat": true, "cp": true, "get": true, "head": true, "mount": true, "tail": true}
+
+// blockCache reads --block-cache and --block-cache-size.
+func (e *invocation) blockCache(cfg *client.Config) (err error) {
+	if size := e.flags.String("block-cache-size"); size != "" {
+		if cfg.BlockCacheSize, err = e.parseSize("--block-cache-size", size); err != nil {
+			return err
+		}
+		if cfg.BlockCacheSize < client.MinBlockCacheSize {
+			return argv.Usagef(e.op, "--block-cache-size: %s is too small; at least 16M, or no --block-cache at all", size)
+		}
+	}
+	if cfg.BlockCache = e.flags.String("block-cache"); !readsBlocks[e.op] {
+		cfg.BlockCache, cfg.BlockCacheSize = "", 0
+	}
+	return nil
+}
+
+// unusable makes wrong use of what is wrong with the folder of --block-cache: it is no
+// name of the namespace.
+func (e *invocation) unusable(err error) error {
+	if fserror.ReasonOf(err) != fserror.ReasonBlockCache {
+		return err
+	}
+	return argv.Usagef(e.op, "%s", err)
+}
+
 // connect fills e.fs; change, if not nil, adapts the configuration first.
 func (e *invocation) connect(change func(*client.Config)) error {
 	cfg, err := e.clientConfig()
@@ -102,7 +126,7 @@ func (e *invocation) connect(change func(*client.Config)) error {
 	if err != nil && e.ctx.Err() != nil {
 		return context.Cause(e.ctx)
 	}
-	return err
+	return e.unusable(err)
 }
 
 // waits tells a person what the command waits for, if notes are wanted. It is

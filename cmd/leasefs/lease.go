@@ -159,6 +159,9 @@ func leaseState(l *client.Lease) string {
 
 func showLease(e *invocation) error {
 	what := e.args[0]
+	if what == "" {
+		return argv.Usagef(e.op, "ID, NAME, HOLDER or PATH is empty")
+	}
 	lease := what
 	if id, err := e.fs.Leases().Find(e.ctx, what); err == nil {
 		lease = id.String()

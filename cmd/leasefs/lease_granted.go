@@ -33,7 +33,7 @@ func grantedCommands(p *program) []*cli.Command {
 			Name:        "keep-alive",
 			Usage:       "keep leases alive",
 			UsageText:   "leasefs lease keep-alive [--once] ID|NAME...\n\nExample:\n  leasefs lease keep-alive 2f1c6d0a",
-			Description: "Keeps the leases alive until it is interrupted (that is success), or one of them ends (exit code 7).",
+			Description: "Keeps the leases alive until it is interrupted (that is success), or one of them ends (exit\ncode 7): the others are then left to their times to live. With --once they are kept alive one after the\nother, up to the first that is not there.",
 			Flags:       []cli.Flag{&cli.BoolFlag{Name: "once", Usage: "only now"}},
 			Action:      reading(p, operands{min: 1, max: -1, names: "one ID or NAME, or more", local: true}, leaseNames, withLeases(keepAlive)),
 		},
@@ -63,7 +63,7 @@ func grantedCommands(p *program) []*cli.Command {
 			Name:        "detach",
 			Usage:       "keep files when their lease ends",
 			UsageText:   "leasefs lease detach PATH...\n\nExample:\n  leasefs lease detach /run/worker-7",
-			Description: "Detaches files, directories or links from their leases. It is no error if one is attached to none.\nUp to 64 are detached at once or not at all.",
+			Description: "Detaches files, directories or links from their leases. It is no error if one is attached to none.\nUp to 64 are detached at once or not at all; more are detached 64 at a time.",
 			Action: p.connected(operands{min: 1, max: -1, names: "one path or more"}, func(e *invocation) error {
 				return e.together(e.args, func(some ...string) error { return e.fs.Leases().Detach(e.ctx, some...) })
 			}),
@@ -254,14 +254,19 @@ func attachLease(e *invocation, ids []client.LeaseID) error {
 // together calls f with some paths after others, as many as one change of the namespace
 // takes.
 func (e *invocation) together(paths []string, f func(some ...string) error) error {
+	done := uint64(0)
 	for some := range slices.Chunk(paths, client.MaxTxOps) {
 		only := ""
 		if len(some) == 1 {
 			only = some[0]
 		}
 		if err := f(some...); err != nil {
+			if done > 0 {
+				e.Note("the first %s were done before that", screen.Plural(done, "path", "paths"))
+			}
 			return e.fail(err, only)
 		}
+		done += uint64(len(some))
 	}
 	return nil
 }

@@ -71,6 +71,9 @@ func mount(e *invocation) error {
 		if e.ctx.Err() != nil {
 			return context.Cause(e.ctx)
 		}
+		if uerr := e.unusable(err); uerr != err { //nolint:errorlint // is it another one?
+			return uerr
+		}
 		return e.fail(err, dir)
 	}
 	if err := e.mounted(dir); err != nil {

@@ -15,7 +15,6 @@ import (
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	"github.com/leasefs/leasefs/cmd/leasefs/runner"
 	"github.com/leasefs/leasefs/internal/fserror"
-	"github.com/leasefs/leasefs/internal/transfer"
 )
 
 func registerCommand(p *program) *cli.Command {
@@ -93,12 +92,12 @@ func (e *invocation) registered(says string) ([]byte, error) {
 	}
 	f, err := os.Open(name) //nolint:gosec // the user's own
 	if err != nil {
-		return nil, transfer.LocalError("read --data of "+e.op, name, err)
+		return nil, argv.Usagef(e.op, "--data: %s; name a file of this machine that can be read, or give the text itself", err)
 	}
 	defer func() { _ = f.Close() }() // only read
 	data, err := io.ReadAll(io.LimitReader(f, mostRegistered+1))
 	if err != nil {
-		return nil, transfer.LocalError("read --data of "+e.op, name, err)
+		return nil, argv.Usagef(e.op, "--data: %s; name a file of this machine that can be read, or give the text itself", err)
 	}
 	if len(data) > mostRegistered {
 		return nil, argv.Usagef(e.op, "--data: %s has more than %d bytes; register where the data is instead", name, mostRegistered)

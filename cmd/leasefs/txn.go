@@ -24,7 +24,7 @@ func txnCommand(p *program) *cli.Command {
 			"not). Each STEP is an argument, or without arguments a line of standard input:\n\n" +
 			"  if exists PATH            if missing PATH           if inode PATH NUMBER\n" +
 			"  if epoch PATH NUMBER      if length PATH BYTES      if xattr PATH NAME VALUE\n" +
-			"  if lease LEASE\n" +
+			"  if lease ID\n" +
 			"  create [-p] [-m MODE] [--lease LEASE] PATH [CONTENT]\n" +
 			"  write [-p] [-m MODE] [--lease LEASE] PATH [CONTENT]   (replaces a file, too)\n" +
 			"  mkdir [-p] [-m MODE] PATH   mv [--overwrite] FROM TO    rm PATH\n" +

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
@@ -187,13 +189,13 @@ func readObject(root *os.Root, name string, b Block, table blockstore.Table, off
 	if err != nil {
 		return nil, modified, err
 	}
-	f, err := root.Open(name)
+	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // what is no file does not make it wait
 	if err != nil {
 		return nil, modified, err
 	}
 	defer func() { _ = f.Close() }() // only read
 	st, err := f.Stat()
-	if err == nil && st.Size() != b.Stored {
+	if err == nil && (!st.Mode().IsRegular() || st.Size() != b.Stored) {
 		err = errDamaged
 	}
 	if err != nil {
@@ -246,6 +248,7 @@ func (c *Cache) signal() {
 
 // write writes what is offered until Close.
 func (c *Cache) write() {
+	c.folder.trim(c.ctx)
 	for {
 		c.mu.Lock()
 		if len(c.queue) == 0 {

@@ -432,3 +432,29 @@ func TestFoldersThatCannotBeUsed(t *testing.T) {
 	}
 	none.Close()
 }
+
+// A limit that is lower than before counts at once, and what is no file makes nobody wait.
+func TestLowerLimitAndPipes(t *testing.T) {
+	dir := folderOf(t)
+	c := open(t, dir, 2*MinSize)
+	first := newObject(0, 1<<20)
+	for i := range 25 {
+		o := newObject(uint64(i), 1<<20)
+		put(t, c, o, 0, len(o.data))
+	}
+	c.Close()
+	lower := open(t, dir, MinSize)
+	lower.Close() // once it has looked
+	if got := usage(t, dir); got > MinSize {
+		t.Errorf("%d bytes at a limit of %d", got, MinSize)
+	}
+	c = open(t, dir, MinSize)
+	put(t, c, first, 0, len(first.data))
+	file := filepath.Join(dir, c.path(first.Block))
+	must(t, os.Remove(file))
+	must(t, unix.Mkfifo(file, 0o600))
+	if has(t, c, first, 0, chunk) {
+		t.Error("a pipe has a block")
+	}
+	put(t, c, first, 0, len(first.data)) // in its place, or not at all
+}

@@ -283,7 +283,7 @@ func (f *folder) writePiece(name string, p piece) (grown int64, written int, err
 
 // openObject opens the file of an object, which is made if there is none.
 func (f *folder) openObject(name string) (*os.File, error) {
-	const flags = os.O_RDWR | os.O_CREATE
+	const flags = os.O_RDWR | os.O_CREATE | unix.O_NONBLOCK
 	file, err := f.root.OpenFile(name, flags, 0o600)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return file, err
@@ -348,6 +348,18 @@ type old struct {
 	name string
 	used time.Time
 	cost int64
+}
+
+// trim removes what is more than the limit, which may have been lowered.
+func (f *folder) trim(ctx context.Context) {
+	s, err := f.lock(ctx)
+	if err != nil {
+		return // a piece that is written tells of it
+	}
+	defer s.unlock()
+	if n, ok := s.load(); ok && n > f.size {
+		_, _ = f.makeRoom(s, 0)
+	}
 }
 
 // makeRoom counts what the files take, and removes those that were not used for the

@@ -83,7 +83,7 @@ func (v view) attached(r Ref) (n *inode, path string, err error) {
 	}
 	n, path = at.node, at.path
 	if n.id == RootID {
-		return nil, "", v.errorf(fserror.InvalidArgument, path, "the root directory cannot be deleted, so it cannot be attached to a lease; name what is in it")
+		return nil, "", v.errorf(fserror.InvalidArgument, path, "the root directory is attached to no lease, and cannot be, since it cannot be deleted; name what is in it")
 	}
 	if err := v.requireRemove(at.dir, n, path); err != nil {
 		return nil, "", err

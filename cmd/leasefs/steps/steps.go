@@ -124,9 +124,12 @@ var forms = map[string]form{
 	"if xattr": {usage: "if xattr PATH NAME VALUE", min: 3, prepare: func(o operands) (Step, error) {
 		return func(t *client.Tx) { t.IfXattr(o.args[0], o.args[1], o.args[2]) }, nil
 	}},
-	"if lease": {usage: "if lease LEASE", min: 1, prepare: func(o operands) (Step, error) {
-		id, err := o.lease(o.args[0])
-		return func(t *client.Tx) { t.IfLease(id()) }, err
+	"if lease": {usage: "if lease ID", min: 1, prepare: func(o operands) (Step, error) {
+		id, err := client.ParseLeaseID(o.args[0])
+		if err != nil {
+			err = fmt.Errorf("%q is no id of a lease; a name is none, since it may be a successor's by now", o.args[0])
+		}
+		return func(t *client.Tx) { t.IfLease(id) }, err
 	}},
 	"create": {usage: "create [-p] [-m MODE] [--lease LEASE] PATH [CONTENT]", flags: "-p -m= --lease=", min: 1, prepare: file((*client.Tx).Create)},
 	"write":  {usage: "write [-p] [-m MODE] [--lease LEASE] PATH [CONTENT]", flags: "-p -m= --lease=", min: 1, prepare: file((*client.Tx).Write)},

@@ -27,8 +27,8 @@ func TestSplit(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	script, err := Parse(0o755, "\ufeff# a comment\n\nif missing /a\nif lease server-1\n", "create -p -m 600 --lease 1f /a -not-a-flag\r\n  mv --overwrite /b /c", "create -- -x", "xattr set /d user.a ''")
-	if err != nil || len(script.Compares) != 2 || len(script.Operations) != 4 || len(script.Leases) != 2 {
+	script, err := Parse(0o755, "\ufeff# a comment\n\nif missing /a\nif lease a1\n", "create -p -m 600 --lease 1f /a -not-a-flag\r\n  mv --overwrite /b /c", "create -- -x", "xattr set /d user.a ''")
+	if err != nil || len(script.Compares) != 2 || len(script.Operations) != 4 || len(script.Leases) != 1 {
 		t.Fatal(script, err)
 	}
 	for text, want := range map[string]string{
