@@ -65,7 +65,11 @@ func TestWhoIsTrusted(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	cfg := namenode.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", Identity: identity.Config{TrustClients: true, Certificates: true}}
+	cfg := namenode.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "0.0.0.0:0"}
+	if _, err := namenode.Start(t.Context(), cfg); fserror.ReasonOf(err) != fserror.ReasonIdentity {
+		t.Errorf("blocks and pages for everybody: %v", err)
+	}
+	cfg = namenode.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", Identity: identity.Config{TrustClients: true, Certificates: true}}
 	if _, err := namenode.Start(t.Context(), cfg); !errors.Is(err, fserror.InvalidArgument) || !strings.Contains(err.Error(), "choose one") {
 		t.Errorf("proof and trust: %v", err)
 	}

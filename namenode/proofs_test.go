@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -343,8 +344,19 @@ func TestProofsAreTakenBack(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if _, err := l.nn.Create(t.Context(), &pb.CreateRequest{Call: &pb.CallId{Session: who.GetSession(), Seq: 1}, Caller: who, At: pb.At("/open")}); err != nil {
+				t.Fatal(err)
+			}
+			waited := make(chan error)
+			go func() {
+				_, err := l.nn.GetFile(t.Context(), &pb.GetFileRequest{Caller: who, At: pb.At("/open"), WaitMs: 300_000})
+				waited <- err
+			}()
 
 			c.take(f, gone, &cert)
+			if err := wire.FromStatus(<-waited); fserror.KindOf(err) != fserror.Permission && fserror.ReasonOf(err) != fserror.ReasonProof { // refused if it came late
+				t.Errorf("a call that waits ended with %v", err)
+			}
 			for name, recv := range map[string]func() error{
 				"Session":   func() error { _, err := session.Recv(); return err },
 				"KeepAlive": func() error { _, err := keeper.Recv(); return err },
@@ -396,6 +408,14 @@ func TestSessionsAreBoundToUsers(t *testing.T) {
 	own := proto.CloneOf(as)
 	own.Session = []byte("the session bob'")
 	call := &pb.CallId{Session: r.Who.GetSession(), Seq: 1000, Acked: 999} // would have root's results forgotten
+	if _, err := r.NN.SetAttr(ctx, &pb.SetAttrRequest{Call: r.Call(), Caller: r.Who, At: pb.At("/"), SetMode: true, Mode: 0o1777}); err != nil {
+		t.Fatal(err)
+	}
+	opened, err := bob.nn.Create(ctx, &pb.CreateRequest{Call: &pb.CallId{Session: own.GetSession(), Seq: 5}, Caller: own, At: pb.At("/bobs")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bobs := opened.GetWriter()
 	for name, send := range map[string]func() error{
 		"a stream of it": func() error {
 			s, err := bob.nn.Session(ctx)
@@ -416,6 +436,16 @@ func TestSessionsAreBoundToUsers(t *testing.T) {
 		"its writer":   func() error { _, err := bob.nn.AppendTail(ctx, env.TailRequest(w, 1, "y")); return err },
 		"its file's end": func() error {
 			_, err := bob.nn.Close(ctx, &pb.CloseRequest{Call: &pb.CallId{Session: own.GetSession(), Seq: 1}, Writer: w, Length: 1})
+			return err
+		},
+		"its results, by the end of bob's file": func() error {
+			_, err := bob.nn.Close(ctx, &pb.CloseRequest{Call: call, Writer: bobs, Length: 0})
+			return err
+		},
+		"what it keeps, by a flush": func() error {
+			other := proto.CloneOf(bobs)
+			other.Session = r.Who.GetSession()
+			_, err := bob.nn.AppendTail(ctx, env.TailRequest(other, 0, "y"))
 			return err
 		},
 	} {
@@ -585,5 +615,32 @@ func TestAClientWithATokenFile(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%v: %v", c, err)
 		}
+	}
+}
+
+// Who proves nothing can watch the namenode's health, but not so often that it costs others.
+func TestWatchesOfHealthAreLimited(t *testing.T) {
+	f := newFort(t)
+	nobody := healthpb.NewHealthClient(f.connect(f.shows(nil, "")))
+	ctx, cancel := context.WithCancel(t.Context())
+	watch := func(ctx context.Context) error {
+		s, err := nobody.Watch(ctx, &healthpb.HealthCheckRequest{})
+		return first(s.Recv, err)
+	}
+	refused := 0
+	for range 300 {
+		if err := watch(ctx); err != nil {
+			if refused++; fserror.KindOf(wire.FromStatus(err)) != fserror.Retry {
+				t.Fatal(err)
+			}
+		}
+	}
+	if refused != 300-256 {
+		t.Errorf("%d of 300 watches were refused", refused)
+	}
+	cancel()
+	env.Eventually(t, "there is room again", func() bool { return watch(t.Context()) == nil })
+	if _, err := nobody.Check(t.Context(), &healthpb.HealthCheckRequest{}); err != nil {
+		t.Error(err)
 	}
 }

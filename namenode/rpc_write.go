@@ -367,6 +367,9 @@ func (s *writers) AppendTail(ctx context.Context, r *pb.AppendTailRequest) (*pb.
 	if err := checkData(r.GetData(), r.GetCrc32C()); err != nil {
 		return nil, err
 	}
+	if err := s.ownSession(identity.Of(ctx), r.GetWriter().GetSession()); err != nil { // it gives up what that keeps
+		return nil, err
+	}
 	c := &namespace.Call{}
 	var length int64
 	given := givenUp(r.GetWriter().GetSession(), r.GetGivenUp())
@@ -560,6 +563,11 @@ func (s *writers) Close(ctx context.Context, r *pb.CloseRequest) (*pb.CloseRespo
 	given := givenUp(r.GetWriter().GetSession(), r.GetGivenUp())
 	r.GivenUp = nil // a repeated call is known without it
 	id, err := callID(r, r.GetCall())
+	for _, session := range [][]byte{r.GetCall().GetSession(), r.GetWriter().GetSession()} { // whose results, and what is given up
+		if err == nil {
+			err = s.ownSession(identity.Of(ctx), session)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

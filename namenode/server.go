@@ -108,8 +108,10 @@ func (s *Server) open(ctx context.Context) error {
 	if s.front, err = serve.Listen(s.cfg.front(s.loops, guard)); err != nil {
 		return err
 	}
-	if err := s.cfg.checkTrust(s.front.Listens()); err != nil {
-		return err
+	for _, at := range s.front.Listens() {
+		if err := s.cfg.checkTrust(at); err != nil {
+			return err
+		}
 	}
 	s.loops.Every("proofs of identity", identity.Every, nil, guard.Check)
 	s.logStart()

@@ -99,6 +99,7 @@ type Front struct {
 	grpcSrv          *grpc.Server
 	httpSrv          *http.Server
 	unused           unusedConns
+	open             atomic.Int64 // streams of gRPC's own services
 	blocks           atomic.Pointer[http.Handler] // of the block store; nil until it is open
 }
 
@@ -126,8 +127,8 @@ func (f *Front) listen(addr, field string) (net.Listener, error) {
 // Addr is the address of the gRPC service.
 func (f *Front) Addr() string { return f.grpcLis.Addr().String() }
 
-// Listens is Addr as the listener has it.
-func (f *Front) Listens() net.Addr { return f.grpcLis.Addr() }
+// Listens are the addresses as the listeners have them: of calls, and of blocks and pages.
+func (f *Front) Listens() []net.Addr { return []net.Addr{f.grpcLis.Addr(), f.httpLis.Addr()} }
 
 // HTTPAddr is the address of blocks and pages.
 func (f *Front) HTTPAddr() string { return f.httpLis.Addr().String() }
@@ -350,7 +351,13 @@ func (f *Front) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 		f.calls.failed(info.FullMethod, err)
 		return nil, wire.ToStatus(withRequest(err, info.FullMethod, req))
 	}
-	return f.carry(identity.With(ctx, who), req, info, h).Wait()
+	held, done := f.cfg.Guard.Hold(ctx, who) // a call may wait for long
+	defer done()
+	resp, err := f.carry(held, req, info, h).Wait()
+	if why := context.Cause(held); err != nil && why != nil && ctx.Err() == nil {
+		err = wire.ToStatus(why)
+	}
+	return resp, err
 }
 
 // prove finds out who makes a call. The services that are gRPC's own are for everybody.
@@ -365,6 +372,9 @@ func (f *Front) prove(ctx context.Context, method string) (who *identity.Caller,
 	}
 	return f.cfg.Guard.Prove(ctx)
 }
+
+// maxOpen is how many streams of gRPC's own services there may be at once.
+const maxOpen = 256
 
 // ours begins the full names of the methods of this program.
 const ours = "/leasefs.v1."
@@ -463,6 +473,12 @@ func (f *Front) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 		f.calls.failed(info.FullMethod, err)
 		err = wire.ToStatus(err)
 	}()
+	if !strings.HasPrefix(info.FullMethod, ours) { // for everybody, without a proof
+		defer f.open.Add(-1)
+		if f.open.Add(1) > maxOpen {
+			return &fserror.Error{Kind: fserror.Retry, Message: "overloaded: too many watches of the namenode's health, and looks at its methods, at once", RetryAfter: time.Second}
+		}
+	}
 	who, err := f.prove(ss.Context(), info.FullMethod)
 	if err != nil {
 		return err
