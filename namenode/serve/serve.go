@@ -99,7 +99,7 @@ type Front struct {
 	grpcSrv          *grpc.Server
 	httpSrv          *http.Server
 	unused           unusedConns
-	open             atomic.Int64 // streams of gRPC's own services
+	open             atomic.Int64                 // streams of gRPC's own services
 	blocks           atomic.Pointer[http.Handler] // of the block store; nil until it is open
 }
 
