@@ -3,12 +3,17 @@ package webhdfs
 import (
 	"bytes"
 	"context"
+	"crypto/md5" //nolint:gosec // Hadoop's checksum of a file is made of it
+	"encoding/binary"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -43,6 +48,34 @@ func TestChecksum(t *testing.T) {
 	}
 	if _, err := checksum(strings.NewReader("short"), 9, 1<<20, func() {}); classOf(err) != retriable {
 		t.Errorf("a file that became shorter: %v", err)
+	}
+}
+
+// zeros never end.
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) {
+	clear(b)
+	return len(b), nil
+}
+
+// TestChecksumOfManyBlocks: the sum of a file is computed in the same memory, however
+// small its blocks are, and is what HDFS's buffer of all of them would have.
+func TestChecksumOfManyBlocks(t *testing.T) {
+	const blocks = 70_000
+	crc := binary.BigEndian.AppendUint32(nil, crc32.Checksum(make([]byte, chunkSize), crc32.MakeTable(crc32.Castagnoli)))
+	one := md5.Sum(crc) //nolint:gosec // Hadoop's
+	buffer := append(bytes.Repeat(one[:], blocks), make([]byte, 1<<21-blocks*md5.Size)...)
+	want := newChecksum(chunkSize, 1, md5.Sum(buffer), "CRC32C") //nolint:gosec // Hadoop's
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	got, err := checksum(zeros{}, blocks*chunkSize, chunkSize, func() {})
+	runtime.ReadMemStats(&after)
+	if err != nil || got != want {
+		t.Errorf("%v, %v, want %v", got, err, want)
+	}
+	if took := after.TotalAlloc - before.TotalAlloc; took > 2<<20 {
+		t.Errorf("it took %d bytes of memory", took)
 	}
 }
 
@@ -208,6 +241,79 @@ func TestUsers(t *testing.T) {
 	if us.byName["ann"] != nil || us.byName["eve"] != eve {
 		t.Error("the idle one did not end")
 	}
+}
+
+// TestUsersUnderWay: sessions that are being opened and closed count, too.
+func TestUsersUnderWay(t *testing.T) {
+	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	life, kill := context.WithCancel(t.Context())
+	us := &users{
+		cfg: client.Config{Namenodes: []string{silent.Addr().String()}, Timeout: time.Hour}, most: 2, log: slog.New(slog.DiscardHandler),
+		life: life, byName: map[string]*user{},
+	}
+	defer us.close()
+	defer kill()
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, name := range []string{"ann", "joe"} {
+		if _, err := us.get(over, name); fserror.KindOf(err) != fserror.Canceled {
+			t.Fatalf("%s, who does not wait: %v", name, err)
+		}
+	}
+	if _, err := us.get(over, "eve"); fserror.KindOf(err) != fserror.Retry || us.byName["ann"] == nil || us.byName["joe"] == nil {
+		t.Fatalf("with two that are being opened: %v", err)
+	}
+	us.byName["ann"].last = time.Now().Add(-2 * userIdle)
+	us.endIdle()
+	if us.byName["ann"] != nil {
+		t.Error("the idle one does not end")
+	}
+	if _, err := us.get(over, "eve"); fserror.KindOf(err) != fserror.Retry {
+		t.Errorf("with one that is being closed: %v", err)
+	}
+}
+
+// TestUsersTakeTurns: a session that makes room ends before the next one begins.
+func TestUsersTakeTurns(t *testing.T) {
+	n := env.Start(t)
+	us := &users{
+		cfg: client.Config{Namenodes: []string{n.Addr()}}, most: 1, log: slog.New(slog.DiscardHandler),
+		life: t.Context(), byName: map[string]*user{},
+	}
+	defer us.close()
+	ann, err := us.get(t.Context(), "ann")
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := ann.close
+	ann.close = func() error {
+		us.mu.Lock()
+		joe := us.byName["joe"]
+		us.mu.Unlock()
+		select {
+		case <-joe.ready:
+			t.Error("two have a session where one may")
+		case <-time.After(300 * time.Millisecond): // it would have begun
+		}
+		return end()
+	}
+	us.put(ann)
+	joe, err := us.get(t.Context(), "joe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	us.put(joe)
+	ann.last, joe.last = time.Time{}, time.Time{}
+	us.endIdle()
+	env.Eventually(t, "nothing is ending", func() bool {
+		us.mu.Lock()
+		defer us.mu.Unlock()
+		return us.ending == 0 && len(us.byName) == 0
+	})
 }
 
 // TestGate: who gives up waiting takes no place.

@@ -17,7 +17,7 @@ import (
 
 // maxLocations is how many blocks one answer describes. Of a larger file they are taken
 // for larger: all are at the same place.
-const maxLocations = 10_000
+const maxLocations = 1_000
 
 // block is a piece of a file as large as the client has asked for at its creation. All
 // are where the gateway is.
@@ -164,9 +164,11 @@ func checksum(r io.Reader, length, blockSize int64, going func()) (fileChecksum,
 	}
 	table := crc32.MakeTable(crc32.Castagnoli)
 	var (
-		sums  []byte      // an MD5 a block
-		whole = md5.New() //nolint:gosec // see the import
-		crc   [4]byte
+		sums  = md5.New()      //nolint:gosec // of the MD5s of blocks; see the import
+		size  = int64(0)       // of these
+		whole = md5.New()      //nolint:gosec // of a block's checksums; see the import
+		sum   [md5.Size]byte   // that of a block
+		crc   [crc32.Size]byte // of a chunk
 		buf   = make([]byte, 1<<20)
 		block = min(blockSize, int64(math.MaxInt64))
 		left  = block
@@ -188,7 +190,9 @@ func checksum(r io.Reader, length, blockSize int64, going func()) (fileChecksum,
 		}
 		done, left = done+int64(n), left-int64(n)
 		if left == 0 || done == length {
-			sums = whole.Sum(sums)
+			// There can be more of them than fit into memory.
+			_, _ = sums.Write(whole.Sum(sum[:0]))
+			size += md5.Size
 			whole.Reset()
 			left = block
 		}
@@ -198,15 +202,19 @@ func checksum(r io.Reader, length, blockSize int64, going func()) (fileChecksum,
 		perBlock = blockSize / chunkSize
 	}
 	// HDFS takes the sum over the whole of its buffer, which doubles from 32 bytes on.
-	size := 32
-	for size < len(sums) {
-		size *= 2
+	all := int64(32)
+	for all < size {
+		all *= 2
 	}
-	sums = append(sums, make([]byte, size-len(sums))...)
-	return newChecksum(chunkSize, perBlock, md5.Sum(sums), "CRC32C"), nil //nolint:gosec // see the import
+	clear(buf)
+	for size < all {
+		n, _ := sums.Write(buf[:min(int64(len(buf)), all-size)])
+		size += int64(n)
+	}
+	return newChecksum(chunkSize, perBlock, [md5.Size]byte(sums.Sum(nil)), "CRC32C"), nil
 }
 
-func newChecksum(perCRC int, perBlock int64, sum [16]byte, crc string) fileChecksum {
+func newChecksum(perCRC int, perBlock int64, sum [md5.Size]byte, crc string) fileChecksum {
 	b := binary.BigEndian.AppendUint32(nil, uint32(perCRC)) //nolint:gosec // a constant
 	b = binary.BigEndian.AppendUint64(b, uint64(perBlock))  //nolint:gosec // positive
 	b = append(b, sum[:]...)

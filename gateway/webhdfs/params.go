@@ -19,7 +19,7 @@ const (
 )
 
 // params are the parameters of a request by their names in lower case: Hadoop
-// takes them in any. The first value of a name counts.
+// takes them in any, but a request has to choose one. The first value of a name counts.
 type params url.Values
 
 // badParam is a parameter that cannot be understood; Hadoop's
@@ -44,8 +44,11 @@ func parseParams(query string) (params, error) {
 	}
 	p := params{}
 	for name, v := range values {
-		name = strings.ToLower(name)
-		p[name] = append(p[name], v...)
+		lower := strings.ToLower(name)
+		if p[lower] != nil {
+			return nil, &badParam{lower, "it is given in small and in capital letters; give it once"}
+		}
+		p[lower] = v
 	}
 	return p, nil
 }

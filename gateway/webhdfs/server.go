@@ -62,6 +62,11 @@ type Config struct {
 	// TrustClients lets Listen be an address that other machines reach. Clients say
 	// who they are, and nobody checks it.
 	TrustClients bool
+	// Names are further names by which clients call the gateway, as that of a load
+	// balancer before it. It always serves requests to an IP address, to
+	// localhost, to the host names of Listen and Advertise, and to that of the machine;
+	// others it refuses, since a page in a browser can give its own name any address.
+	Names []string
 	// Proxies are the users who may act for others (parameter doas).
 	Proxies []string
 	// Streams is how many files are read and written at once; each needs up to two
@@ -83,8 +88,8 @@ type Server struct {
 	openings *openings
 	listener net.Listener
 	http     *http.Server
-	host     string // of this machine, for the locations of blocks
-	local    bool   // only this machine reaches it
+	host     string   // of this machine, for the locations of blocks
+	names    []string // by which it may be called
 	life     context.Context
 	kill     context.CancelFunc
 	served   chan struct{} // closed when it serves no more; then err is set
@@ -118,19 +123,24 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, fserror.Wrap(fserror.Internal, op, "", fmt.Errorf("cannot listen on %s: %w; choose another address", cfg.Listen, err))
 	}
 	addr, _ := netip.ParseAddrPort(l.Addr().String())
-	local := addr.Addr().IsLoopback()
-	if !local && !cfg.TrustClients {
+	if !addr.Addr().IsLoopback() && !cfg.TrustClients {
 		_ = l.Close()
 		return nil, fserror.New(fserror.InvalidArgument, op, cfg.Listen, "other machines reach this address, and a client of WebHDFS can say that it is anybody; listen on 127.0.0.1, or trust the clients").Because(fserror.ReasonTrust)
 	}
 	s := &Server{
-		cfg: cfg, log: cfg.Logger, local: local,
+		cfg: cfg, log: cfg.Logger,
 		streams:  newGate(int64(cfg.Streams)),
 		listener: conns.New(maxConns, 0).Listener(l),
 		served:   make(chan struct{}),
 	}
 	if s.host, err = os.Hostname(); err != nil || s.host == "" {
 		s.host = "localhost"
+	}
+	for _, name := range append([]string{"localhost", s.host, cfg.Listen, cfg.Advertise}, cfg.Names...) {
+		s.names = append(s.names, hostOf(name))
+	}
+	if cfg.TrustClients {
+		s.log.Warn("clients are trusted: whoever reaches the address can act as any user, superusers included, and read and delete everything", "listen", s.Addr())
 	}
 	s.life, s.kill = context.WithCancel(context.Background())
 	cfg.Client.Timeout = cmp.Or(cfg.Client.Timeout, DefaultTimeout)
@@ -212,6 +222,8 @@ func (s *Server) sweep() {
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff") // no browser takes a file for a page
 	if !s.begin() {
 		fail(w, refuse(retriable, "the gateway is ending; ask another one, or try again later"))
 		return
@@ -223,7 +235,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			fail(w, refuse(runtimeException, "a fault of the gateway: its log tells more"))
 		}
 	}()
-	w.Header().Set("Cache-Control", "no-store")
 	err := s.serve(w, r)
 	switch {
 	case errors.Is(err, errCut):
@@ -288,23 +299,31 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
 }
 
 // fromHere refuses what a page in a browser sends: it could make a user's browser
-// call a gateway that only this machine reaches.
+// call a gateway that the page's author does not reach. A page that gives its own name
+// the address of the gateway is told by that name.
 func (s *Server) fromHere(r *http.Request) error {
 	if o := r.Header.Get("Origin"); o != "" {
 		return refuse(accessControl, "the request comes from a page of %.100q in a browser; the gateway serves programs only", o)
 	}
-	if !s.local || r.Host == "" || r.Host == s.cfg.Advertise {
+	if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" || site == "same-site" {
+		return refuse(accessControl, "the request comes from a page of another host in a browser (Sec-Fetch-Site is %s); the gateway serves programs only", site)
+	}
+	host := hostOf(r.Host)
+	if host == "" || slices.ContainsFunc(s.names, func(name string) bool { return strings.EqualFold(name, host) }) {
+		return nil // every browser says a host
+	}
+	if _, err := netip.ParseAddr(host); err == nil {
 		return nil
 	}
-	host := r.Host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
+	return refuse(accessControl, "the gateway does not know that it is called %.100q; use its IP address or the name of its machine, or let whoever runs it advertise that name (docs/HADOOP.md, Trust)", host)
+}
+
+// hostOf is the host of what may have a port.
+func hostOf(address string) string {
+	if h, _, err := net.SplitHostPort(address); err == nil {
+		address = h
 	}
-	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	if err == nil || strings.EqualFold(host, "localhost") || strings.EqualFold(host, s.host) {
-		return nil
-	}
-	return refuse(accessControl, "the gateway is on this machine only, and is not called %.100q; say localhost", r.Host)
+	return strings.TrimSuffix(strings.Trim(address, "[]"), ".")
 }
 
 // who is the user for whom a request is made.

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -245,18 +247,38 @@ func TestWhoGetsIn(t *testing.T) {
 		t.Errorf("an address that others reach: %v", err)
 	}
 	open := gateway(t, n, func(c *webhdfs.Config) { c.Listen, c.TrustClients = "0.0.0.0:0", true })
+	named := gateway(t, n, func(c *webhdfs.Config) {
+		c.Listen, c.TrustClients, c.Advertise, c.Names = "0.0.0.0:0", true, "gateway.example:9870", []string{"balancer.example"}
+	})
+	machine, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
-		s            *webhdfs.Server
-		host, origin string
-		status       int
+		s                  *webhdfs.Server
+		host, origin, site string
+		status             int
 	}{
-		{s, "", "", 200},
-		{s, "localhost:9870", "", 200},
-		{s, "[::1]:9870", "", 200},
-		{s, "evil.example", "", 403},
-		{s, "localhost", "http://evil.example", 403},
-		{open, "gateway.example", "", 200},
-		{open, "gateway.example", "http://evil.example", 403},
+		{s, "", "", "", 200},
+		{s, "localhost:9870", "", "", 200},
+		{s, "[::1]:9870", "", "", 200},
+		{s, "[::1]", "", "", 200},
+		{s, machine + ":9870", "", "", 200},
+		{s, "evil.example", "", "", 403},
+		{s, "localhost", "http://evil.example", "", 403},
+		{s, "localhost", "", "none", 200}, // a person typed it
+		{s, "localhost", "", "cross-site", 403},
+		{s, "localhost", "", "same-site", 403},
+		{open, "192.0.2.1:9870", "", "", 200},
+		{open, strings.ToUpper(machine), "", "", 200},
+		{open, "gateway.example", "", "", 403},
+		{open, "evil.example:9870", "", "", 403},
+		{named, "gateway.example:9870", "", "", 200},
+		{named, "Gateway.example.", "", "", 200},
+		{named, "balancer.example:80", "", "", 200},
+		{named, "evil.example", "", "", 403},
+		{named, "gateway.example", "http://evil.example", "", 403},
+		{named, "gateway.example", "", "cross-site", 403},
 	} {
 		_, port, err := net.SplitHostPort(c.s.Addr())
 		if err != nil {
@@ -270,13 +292,23 @@ func TestWhoGetsIn(t *testing.T) {
 		if c.origin != "" {
 			req.Header.Set("Origin", c.origin)
 		}
+		if c.site != "" {
+			req.Header.Set("Sec-Fetch-Site", c.site)
+		}
 		resp, err := http.DefaultClient.Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}
+		body, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
-		if resp.StatusCode != c.status {
-			t.Errorf("host %q, origin %q: %d, want %d", c.host, c.origin, resp.StatusCode, c.status)
+		if err != nil || resp.StatusCode != c.status {
+			t.Errorf("host %q, origin %q, site %q: %d, %v, want %d", c.host, c.origin, c.site, resp.StatusCode, err, c.status)
+		}
+		if c.host == "evil.example:9870" && !strings.Contains(string(body), "advertise that name") {
+			t.Errorf("it is not told what to do: %s", body)
+		}
+		if got := resp.Header.Get("X-Content-Type-Options"); got != "nosniff" {
+			t.Errorf("a browser may guess what an answer is: %q", got)
 		}
 	}
 	for url, status := range map[string]int{"/": 404, "/webhdfs/v1x": 404, "/webhdfs": 404, "/webhdfs/v1?op=GETFILESTATUS": 200, "/webhdfs/v1//?op=GETFILESTATUS": 200} {
@@ -285,6 +317,48 @@ func TestWhoGetsIn(t *testing.T) {
 		}
 		if r := once(t, s, "GET", "http://"+s.Addr()+url, ""); r.status != status {
 			t.Errorf("%s: %d, want %d", url, r.status, status)
+		}
+	}
+}
+
+// TestTrustIsTold: the log warns of a gateway that believes others.
+func TestTrustIsTold(t *testing.T) {
+	n := env.Start(t)
+	for _, trust := range []bool{false, true} {
+		var log bytes.Buffer
+		s, err := webhdfs.Start(t.Context(), webhdfs.Config{
+			Client: client.Config{Namenodes: []string{n.Addr()}}, Listen: "127.0.0.1:0", TrustClients: trust,
+			Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(closing(t)); err != nil {
+			t.Error(err)
+		}
+		if got := strings.Contains(log.String(), "level=WARN msg=\"clients are trusted"); got != trust {
+			t.Errorf("trusting is %t, the log has %s", trust, log.String())
+		}
+	}
+}
+
+// TestTwoSpellings: a parameter that is given in two spellings is refused; which of
+// them counted would be by chance.
+func TestTwoSpellings(t *testing.T) {
+	_, s := start(t)
+	want(t, "two users", once(t, s, "GET", "/?op=GETFILESTATUS&User.Name=joe&user.name=root", ""), 400, `parameter \"user.name\": it is given in small and in capital letters`)
+	want(t, "one", once(t, s, "GET", "/?op=GETFILESTATUS&user.name=root", ""), 200, "")
+	want(t, "in capitals", once(t, s, "GET", "/?OP=GETHOMEDIRECTORY&user.name=joe", ""), 200, "/user/joe")
+}
+
+// TestManyLocations: an answer has at most 1,000 blocks, which are the whole file.
+func TestManyLocations(t *testing.T) {
+	_, s := start(t)
+	want(t, "create", both(t, s, "PUT", "/f?op=CREATE&blocksize=1", strings.Repeat("x", 5_000)), 201, "")
+	for op, each := range map[string]string{"GETFILEBLOCKLOCATIONS": `"cachedHosts":`, "GET_BLOCK_LOCATIONS": `"startOffset":`} {
+		r := once(t, s, "GET", "/f?op="+op, "")
+		if got := strings.Count(r.body, each); r.status != 200 || got < 500 || got > 1_001 { // the last one comes twice
+			t.Errorf("%s: %d, %d blocks", op, r.status, got)
 		}
 	}
 }

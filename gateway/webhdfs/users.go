@@ -23,7 +23,8 @@ type users struct {
 
 	mu     sync.Mutex
 	byName map[string]*user
-	ends   sync.WaitGroup // of sessions that are being closed
+	ending int            // sessions that have left byName and are not closed, except those that made room
+	ends   sync.WaitGroup // of sessions that are being opened and closed
 }
 
 // user is one session and who uses it.
@@ -31,6 +32,7 @@ type user struct {
 	name  string
 	ready chan struct{} // closed when fs or err is there
 	fs    lowlevel.FS
+	close func() error // ends fs
 	err   error
 
 	uses int       // requests under way and files open; under users.mu
@@ -42,13 +44,17 @@ func (us *users) get(ctx context.Context, name string) (*user, error) {
 	us.mu.Lock()
 	u := us.byName[name]
 	if u == nil {
-		if err := us.makeRoom(); err != nil {
+		room, err := us.makeRoom()
+		if err != nil {
 			us.mu.Unlock()
 			return nil, err
 		}
 		u = &user{name: name, ready: make(chan struct{})}
 		us.byName[name] = u
-		us.ends.Go(func() { us.connect(u) })
+		us.ends.Go(func() {
+			<-room
+			us.connect(u)
+		})
 	}
 	u.uses++
 	us.mu.Unlock()
@@ -78,7 +84,7 @@ func (us *users) connect(u *user) {
 			delete(us.byName, u.name)
 		}
 	} else {
-		u.fs = lowlevel.Of(fs)
+		u.fs, u.close = lowlevel.Of(fs), fs.Close
 	}
 	close(u.ready)
 }
@@ -99,22 +105,34 @@ func (us *users) put(u *user) {
 }
 
 // makeRoom ends the session that was idle for longest if there are as many as may
-// be. us.mu is held.
-func (us *users) makeRoom() error {
-	if len(us.byName) < us.most {
-		return nil
+// be, those included that are being opened and closed. There is room once the channel is
+// closed. us.mu is held.
+func (us *users) makeRoom() (<-chan struct{}, error) {
+	if len(us.byName)+us.ending < us.most {
+		room := make(chan struct{})
+		close(room)
+		return room, nil
 	}
 	var oldest *user
 	for _, u := range us.byName {
-		if u.uses == 0 && (oldest == nil || u.last.Before(oldest.last)) {
+		if u.uses == 0 && u.isReady() && (oldest == nil || u.last.Before(oldest.last)) {
 			oldest = u
 		}
 	}
 	if oldest == nil {
-		return fserror.New(fserror.Retry, "connect", "", "requests of %d users are under way, as many as the gateway has sessions for; try again later", us.most)
+		return nil, fserror.New(fserror.Retry, "connect", "", "sessions of %d users are in use, being opened or closed, as many as the gateway may have; try again later", us.most)
 	}
-	us.end(oldest)
-	return nil
+	return us.end(oldest), nil
+}
+
+// isReady tells whether it is known what became of the session.
+func (u *user) isReady() bool {
+	select {
+	case <-u.ready:
+		return true
+	default:
+		return false
+	}
 }
 
 // endIdle ends the sessions that nobody has used for a while.
@@ -123,23 +141,34 @@ func (us *users) endIdle() {
 	defer us.mu.Unlock()
 	for _, u := range us.byName {
 		if u.uses == 0 && time.Since(u.last) > userIdle {
-			us.end(u)
+			ended := us.end(u)
+			us.ending++
+			us.ends.Go(func() {
+				<-ended
+				us.mu.Lock()
+				defer us.mu.Unlock()
+				us.ending--
+			})
 		}
 	}
 }
 
-// end closes a session in the background. us.mu is held, and it is not in use.
-func (us *users) end(u *user) {
+// end closes a session in the background, and then the channel. us.mu is held, and the
+// session is not in use.
+func (us *users) end(u *user) <-chan struct{} {
 	delete(us.byName, u.name)
+	ended := make(chan struct{})
 	us.ends.Go(func() {
+		defer close(ended)
 		<-u.ready
 		if u.err != nil {
 			return
 		}
-		if err := u.fs.Close(); err != nil {
+		if err := u.close(); err != nil {
 			us.log.Warn("could not end a user's session cleanly", "user", u.name, "cause", err)
 		}
 	})
+	return ended
 }
 
 // close ends all sessions, with what they have open, and waits for them.

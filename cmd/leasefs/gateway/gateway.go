@@ -21,6 +21,7 @@ func Flags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "webhdfs", Usage: "the `ADDR` for clients; port 0 takes a free one", Value: webhdfs.DefaultListen},
 		&cli.StringFlag{Name: "advertise", Usage: "the `HOST:PORT` by which clients reach this gateway", DefaultText: "what they call it"},
+		&cli.StringSliceFlag{Name: "alias", Usage: "serve requests to the host `NAME`, too, as that of a load balancer"},
 		&cli.BoolFlag{Name: "insecure-trust-clients", Usage: "serve other machines, too, and believe who they say they are"},
 		&cli.StringSliceFlag{Name: "doas", Usage: "let the user `NAME` act for others (parameter doas)"},
 		&cli.IntFlag{Name: "streams", Usage: "read and write at most `N` files at once", Value: webhdfs.DefaultStreams},
@@ -34,7 +35,7 @@ func Serve(ctx context.Context, flags *cli.Context, c client.Config, log *slog.L
 	s, err := webhdfs.Start(ctx, webhdfs.Config{
 		Client: c, Logger: log,
 		Listen: flags.String("webhdfs"), Advertise: flags.String("advertise"), TrustClients: flags.Bool("insecure-trust-clients"),
-		Proxies: flags.StringSlice("doas"), Streams: flags.Int("streams"), Idle: flags.Duration("idle"),
+		Names: flags.StringSlice("alias"), Proxies: flags.StringSlice("doas"), Streams: flags.Int("streams"), Idle: flags.Duration("idle"),
 	})
 	if err != nil {
 		return err
