@@ -457,4 +457,8 @@ func TestLowerLimitAndPipes(t *testing.T) {
 		t.Error("a pipe has a block")
 	}
 	put(t, c, first, 0, len(first.data)) // in its place, or not at all
+	held, err := c.folder.lock(t.Context())
+	must(t, err)
+	defer held.unlock()
+	c.folder.trim(t.Context()) // does not wait for whoever holds the lock and has stopped
 }

@@ -350,8 +350,11 @@ type old struct {
 	cost int64
 }
 
-// trim removes what is more than the limit, which may have been lowered.
+// trim removes what is more than the limit, which may have been lowered. It does not wait
+// for the lock: whoever has it looks after the limit, too, or has stopped.
 func (f *folder) trim(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, time.Millisecond)
+	defer cancel()
 	s, err := f.lock(ctx)
 	if err != nil {
 		return // a piece that is written tells of it

@@ -30,7 +30,7 @@ func NewToken() string {
 func Hash(token string) [32]byte { return sha256.Sum256([]byte(token)) }
 
 // Line is the line of a server's file that lets a token prove that its bearer is the user.
-// Groups, if there are any, take the place of those that the server's machine knows.
+// Groups, if there are any, replace the groups that the server's machine knows.
 func Line(token, user string, groups ...string) (string, error) {
 	for _, name := range append([]string{user}, groups...) {
 		if name == "" || strings.ContainsFunc(name, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }) {

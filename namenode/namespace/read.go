@@ -89,7 +89,7 @@ func inodeName(id InodeID) string { return fmt.Sprintf("inode %d", uint64(id)) }
 // entries (0: DefaultList), in the order of the bytes of their names, whose
 // names are greater than after. Unless that were all, next is the name after which to
 // continue; then there may be no entries at all, since the call looks at a limited number
-// of those that went with an ended lease. It takes permission to read the directory.
+// of entries that went with an ended lease. It takes permission to read the directory.
 // Of what the call collects, the first DirLooks are of the directory itself.
 // A file is an error of kind NotDirectory.
 func (t *Tree) List(c *Call, r Ref, after string, limit int) (dir Attr, entries []Attr, next string, err error) {

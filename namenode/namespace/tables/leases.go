@@ -78,7 +78,7 @@ type Place struct {
 type Leases struct {
 	byKey  Set[*Lease] // replaced, never changed
 	living Set[leaseName]
-	names  Set[namedLease] // of those that live
+	names  Set[namedLease] // of living leases
 	ended  Set[endedLease]
 	files  Set[attachment] // by (lease, inode)
 	byFile Set[attachment]
