@@ -271,7 +271,7 @@ func (q change) concat() error {
 func (q transfer) held(err error) error {
 	var e *client.Error
 	if errors.As(err, &e) && e.Kind == client.ErrHeld && e.Holder == nil {
-		return refuse(alreadyBeingCreated, "%s: user %s has it open for write through this gateway; it ends when that request does", q.path, q.user.name)
+		return refuse(alreadyBeingCreated, "%s: user %s has it open for write through this gateway; it ends when that request does", q.path, q.user.User)
 	}
 	return err
 }

@@ -1,7 +1,7 @@
 // Package webhdfs serves a namespace to clients of WebHDFS, Hadoop's own above all, over
 // package client. It knows of Hadoop what nothing else of leasefs knows.
 //
-// A Server has a session of the library for each user that asks (users). A request
+// A Server has a session of the library for each user that asks (package users). A request
 // becomes an operation by its method and its parameter op (ops.go): a lookup, a change, or
 // a transfer of bytes. A file is written by two requests. The first opens it and leaves
 // the writer with the openings; the second, which names it, brings the bytes. Reading

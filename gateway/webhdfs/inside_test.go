@@ -8,8 +8,6 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
-	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -196,124 +194,9 @@ func TestNobodyComes(t *testing.T) {
 	if used := s.streams.used(); used != 0 {
 		t.Errorf("%d places are not given back", used)
 	}
-	if u := s.users.byName["root"]; u == nil || u.uses != 0 {
+	if n, uses := s.users.InUse(); n != 1 || uses != 0 {
 		t.Errorf("the user's session is not given back")
 	}
-}
-
-// TestUsers: there are only so many sessions; idle ones make room, used ones do not.
-func TestUsers(t *testing.T) {
-	n := env.Start(t)
-	us := &users{
-		cfg: client.Config{Namenodes: []string{n.Addr()}}, most: 2, log: slog.New(slog.DiscardHandler),
-		life: t.Context(), byName: map[string]*user{},
-	}
-	defer us.close()
-	get := func(name string) *user {
-		t.Helper()
-		u, err := us.get(t.Context(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return u
-	}
-	ann := get("ann")
-	if again := get("ann"); again != ann {
-		t.Error("a user has two sessions")
-	}
-	us.put(ann)
-	us.put(get("joe"))
-	eve := get("eve") // takes joe's place
-	if us.byName["joe"] != nil || us.byName["ann"] != ann {
-		t.Error("another than the idle one made room")
-	}
-	if _, err := us.get(t.Context(), "joe"); fserror.KindOf(err) != fserror.Retry {
-		t.Errorf("with all in use: %v", err)
-	}
-	us.put(eve)
-	us.put(ann)
-	us.endIdle() // none is idle for long
-	if len(us.byName) != 2 {
-		t.Error("a session ended early")
-	}
-	ann.last = time.Now().Add(-2 * userIdle)
-	us.endIdle()
-	if us.byName["ann"] != nil || us.byName["eve"] != eve {
-		t.Error("the idle one did not end")
-	}
-}
-
-// TestUsersUnderWay: sessions that are being opened and closed count, too.
-func TestUsersUnderWay(t *testing.T) {
-	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer silent.Close()
-	life, kill := context.WithCancel(t.Context())
-	us := &users{
-		cfg: client.Config{Namenodes: []string{silent.Addr().String()}, Timeout: time.Hour}, most: 2, log: slog.New(slog.DiscardHandler),
-		life: life, byName: map[string]*user{},
-	}
-	defer us.close()
-	defer kill()
-	over, cancel := context.WithCancel(t.Context())
-	cancel()
-	for _, name := range []string{"ann", "joe"} {
-		if _, err := us.get(over, name); fserror.KindOf(err) != fserror.Canceled {
-			t.Fatalf("%s, who does not wait: %v", name, err)
-		}
-	}
-	if _, err := us.get(over, "eve"); fserror.KindOf(err) != fserror.Retry || us.byName["ann"] == nil || us.byName["joe"] == nil {
-		t.Fatalf("with two that are being opened: %v", err)
-	}
-	us.byName["ann"].last = time.Now().Add(-2 * userIdle)
-	us.endIdle()
-	if us.byName["ann"] != nil {
-		t.Error("the idle one does not end")
-	}
-	if _, err := us.get(over, "eve"); fserror.KindOf(err) != fserror.Retry {
-		t.Errorf("with one that is being closed: %v", err)
-	}
-}
-
-// TestUsersTakeTurns: a session that makes room ends before the next one begins.
-func TestUsersTakeTurns(t *testing.T) {
-	n := env.Start(t)
-	us := &users{
-		cfg: client.Config{Namenodes: []string{n.Addr()}}, most: 1, log: slog.New(slog.DiscardHandler),
-		life: t.Context(), byName: map[string]*user{},
-	}
-	defer us.close()
-	ann, err := us.get(t.Context(), "ann")
-	if err != nil {
-		t.Fatal(err)
-	}
-	end := ann.close
-	ann.close = func() error {
-		us.mu.Lock()
-		joe := us.byName["joe"]
-		us.mu.Unlock()
-		select {
-		case <-joe.ready:
-			t.Error("two have a session where one may")
-		case <-time.After(300 * time.Millisecond): // it would have begun
-		}
-		return end()
-	}
-	us.put(ann)
-	joe, err := us.get(t.Context(), "joe")
-	if err != nil {
-		t.Fatal(err)
-	}
-	us.put(joe)
-	ann.last, joe.last = time.Time{}, time.Time{}
-	us.endIdle()
-	env.Eventually(t, "nothing is ending", func() bool {
-		us.mu.Lock()
-		defer us.mu.Unlock()
-		return us.ending == 0 && len(us.byName) == 0
-	})
 }
 
 // TestGate: who gives up waiting takes no place.

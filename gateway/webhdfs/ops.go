@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/leasefs/leasefs/gateway/users"
 	"github.com/leasefs/leasefs/internal/lowlevel"
 )
 
@@ -16,7 +17,7 @@ type request struct {
 	ctx    context.Context
 	op     string // in capitals
 	path   string // clean
-	user   *user
+	user   *users.User
 	fs     lowlevel.FS // of user
 	params params
 }

@@ -184,7 +184,7 @@ func (q lookup) getQuotaUsage() error {
 	}})
 }
 
-func (q lookup) home() string { return "/user/" + q.user.name }
+func (q lookup) home() string { return "/user/" + q.user.User }
 
 func (q lookup) getHomeDirectory() error {
 	return q.json(map[string]string{"Path": q.home()})
@@ -407,11 +407,11 @@ func (q lookup) mayExecute(i *client.FileInfo) error {
 		return err
 	}
 	bits := i.Mode().Perm()
-	if mine := i.User == q.user.name; mine && bits&0o100 != 0 || !mine && bits&0o001 != 0 {
+	if mine := i.User == q.user.User; mine && bits&0o100 != 0 || !mine && bits&0o001 != 0 {
 		return nil
 	}
 	if _, err := q.fs.Admin().Fsck(q.ctx, q.path, false, func(client.FsckProblem) error { return nil }); err == nil {
 		return nil // only the superuser may check a file
 	}
-	return refuse(accessControl, "Permission denied: user=%s, access=EXECUTE, inode=%q:%s:%s:%s", q.user.name, q.path, i.User, i.Group, fs.FileMode(bits))
+	return refuse(accessControl, "Permission denied: user=%s, access=EXECUTE, inode=%q:%s:%s:%s", q.user.User, q.path, i.User, i.Group, fs.FileMode(bits))
 }

@@ -19,6 +19,7 @@ import (
 	"unicode"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/gateway/users"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/namenode/conns"
@@ -83,7 +84,7 @@ type Config struct {
 type Server struct {
 	cfg      Config
 	log      *slog.Logger
-	users    *users
+	users    *users.Table
 	streams  *gate
 	openings *openings
 	listener net.Listener
@@ -149,7 +150,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	cfg.Client.OnWait = func(w client.Waiting) {
 		cfg.Logger.Warn("waiting", "op", w.Op, "path", w.Path, "for", w.For, "cause", w.Cause)
 	}
-	s.users = &users{cfg: cfg.Client, most: maxUsers, log: s.log, life: s.life, byName: map[string]*user{}}
+	s.users = users.New(s.life, cfg.Client, maxUsers, s.log)
 	s.openings = &openings{server: s, byID: map[string]*opening{}}
 	s.http = &http.Server{
 		Handler:           s,
@@ -201,7 +202,7 @@ func (s *Server) Close(ctx context.Context) error {
 	s.mu.Unlock()
 	s.openings.close()
 	s.work.Wait()
-	s.users.close()
+	s.users.Close()
 	return err
 }
 
@@ -213,7 +214,7 @@ func (s *Server) sweep() {
 		select {
 		case <-t.C:
 			s.openings.endOld()
-			s.users.endIdle()
+			s.users.EndIdle()
 		case <-s.life.Done():
 			return
 		}
@@ -290,12 +291,12 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	u, err := s.users.get(r.Context(), name)
+	u, err := s.users.Get(r.Context(), users.Key{User: name})
 	if err != nil {
 		return err
 	}
-	defer s.users.put(u)
-	return f(&request{Server: s, w: w, r: r, ctx: r.Context(), op: op, path: path, user: u, fs: u.fs, params: p})
+	defer s.users.Put(u)
+	return f(&request{Server: s, w: w, r: r, ctx: r.Context(), op: op, path: path, user: u, fs: u.FS, params: p})
 }
 
 // fromHere refuses what a page in a browser sends: it could make a user's browser
@@ -394,7 +395,7 @@ func (g *gate) enter(ctx context.Context, who share.Taker) (leave func(), err er
 
 // taker is who takes a share of the streams.
 func (q *request) taker() share.Taker {
-	t := share.Taker{Names: []string{"user " + q.user.name}}
+	t := share.Taker{Names: []string{"user " + q.user.User}}
 	if a, err := netip.ParseAddrPort(q.r.RemoteAddr); err == nil && !a.Addr().IsLoopback() {
 		t.Names = append(t.Names, "address "+conns.AddressName(a.Addr()))
 	}

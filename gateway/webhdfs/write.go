@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/gateway/users"
 )
 
 // claimTime is how long after the first of the two requests that write a file the
@@ -27,7 +28,7 @@ const claimTime = 30 * time.Second
 type opening struct {
 	id    string
 	w     *client.Writer
-	user  *user
+	user  *users.User
 	op    string
 	from  int64 // where the client believes the end of the file to be; -1: it does not say
 	since time.Time
@@ -61,7 +62,7 @@ func (os *openings) claim(q *request, id string) (*opening, error) {
 	os.mu.Lock()
 	defer os.mu.Unlock()
 	o := os.byID[id]
-	if o == nil || o.user.name != q.user.name || o.op != q.op {
+	if o == nil || o.user.User != q.user.User || o.op != q.op {
 		return nil, refuse(leaseExpired, "%s: what the first request has opened is not open any more (the second came more than %s later, or twice, or the gateway was started again), or it was opened by another gateway; begin with the first request again", q.path, claimTime)
 	}
 	delete(os.byID, id)
@@ -105,7 +106,7 @@ func (os *openings) giveUp(o *opening) {
 	defer cancel()
 	o.w.KeepModTime()
 	err := o.w.AbortContext(ctx)
-	os.server.log.Info("nobody wrote what was opened", "op", o.op, "path", o.w.Path(), "user", o.user.name, "cause", err)
+	os.server.log.Info("nobody wrote what was opened", "op", o.op, "path", o.w.Path(), "user", o.user.User, "cause", err)
 }
 
 // create makes the file at once, and with a second request writes it.
@@ -256,10 +257,10 @@ func (q transfer) first(from int64, open func(context.Context) (*client.Writer, 
 	}
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // it never fails
-	q.users.hold(q.user)
+	q.users.Hold(q.user)
 	o := &opening{id: hex.EncodeToString(id[:]), w: w, user: q.user, op: q.op, from: from, since: time.Now(), leave: func() {
 		leave()
-		q.users.put(q.user)
+		q.users.Put(q.user)
 	}}
 	if here {
 		return q.fill(o)
@@ -296,7 +297,7 @@ func (q transfer) fill(o *opening) error {
 	case cerr != nil:
 		return cerr
 	case body.err != nil:
-		q.log.Info("a body was cut off; the file was closed at what had arrived", "op", o.op, "path", o.w.Path(), "user", o.user.name, "bytes", o.w.Length(), "cause", body.err)
+		q.log.Info("a body was cut off; the file was closed at what had arrived", "op", o.op, "path", o.w.Path(), "user", o.user.User, "bytes", o.w.Length(), "cause", body.err)
 		return refuse(ioException, "%s: the request's body was cut off; the file has %d bytes now: %s", q.path, o.w.Length(), message(body.err))
 	case err != nil:
 		return err
