@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -26,7 +27,7 @@ const claimTime = 30 * time.Second
 // opening is a file that a first request has opened for write. The second brings the
 // bytes.
 type opening struct {
-	id    string
+	id    string // empty if there is no second request
 	w     *client.Writer
 	user  *users.User
 	op    string
@@ -42,6 +43,35 @@ type openings struct {
 	mu     sync.Mutex
 	byID   map[string]*opening
 	closed bool
+	filled []filled // the oldest first
+}
+
+// filled is an APPEND whose second request has come. Its client may send more such
+// requests to the same place, as HDFS takes each for one more APPEND.
+type filled struct {
+	id, user string
+	inode    uint64
+}
+
+// maxFilled is how many are known, of the latest.
+const maxFilled = 4096
+
+// fill remembers an APPEND that was made.
+func (os *openings) fill(o *opening) {
+	os.mu.Lock()
+	defer os.mu.Unlock()
+	os.filled = append(os.filled[max(0, len(os.filled)+1-maxFilled):], filled{o.id, o.user.User, o.w.Inode()})
+}
+
+// more returns the inode to which one more request appends that names an APPEND of before.
+func (os *openings) more(q *request, id string) (inode uint64, ok bool) {
+	os.mu.Lock()
+	defer os.mu.Unlock()
+	i := slices.IndexFunc(os.filled, func(f filled) bool { return f.id == id && f.user == q.user.User })
+	if i < 0 {
+		return 0, false
+	}
+	return os.filled[i].inode, true
 }
 
 // add keeps one until it is claimed.
@@ -133,8 +163,12 @@ func (q transfer) create() error {
 	if replication > maxReplication {
 		return q.tooMany(replication)
 	}
+	here, err := q.params.flag("data", false)
+	if err != nil {
+		return err
+	}
 	a := hadoopAttr{replication, size}.or(defaultAttr)
-	return q.first(-1, func(ctx context.Context) (*client.Writer, error) {
+	return q.first(-1, here, func(ctx context.Context) (*client.Writer, error) {
 		opts := []client.OpenOption{client.WithMode(mode)}
 		if a != defaultAttr {
 			opts[0] = client.WithMode(mode | 0o200) // who may not write a file may not set its attributes
@@ -215,13 +249,24 @@ func (q transfer) notCreated(err error) error {
 // append opens the file at once, and with a second request appends to it.
 func (q transfer) append() error {
 	if id := q.params.text("opening"); id != "" {
-		return q.second(id)
+		inode, ok := q.openings.more(q.request, id)
+		if !ok {
+			return q.second(id)
+		}
+		return q.first(-1, true, func(ctx context.Context) (*client.Writer, error) {
+			w, err := q.fs.AppendInode(ctx, inode, q.path)
+			return w, q.held(err)
+		})
+	}
+	here, err := q.params.flag("data", false)
+	if err != nil {
+		return err
 	}
 	from, err := q.params.number("expectedlength", -1, 0, math.MaxInt64)
 	if err != nil {
 		return err
 	}
-	return q.first(from, func(ctx context.Context) (*client.Writer, error) {
+	return q.first(from, here, func(ctx context.Context) (*client.Writer, error) {
 		w, err := q.fs.Append(ctx, q.path)
 		switch {
 		case client.KindOf(err) == client.ErrIsDirectory && err != nil:
@@ -239,13 +284,9 @@ func (q transfer) append() error {
 }
 
 // first opens a file and tells the client where to bring the bytes, unless it brings
-// them with this request (the parameter data). The call that opens it does not end when
-// the client goes: the namenode might have opened the file, and nobody here would know.
-func (q transfer) first(from int64, open func(context.Context) (*client.Writer, error)) error {
-	here, err := q.params.flag("data", false)
-	if err != nil {
-		return err
-	}
+// them with this request (here). The call that opens it does not end when the client goes:
+// the namenode might have opened the file, and nobody here would know.
+func (q transfer) first(from int64, here bool, open func(context.Context) (*client.Writer, error)) error {
 	leave, err := q.streams.enter(q.ctx, q.taker())
 	if err != nil {
 		return err
@@ -255,16 +296,17 @@ func (q transfer) first(from int64, open func(context.Context) (*client.Writer, 
 		leave()
 		return err
 	}
-	var id [16]byte
-	_, _ = rand.Read(id[:]) // it never fails
 	q.users.Hold(q.user)
-	o := &opening{id: hex.EncodeToString(id[:]), w: w, user: q.user, op: q.op, from: from, since: time.Now(), leave: func() {
+	o := &opening{w: w, user: q.user, op: q.op, from: from, since: time.Now(), leave: func() {
 		leave()
 		q.users.Put(q.user)
 	}}
 	if here {
 		return q.fill(o)
 	}
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // it never fails
+	o.id = hex.EncodeToString(id[:])
 	q.openings.add(o)
 	return q.redirect("opening=" + o.id)
 }
@@ -306,6 +348,8 @@ func (q transfer) fill(o *opening) error {
 		q.w.Header().Set("Content-Length", "0")
 		q.w.WriteHeader(http.StatusCreated)
 		return nil
+	case o.from < 0 && o.id != "":
+		q.openings.fill(o)
 	}
 	return q.done(nil)
 }
