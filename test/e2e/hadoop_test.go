@@ -1,0 +1,127 @@
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// hadoop is where scripts/setup puts the clients of HDFS.
+const hadoop = "../../.cache/hadoop"
+
+// gateway is a leasefs gateway in front of a namenode.
+type gateway struct {
+	*process
+	n    *namenode
+	conf string // a folder with core-site.xml
+	addr string // HOST:PORT of WebHDFS
+}
+
+func startGateway(ctx context.Context, n *namenode) *gateway {
+	n.t.Helper()
+	g := &gateway{n: n, conf: n.t.TempDir()}
+	if err := os.WriteFile(filepath.Join(g.conf, "core-site.xml"), []byte("<configuration/>\n"), 0o600); err != nil {
+		n.t.Fatal(err)
+	}
+	g.process = n.begin(ctx, nil, "gateway", "--webhdfs", "127.0.0.1:0")
+	g.prints(ctx, g.out, "ready", func(s string) bool { return strings.HasSuffix(s, "\n") })
+	fields := strings.Fields(g.out.String())
+	if len(fields) < 2 || fields[0] != "ready" {
+		n.t.Fatalf("the gateway says %q", g.out.String())
+	}
+	g.addr = fields[1]
+	return g
+}
+
+// java runs a class of Hadoop's as root, and returns its exit code and what it printed.
+func (g *gateway) java(ctx context.Context, class string, args ...string) (code int, out string) {
+	g.t.Helper()
+	argv := append([]string{"java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", g.conf + ":" + hadoop + "/lib/*", class}, args...)
+	p := start(ctx, g.t, spec{argv: argv, env: []string{"HADOOP_USER_NAME=root"}, stdin: reader("")})
+	code = p.wait(ctx)
+	if code != 0 {
+		g.t.Logf("%s: exit code %d: %s%s", strings.Join(args, " "), code, p.out, p.err)
+	}
+	return code, p.out.String()
+}
+
+// shell is hadoop fs; it must succeed.
+func (g *gateway) shell(ctx context.Context, args ...string) string {
+	g.t.Helper()
+	code, out := g.java(ctx, "org.apache.hadoop.fs.FsShell", args...)
+	if code != 0 {
+		g.t.FailNow()
+	}
+	return out
+}
+
+// TestHadoopClients: Hadoop's own shell and distcp, and Python's clients, use the gateway
+// as they use HDFS.
+func TestHadoopClients(t *testing.T) {
+	ctx := deadline(t, 5*time.Minute)
+	n := startNamenode(ctx, t)
+	g := startGateway(ctx, n)
+	web := "webhdfs://" + g.addr
+	local := t.TempDir()
+	content := make([]byte, 20<<20)
+	_, _ = rand.Read(content) // it never fails
+	for name, b := range map[string][]byte{"large": content, "sub/small": content[:100], "sub/empty": nil} {
+		name = filepath.Join(local, "src", name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	src, one := filepath.Join(local, "src"), filepath.Join(local, "src/sub/small")
+
+	g.shell(ctx, "-fs", web, "-put", src, "/")
+	g.shell(ctx, "-fs", web, "-appendToFile", one, one, "/src/sub/empty")
+	if out := g.shell(ctx, "-fs", web, "-cat", "/src/sub/empty"); out != string(content[:100])+string(content[:100]) {
+		t.Errorf("appended: %d bytes", len(out))
+	}
+	n.run(ctx, "mv", "/src/large", "/src/sub/large") // what another client does is seen
+	if out := g.shell(ctx, "-fs", web, "-ls", "-R", "/src"); !strings.Contains(out, "20971520 ") || !strings.Contains(out, "/src/sub/large\n") {
+		t.Errorf("a listing: %s", out)
+	}
+	g.shell(ctx, "-fs", web, "-chmod", "640", "/src/sub/large")
+	if out := n.run(ctx, "stat", "--json", "/src/sub/large"); !strings.Contains(out, `640`) {
+		t.Errorf("after chmod: %s", out)
+	}
+
+	copied := func(from, to string) {
+		t.Helper()
+		if code, out := g.java(ctx, "org.apache.hadoop.tools.DistCp", "-update", from, to); code != 0 {
+			t.Fatalf("distcp: %s", out)
+		}
+	}
+	copied(web+"/src/sub", web+"/copy")
+	first := g.shell(ctx, "-fs", web, "-checksum", "/src/sub/large", "/copy/large")
+	lines := strings.Split(strings.TrimSpace(first), "\n")
+	if len(lines) != 2 || strings.Fields(lines[0])[2] != strings.Fields(lines[1])[2] {
+		t.Errorf("checksums: %s", first)
+	}
+	copied(web+"/copy", "file://"+filepath.Join(local, "back"))
+	back, err := os.ReadFile(filepath.Join(local, "back/large"))
+	if err != nil || !bytes.Equal(back, content) {
+		t.Errorf("what came back: %d bytes, %v", len(back), err)
+	}
+	if code, _ := g.java(ctx, "org.apache.hadoop.fs.FsShell", "-fs", web, "-cat", "/nothing"); code != 1 {
+		t.Errorf("a file that is not there: exit code %d", code)
+	}
+	g.shell(ctx, "-fs", web, "-rm", "-r", "-skipTrash", "/src", "/copy")
+	if out := n.run(ctx, "ls", "/"); out != "" {
+		t.Errorf("left: %s", out)
+	}
+
+	_, port, _ := strings.Cut(g.addr, ":")
+	p := start(ctx, t, spec{argv: []string{"python3", "testdata/webhdfs.py", port}, env: []string{"PYTHONPATH=" + hadoop + "/python"}, stdin: reader("")})
+	p.ends(ctx, 0)
+	n.fsck(ctx)
+}
