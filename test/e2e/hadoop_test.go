@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ type gateway struct {
 	n    *namenode
 	conf string // a folder with core-site.xml
 	addr string // HOST:PORT of WebHDFS
+	hdfs string // hdfs://HOST:PORT
 }
 
 func startGateway(ctx context.Context, n *namenode) *gateway {
@@ -38,11 +40,17 @@ func startGateway(ctx context.Context, n *namenode) *gateway {
 	return g
 }
 
+// begin starts a class of Hadoop's as root.
+func (g *gateway) begin(ctx context.Context, class string, args ...string) *process {
+	g.t.Helper()
+	argv := append([]string{"java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", g.conf + ":" + hadoop + "/lib/*", class}, args...)
+	return start(ctx, g.t, spec{argv: argv, env: []string{"HADOOP_USER_NAME=root"}, stdin: reader("")})
+}
+
 // java runs a class of Hadoop's as root, and returns its exit code and what it printed.
 func (g *gateway) java(ctx context.Context, class string, args ...string) (code int, out string) {
 	g.t.Helper()
-	argv := append([]string{"java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", g.conf + ":" + hadoop + "/lib/*", class}, args...)
-	p := start(ctx, g.t, spec{argv: argv, env: []string{"HADOOP_USER_NAME=root"}, stdin: reader("")})
+	p := g.begin(ctx, class, args...)
 	code = p.wait(ctx)
 	if code != 0 {
 		g.t.Logf("%s: exit code %d: %s%s", strings.Join(args, " "), code, p.out, p.err)
@@ -102,12 +110,23 @@ func TestHadoopClients(t *testing.T) {
 		}
 	}
 	copied(web+"/src/sub", web+"/copy")
-	first := g.shell(ctx, "-fs", web, "-checksum", "/src/sub/large", "/copy/large")
-	lines := strings.Split(strings.TrimSpace(first), "\n")
-	if len(lines) != 2 || strings.Fields(lines[0])[2] != strings.Fields(lines[1])[2] {
-		t.Errorf("checksums: %s", first)
+	copied(web+"/copy", g.hdfs+"/again")
+	copied(g.hdfs+"/again", "file://"+filepath.Join(local, "back"))
+	var sums []string
+	for _, out := range []string{
+		g.shell(ctx, "-fs", web, "-checksum", "/src/sub/large"),
+		g.shell(ctx, "-fs", web, "-checksum", "/copy/large"),
+		g.shell(ctx, "-fs", g.hdfs, "-checksum", "/again/large"),
+	} {
+		if f := strings.Fields(out); len(f) == 3 && f[1] == "MD5-of-0MD5-of-512CRC32C" {
+			sums = append(sums, f[2])
+		} else {
+			t.Errorf("a checksum: %s", out)
+		}
 	}
-	copied(web+"/copy", "file://"+filepath.Join(local, "back"))
+	if len(slices.Compact(sums)) != 1 {
+		t.Errorf("checksums of the same bytes: %q", sums)
+	}
 	back, err := os.ReadFile(filepath.Join(local, "back/large"))
 	if err != nil || !bytes.Equal(back, content) {
 		t.Errorf("what came back: %d bytes, %v", len(back), err)
@@ -115,13 +134,51 @@ func TestHadoopClients(t *testing.T) {
 	if code, _ := g.java(ctx, "org.apache.hadoop.fs.FsShell", "-fs", web, "-cat", "/nothing"); code != 1 {
 		t.Errorf("a file that is not there: exit code %d", code)
 	}
-	g.shell(ctx, "-fs", web, "-rm", "-r", "-skipTrash", "/src", "/copy")
+	g.shell(ctx, "-fs", g.hdfs, "-appendToFile", one, "/again/small")
+	if out := g.shell(ctx, "-fs", g.hdfs, "-cat", "/again/small"); out != string(content[:100])+string(content[:100]) {
+		t.Errorf("appended over hdfs://: %d bytes", len(out))
+	}
+	g.shell(ctx, "-fs", g.hdfs, "-rm", "-r", "-skipTrash", "/src", "/copy", "/again")
 	if out := n.run(ctx, "ls", "/"); out != "" {
 		t.Errorf("left: %s", out)
 	}
 
 	_, port, _ := strings.Cut(g.addr, ":")
-	p := start(ctx, t, spec{argv: []string{"python3", "testdata/webhdfs.py", port}, env: []string{"PYTHONPATH=" + hadoop + "/python"}, stdin: reader("")})
-	p.ends(ctx, 0)
+	for _, argv := range [][]string{{"testdata/webhdfs.py", port}, {"testdata/hdfs.py", g.hdfs}} {
+		p := start(ctx, t, spec{argv: append([]string{"python3"}, argv...), env: []string{"PYTHONPATH=" + hadoop + "/python", "HADOOP_USER_NAME=root"}, stdin: reader("")})
+		p.ends(ctx, 0)
+	}
+	n.fsck(ctx)
+}
+
+// TestHadoopPutOverAKilledNamenode: hadoop fs -put waits for a namenode that was killed
+// in the middle, and nothing is missing then.
+func TestHadoopPutOverAKilledNamenode(t *testing.T) {
+	ctx := deadline(t, 4*time.Minute)
+	n := startNamenode(ctx, t)
+	g := startGateway(ctx, n)
+	content := make([]byte, 200<<20)
+	_, _ = rand.Read(content) // it never fails
+	fs := n.client(ctx)
+	file := filepath.Join(t.TempDir(), "large")
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, scheme := range []string{"webhdfs://" + g.addr, g.hdfs} {
+		name := "/" + scheme[:4]
+		put := g.begin(ctx, "org.apache.hadoop.fs.FsShell", "-fs", scheme, "-put", "-d", file, name)
+		eventually(ctx, t, "a tenth of the file is there", func() bool {
+			i, err := fs.Stat(ctx, name)
+			return put.ended() || err == nil && i.Size() >= int64(len(content)/10)
+		})
+		if put.ended() {
+			t.Fatalf("it was written before the namenode was killed: %s", put.err)
+		}
+		n.crash(ctx)
+		put.ends(ctx, 0)
+		if got := n.run(ctx, "cat", name); got != string(content) {
+			t.Errorf("%s has %d bytes that are not those put", name, len(got))
+		}
+	}
 	n.fsck(ctx)
 }
