@@ -141,6 +141,6 @@ type API interface {
 }
 
 // TokenKind is the kind of a block's token.
-const TokenKind = "LEASEFS_BLOCK"
+const TokenKind = "leasefs.block"
 
 var _ API = (*Table)(nil)
