@@ -95,12 +95,13 @@ bench: ## run the Go benchmarks that match BENCH
 experiments: ## run the experiments of docs/EXPERIMENTS.md in small sizes; scripts/experiments runs them whole
 	@scripts/experiments --quick
 
-generate: ## generate Go from proto/**/*.proto
+generate: ## generate Go from the .proto files
 	@scripts/setup generate
 	cd proto && PATH="$(CURDIR)/.cache/bin:$$PATH" protoc -I . \
 		--go_out=. --go_opt=paths=source_relative \
 		--go-grpc_out=. --go-grpc_opt=paths=source_relative \
 		$$(find . -name '*.proto' -printf '%P\n' | LC_ALL=C sort)
+	PATH="$(CURDIR)/.cache/bin:$$PATH" protoc -I . --go_out=. --go_opt=paths=source_relative gateway/hdfs/hadoop/*.proto
 
 clean: ## remove what was built, the tools in .cache included
 	rm -rf bin dist .cache
