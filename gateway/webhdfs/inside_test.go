@@ -6,7 +6,6 @@ import (
 	"crypto/md5" //nolint:gosec // Hadoop's checksum of a file is made of it
 	"encoding/binary"
 	"hash/crc32"
-	"io"
 	"io/fs"
 	"net/http"
 	"net/url"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/gateway/hadoop"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/share"
 	"github.com/leasefs/leasefs/test/env"
@@ -44,7 +44,7 @@ func TestChecksum(t *testing.T) {
 			t.Errorf("%d bytes: %v, %v, want %v", n, got, err, want)
 		}
 	}
-	if _, err := checksum(strings.NewReader("short"), 9, 1<<20, func() {}); classOf(err) != retriable {
+	if _, err := checksum(strings.NewReader("short"), 9, 1<<20, func() {}); hadoop.ClassOf(err) != hadoop.Retriable {
 		t.Errorf("a file that became shorter: %v", err)
 	}
 }
@@ -97,45 +97,6 @@ func TestSplit(t *testing.T) {
 	all := split(0, 1<<50, 1<<50, 1)
 	if len(all) > maxLocations || all[len(all)-1].offset+all[len(all)-1].length != 1<<50 {
 		t.Errorf("%d blocks of a large file", len(all))
-	}
-}
-
-func TestHadoopAttr(t *testing.T) {
-	for a, text := range map[hadoopAttr]string{
-		{2, 1 << 20}: "replication=2 blocksize=1048576", {2, defaultBlockSize}: "replication=2", {3, 1}: "blocksize=1", defaultAttr: "",
-	} {
-		if got := string(a.encode()); got != text || decodeAttr([]byte(got)).or(defaultAttr) != a {
-			t.Errorf("%v: %q", a, got)
-		}
-	}
-	for _, text := range []string{"", "nonsense", "replication=-1 blocksize=0", "replication=9999999 blocksize=x", "replication=\x00"} {
-		if got := decodeAttr([]byte(text)).or(defaultAttr); got != defaultAttr {
-			t.Errorf("%q: %v", text, got)
-		}
-	}
-}
-
-// TestEveryKindHasAClass: the name of each kind of error is one that a client knows.
-func TestEveryKindHasAClass(t *testing.T) {
-	for k := range fserror.Kinds {
-		class := classOf(fserror.New(k, "op", "/p", "text"))
-		if !strings.HasPrefix(class, "java.") && !strings.HasPrefix(class, "org.apache.hadoop.") {
-			t.Errorf("%s: %q", k.Error(), class)
-		}
-	}
-	held := &fserror.Error{Kind: fserror.Held, Holder: &fserror.Holder{User: "ann"}}
-	if got := classOf(held); got != recoveryInProgress {
-		t.Errorf("held by one past the limit: %s", got)
-	}
-	held.TakeableIn = time.Second
-	if got := classOf(held); got != alreadyBeingCreated {
-		t.Errorf("held: %s", got)
-	}
-	if got := classOf(io.ErrUnexpectedEOF); got != ioException {
-		t.Errorf("any other: %s", got)
-	}
-	if got := classOf(context.Canceled); got != retriable {
-		t.Errorf("canceled: %s", got)
 	}
 }
 
@@ -235,7 +196,7 @@ func FuzzParams(f *testing.F) {
 	f.Fuzz(func(t *testing.T, query string) {
 		p, err := parseParams(query)
 		if err != nil {
-			if class := classOf(err); class != illegalArgument {
+			if class := hadoop.ClassOf(err); class != hadoop.IllegalArgument {
 				t.Fatalf("%q: %s", query, class)
 			}
 			return

@@ -19,6 +19,7 @@ import (
 	"unicode"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/gateway/hadoop"
 	"github.com/leasefs/leasefs/gateway/users"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
@@ -226,14 +227,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff") // no browser takes a file for a page
 	if !s.begin() {
-		fail(w, refuse(retriable, "the gateway is ending; ask another one, or try again later"))
+		fail(w, hadoop.Refuse(hadoop.Retriable, "the gateway is ending; ask another one, or try again later"))
 		return
 	}
 	defer s.work.Done()
 	defer func() {
 		if p := recover(); p != nil {
 			s.log.Error("a request ended in a fault of the gateway", "method", r.Method, "url", r.URL.Redacted(), "fault", p, "stack", string(debug.Stack()))
-			fail(w, refuse(runtimeException, "a fault of the gateway: its log tells more"))
+			fail(w, hadoop.Refuse(hadoop.RuntimeException, "a fault of the gateway: its log tells more"))
 		}
 	}()
 	err := s.serve(w, r)
@@ -274,7 +275,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
 	}
 	path, ok := strings.CutPrefix(r.URL.Path, prefix)
 	if !ok || path != "" && path[0] != '/' {
-		return refuse(fileNotFound, "%.200q is not below %s/", r.URL.Path, prefix)
+		return hadoop.Refuse(hadoop.FileNotFound, "%.200q is not below %s/", r.URL.Path, prefix)
 	}
 	p, err := parseParams(r.URL.RawQuery)
 	if err != nil {
@@ -296,7 +297,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer s.users.Put(u)
-	return f(&request{Server: s, w: w, r: r, ctx: r.Context(), op: op, path: path, user: u, fs: u.FS, params: p})
+	return f(&request{Server: s, w: w, r: r, ctx: r.Context(), op: op, path: path, user: u, fs: hadoop.FS{FS: u.FS, User: u.User, Log: s.log}, params: p})
 }
 
 // fromHere refuses what a page in a browser sends: it could make a user's browser
@@ -304,10 +305,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
 // the address of the gateway is told by that name.
 func (s *Server) fromHere(r *http.Request) error {
 	if o := r.Header.Get("Origin"); o != "" {
-		return refuse(accessControl, "the request comes from a page of %.100q in a browser; the gateway serves programs only", o)
+		return hadoop.Refuse(hadoop.AccessControl, "the request comes from a page of %.100q in a browser; the gateway serves programs only", o)
 	}
 	if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" || site == "same-site" {
-		return refuse(accessControl, "the request comes from a page of another host in a browser (Sec-Fetch-Site is %s); the gateway serves programs only", site)
+		return hadoop.Refuse(hadoop.AccessControl, "the request comes from a page of another host in a browser (Sec-Fetch-Site is %s); the gateway serves programs only", site)
 	}
 	host := hostOf(r.Host)
 	if host == "" || slices.ContainsFunc(s.names, func(name string) bool { return strings.EqualFold(name, host) }) {
@@ -316,7 +317,7 @@ func (s *Server) fromHere(r *http.Request) error {
 	if _, err := netip.ParseAddr(host); err == nil {
 		return nil
 	}
-	return refuse(accessControl, "the gateway does not know that it is called %.100q; use its IP address or the name of its machine, or let whoever runs it advertise that name (docs/HADOOP.md, Trust)", host)
+	return hadoop.Refuse(hadoop.AccessControl, "the gateway does not know that it is called %.100q; use its IP address or the name of its machine, or let whoever runs it advertise that name (docs/HADOOP.md, Trust)", host)
 }
 
 // hostOf is the host of what may have a port.
@@ -331,7 +332,7 @@ func hostOf(address string) string {
 func (s *Server) who(p params) (string, error) {
 	name := p.text("user.name")
 	if name == "" {
-		return "", refuse(security, "the request does not say who asks; give the parameter user.name")
+		return "", hadoop.Refuse(hadoop.Security, "the request does not say who asks; give the parameter user.name")
 	}
 	if len(name) > 255 || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return "", &badParam{"user.name", "a name has at most 255 bytes, and only characters that can be printed"}
@@ -341,7 +342,7 @@ func (s *Server) who(p params) (string, error) {
 	}
 	other := p.text("doas")
 	if !slices.Contains(s.cfg.Proxies, name) {
-		return "", refuse(authorization, "User: %s is not allowed to impersonate %.255s", name, other)
+		return "", hadoop.Refuse(hadoop.Authorization, "User: %s is not allowed to impersonate %.255s", name, other)
 	}
 	if len(other) > 255 || strings.ContainsFunc(other, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return "", &badParam{"doas", "a name has at most 255 bytes, and only characters that can be printed"}
