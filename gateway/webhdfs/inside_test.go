@@ -2,7 +2,6 @@ package webhdfs
 
 import (
 	"bytes"
-	"context"
 	"crypto/md5" //nolint:gosec // Hadoop's checksum of a file is made of it
 	"encoding/binary"
 	"hash/crc32"
@@ -17,8 +16,6 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/gateway/hadoop"
-	"github.com/leasefs/leasefs/internal/fserror"
-	"github.com/leasefs/leasefs/namenode/share"
 	"github.com/leasefs/leasefs/test/env"
 )
 
@@ -152,36 +149,12 @@ func TestNobodyComes(t *testing.T) {
 	if i, err := fsys.Stat(t.Context(), "/f"); err != nil || i.Open != nil || i.Length != 0 {
 		t.Errorf("it is still open: %v, %v", i, err)
 	}
-	if used := s.streams.used(); used != 0 {
+	if used := s.streams.Used(); used != 0 {
 		t.Errorf("%d places are not given back", used)
 	}
 	if n, uses := s.users.InUse(); n != 1 || uses != 0 {
 		t.Errorf("the user's session is not given back")
 	}
-}
-
-// TestGate: who gives up waiting takes no place.
-func TestGate(t *testing.T) {
-	g := newGate(1)
-	leave, err := g.enter(t.Context(), share.User("ann"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := g.enter(ctx, share.User("joe")); fserror.KindOf(err) != fserror.Canceled {
-		t.Errorf("a full gate: %v", err)
-	}
-	leave()
-	leave() // once counts
-	if g.used() != 0 {
-		t.Errorf("%d places are taken", g.used())
-	}
-	leave, err = g.enter(t.Context(), share.User("joe"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	leave()
 }
 
 // FuzzParams: no query makes the decoder panic, and what it takes it also understands

@@ -122,7 +122,7 @@ const chunkSize = 512
 // getFileChecksum reads the whole file and computes what HDFS would answer for one with
 // the same bytes and block size: MD5 of the MD5s of blocks' checksums.
 func (q transfer) getFileChecksum() error {
-	leave, err := q.streams.enter(q.ctx, q.taker())
+	leave, err := q.streams.Enter(q.ctx, q.taker())
 	if err != nil {
 		return err
 	}

@@ -311,7 +311,7 @@ func (q *request) redirect(more string) error {
 
 // send answers with bytes of a file.
 func (q transfer) send(inode uint64, offset, length int64) error {
-	leave, err := q.streams.enter(q.ctx, q.taker())
+	leave, err := q.streams.Enter(q.ctx, q.taker())
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 	"unicode"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/gateway/gate"
 	"github.com/leasefs/leasefs/gateway/hadoop"
 	"github.com/leasefs/leasefs/gateway/users"
 	"github.com/leasefs/leasefs/internal/fserror"
@@ -45,6 +46,7 @@ const (
 	maxUsers  = 256 // sessions; each has a connection to the namenode
 	maxHeader = 256 << 10
 	headTime  = 20 * time.Second // for the head of a request, and between two
+	gateTime  = 20 * time.Second // for others to finish what they read and write
 	shortTime = 2 * time.Minute  // for an operation other than reading and writing files
 	prefix    = "/webhdfs/v1"
 )
@@ -86,7 +88,7 @@ type Server struct {
 	cfg      Config
 	log      *slog.Logger
 	users    *users.Table
-	streams  *gate
+	streams  *gate.Gate
 	openings *openings
 	listener net.Listener
 	http     *http.Server
@@ -131,7 +133,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, log: cfg.Logger,
-		streams:  newGate(int64(cfg.Streams)),
+		streams:  gate.New(int64(cfg.Streams), gateTime),
 		listener: conns.New(maxConns, 0).Listener(l),
 		served:   make(chan struct{}),
 	}
@@ -195,7 +197,7 @@ func (s *Server) Close(ctx context.Context) error {
 	err := s.http.Shutdown(ctx)
 	s.kill()
 	if err != nil {
-		s.log.Warn("ended with requests under way", "streams", s.streams.used())
+		s.log.Warn("ended with requests under way", "streams", s.streams.Used())
 		err = s.http.Close()
 	}
 	s.mu.Lock()
@@ -348,50 +350,6 @@ func (s *Server) who(p params) (string, error) {
 		return "", &badParam{"doas", "a name has at most 255 bytes, and only characters that can be printed"}
 	}
 	return other, nil
-}
-
-// gate bounds how many files are read and written at once, and gives each address and
-// each user a fair share (package share).
-type gate struct {
-	limit *share.Limit
-	mu    sync.Mutex
-	given chan struct{} // closed when one is given back
-}
-
-// gateTime is how long a request waits for others to finish.
-const gateTime = 20 * time.Second
-
-func newGate(most int64) *gate {
-	return &gate{limit: share.New(most), given: make(chan struct{})}
-}
-
-func (g *gate) used() int64 { return g.limit.Used() }
-
-// enter waits for a place; leave, to be called once, gives it back.
-func (g *gate) enter(ctx context.Context, who share.Taker) (leave func(), err error) {
-	timer := time.NewTimer(gateTime)
-	defer timer.Stop()
-	for {
-		g.mu.Lock()
-		given := g.given
-		g.mu.Unlock()
-		if g.limit.Take(1, who) {
-			return sync.OnceFunc(func() {
-				g.limit.Give(1, who)
-				g.mu.Lock()
-				defer g.mu.Unlock()
-				close(g.given)
-				g.given = make(chan struct{})
-			}), nil
-		}
-		select {
-		case <-given:
-		case <-timer.C:
-			return nil, fserror.New(fserror.Retry, "webhdfs", "", "%d files are being read and written, as many as the gateway allows; try again later, or allow more", g.used())
-		case <-ctx.Done():
-			return nil, fserror.Ended(ctx, "webhdfs", "")
-		}
-	}
 }
 
 // taker is who takes a share of the streams.

@@ -209,7 +209,7 @@ func (q transfer) first(from int64, open func(context.Context) (*client.Writer, 
 	if err != nil {
 		return err
 	}
-	leave, err := q.streams.enter(q.ctx, q.taker())
+	leave, err := q.streams.Enter(q.ctx, q.taker())
 	if err != nil {
 		return err
 	}
