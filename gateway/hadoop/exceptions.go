@@ -35,6 +35,7 @@ const (
 	NoSuchProtocol      = "org.apache.hadoop.ipc.RpcNoSuchProtocolException"
 	VersionMismatch     = "org.apache.hadoop.ipc.RPC$VersionMismatch"
 	InvalidToken        = "org.apache.hadoop.security.token.SecretManager$InvalidToken"
+	RPCServer           = "org.apache.hadoop.ipc.RpcServerException"
 	XattrNotFound       = "org.apache.hadoop.hdfs.protocol.XAttrNotFoundException"
 )
 
