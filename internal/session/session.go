@@ -70,6 +70,8 @@ type Session struct {
 	resend    bool   // the namenode wants the set
 	jeopardy  bool   // the lease is past its soft limit, and said so
 
+	vouched vouching
+
 	opened, renewals, failures, jeopardies, lost atomic.Uint64
 }
 
