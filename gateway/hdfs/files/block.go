@@ -96,3 +96,6 @@ func (t *Table) Check(identifier, password []byte, id int64, write bool) (Grant,
 	}
 	return g, nil
 }
+
+// Cut is that of the file when the block was located: see client.Reader.
+func (g Grant) Cut() uint64 { return g.Block.cut }
