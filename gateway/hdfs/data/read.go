@@ -209,7 +209,7 @@ func (c *conn) checksum(m *hadoop.OpBlockChecksumProto) error {
 		ChecksumResponse: &hadoop.OpBlockChecksumResponseProto{
 			BytesPerCrc: proto.Uint32(chunkSize), CrcPerBlock: proto.Uint64((length + chunkSize - 1) / chunkSize),
 			BlockChecksum: result, CrcType: hadoop.ChecksumTypeProto_CHECKSUM_CRC32C.Enum(),
-			BlockChecksumOptions: &hadoop.BlockChecksumOptionsProto{BlockChecksumType: kind.Enum(), StripeLength: m.GetBlockChecksumOptions().StripeLength},
+			BlockChecksumOptions: &hadoop.BlockChecksumOptionsProto{BlockChecksumType: kind.Enum(), StripeLength: proto.Uint64(m.GetBlockChecksumOptions().GetStripeLength())},
 		},
 	})
 }

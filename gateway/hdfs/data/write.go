@@ -32,7 +32,7 @@ func setup(m *hadoop.OpWriteBlockProto) (files.Setup, error) {
 	b := m.GetHeader().GetBaseHeader().GetBlock()
 	length := func(n uint64) int64 { return int64(min(n, math.MaxInt64)) } //nolint:gosec // no more than that
 	s := files.Setup{
-		Client: m.GetHeader().GetClientName(), Stamp: length(m.GetLatestGenerationStamp()),
+		Stamp: length(m.GetLatestGenerationStamp()),
 		Block: files.Block{ID: length(b.GetBlockId()), Stamp: length(b.GetGenerationStamp()), Length: length(b.GetNumBytes())},
 		Min:   length(m.GetMinBytesRcvd()), Max: math.MaxInt64,
 	}

@@ -87,8 +87,9 @@ const MaxLocated = 10_000
 // Grant is what a token allows.
 type Grant struct {
 	User    string
-	Block   Block // with Offset and Length
-	Write   bool  // else read
+	Client  string // of Write
+	Block   Block  // with Offset and Length
+	Write   bool   // else read
 	Expires time.Time
 }
 

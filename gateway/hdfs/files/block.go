@@ -48,23 +48,26 @@ const tokenTime = 10 * time.Hour
 
 const (
 	tokenVersion = 1
-	tokenFixed   = 1 + 1 + 6*8
+	tokenFixed   = 1 + 1 + 6*8 + 4
 )
 
-// Token lets its bearer read a block, or write it, for ten hours: the two byte strings of a
-// TokenProto, whose kind is TokenKind. Whoever has it acts as u.
+// Token lets its bearer read a block, for ten hours, or write it in the name of the client
+// that has the file open: the two byte strings of a TokenProto, whose kind is TokenKind.
+// Whoever has it acts as u.
 func (t *Table) Token(u *users.User, b Block, write bool) (identifier, password []byte) {
+	name := ""
 	id := make([]byte, 0, tokenFixed+len(u.User))
 	id = append(id, tokenVersion, 0)
-	if write {
-		id[1] = 1
+	if f := t.open(b.Inode()); write && f != nil && f.holder.User == u.User {
+		id[1], name = 1, f.holder.Client
 	}
 	for _, n := range []uint64{
 		uint64(time.Now().Add(tokenTime).Unix()), uint64(b.ID), uint64(b.Stamp), uint64(b.Offset), uint64(b.Length), b.cut, //nolint:gosec // as bits
 	} {
 		id = binary.BigEndian.AppendUint64(id, n)
 	}
-	id = append(id, u.User...)
+	id = binary.BigEndian.AppendUint32(id, uint32(len(u.User))) //nolint:gosec // it is short
+	id = append(append(id, u.User...), name...)
 	return id, t.sign(id)
 }
 
@@ -82,8 +85,10 @@ func (t *Table) Check(identifier, password []byte, id int64, write bool) (Grant,
 		return Grant{}, fserror.New(fserror.Permission, op, "", "the block's token was not made by this gateway; ask for the block's location again")
 	}
 	num := func(n int) int64 { return int64(binary.BigEndian.Uint64(identifier[2+8*n:])) } //nolint:gosec // as bits
+	names := string(identifier[tokenFixed:])
+	user := int(min(binary.BigEndian.Uint32(identifier[tokenFixed-4:]), uint32(len(names)))) //nolint:gosec // it is short
 	g := Grant{
-		User: string(identifier[tokenFixed:]), Write: identifier[1] == 1, Expires: time.Unix(num(0), 0),
+		User: names[:user], Client: names[user:], Write: identifier[1] == 1, Expires: time.Unix(num(0), 0),
 		Block: Block{ID: num(1), Stamp: num(2), Offset: num(3), Length: num(4), cut: uint64(num(5))}, //nolint:gosec // as bits
 	}
 	switch {

@@ -9,9 +9,8 @@ import (
 
 // Setup is how a client begins to send bytes of a block.
 type Setup struct {
-	Client string
-	Block  Block // as the client names it; its Length is what it believes the block to have
-	Stamp  int64 // the newer one that it was given since then; 0: none
+	Block Block // as the client names it; its Length is what it believes the block to have
+	Stamp int64 // the newer one that it was given since then; 0: none
 	// Anew says that the block has nothing yet. Else it has Min bytes at least, Max at most.
 	Anew     bool
 	Min, Max int64
@@ -31,12 +30,12 @@ type Pipe struct {
 func (t *Table) Pipe(ctx context.Context, g Grant, s Setup) (*Pipe, error) {
 	const op = "write"
 	f := t.open(s.Block.Inode())
-	if f == nil || f.holder != (users.Key{User: g.User, Client: s.Client}) {
+	if f == nil || f.holder != (users.Key{User: g.User, Client: g.Client}) {
 		u, err := t.cfg.Users.Get(ctx, users.Key{User: g.User})
 		if err != nil {
 			return nil, err
 		}
-		f, err = t.find(ctx, op, u, s.Client, "", max(s.Block.Inode(), 1))
+		f, err = t.find(ctx, op, u, g.Client, "", max(s.Block.Inode(), 1))
 		t.cfg.Users.Put(u)
 		if err != nil {
 			return nil, err
