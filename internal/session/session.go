@@ -71,9 +71,11 @@ type Session struct {
 	jeopardy  bool   // the lease is past its soft limit, and said so
 
 	vouched vouching
-
-	opened, renewals, failures, jeopardies, lost atomic.Uint64
+	counters
 }
+
+// counters count for Stats.
+type counters struct{ opened, renewals, failures, jeopardies, lost atomic.Uint64 }
 
 // New returns a session that Open begins. The context governs all of it until
 // Close, which has to follow.

@@ -92,55 +92,5 @@ type Grant struct {
 	Expires time.Time
 }
 
-// All methods of Table are safe for concurrent use. u is who asks; client is the name of
-// the Hadoop client. Errors are those of package client; besides what is said:
-//
-//   - Held: another holder writes the file, or the same client already does
-//     (AlreadyBeingCreatedException; RecoveryInProgressException if TakeableIn is not positive).
-//   - LeaseLost, LeaseLostGone: the client does not write that file, any more or at all
-//     (LeaseExpiredException).
-//   - InvalidArgument: a block that is none of the file's, or not the last.
-//
-// The inode (fileId) counts where it is not 0, and path is only for errors then, so a
-// rename does not disturb a writer.
-type API interface {
-	// Create makes a file and opens it for write. Exists, NotFound, IsDirectory.
-	Create(ctx context.Context, u *users.User, client, path string, c Create) (Opened, error)
-	// Append opens a file for write at its end. A holder past its soft limit is replaced.
-	Append(ctx context.Context, u *users.User, client, path string, newBlock bool) (Opened, error)
-	// AddBlock begins a block after previous, which is nil if there is none. Asked again
-	// with the same previous, it answers the same block while that is empty.
-	AddBlock(ctx context.Context, u *users.User, client, path string, inode uint64, previous *Block) (Block, error)
-	// AbandonBlock gives up the last block, of which nothing was written.
-	AbandonBlock(ctx context.Context, u *users.User, client, path string, inode uint64, b Block) error
-	// UpdateBlockForPipeline gives the last block a new Stamp: its older data connections end.
-	UpdateBlockForPipeline(ctx context.Context, u *users.User, client string, b Block) (Block, error)
-	// UpdatePipeline takes note that the client continues under the new stamp.
-	UpdatePipeline(ctx context.Context, u *users.User, client string, old, new Block) error
-	// Fsync makes durable what has arrived. lastLength is of the last block, -1: not told.
-	Fsync(ctx context.Context, u *users.User, client, path string, inode uint64, lastLength int64) error
-	// Complete closes the file. last is its last block, nil: none. It waits as long as the
-	// call lasts, so it never answers false without an error.
-	Complete(ctx context.Context, u *users.User, client, path string, inode uint64, last *Block) (bool, error)
-	// Renew notes that a user's client lives.
-	Renew(u *users.User, client string)
-	// Recover closes a file at what was flushed, whoever writes it. NotFound, also for a
-	// directory.
-	Recover(ctx context.Context, u *users.User, path string) (done bool, err error)
-	// Truncate cuts a closed file. InvalidArgument: it is shorter already.
-	Truncate(ctx context.Context, u *users.User, client, path string, size int64) (done bool, err error)
-	// IsClosed tells whether nobody writes the file. NotFound, also for a directory.
-	IsClosed(ctx context.Context, u *users.User, path string) (bool, error)
-	// Locate returns where bytes are. NotFound; IsDirectory.
-	Locate(ctx context.Context, u *users.User, path string, offset, length int64) (Located, error)
-	// VisibleLength is how much of a block readers see, in bytes.
-	VisibleLength(ctx context.Context, u *users.User, b Block) (int64, error)
-	// Token lets its bearer read or write a block, for ten hours: the two byte strings
-	// of a TokenProto, whose kind is TokenKind.
-	Token(u *users.User, b Block, write bool) (identifier, password []byte)
-}
-
 // TokenKind is the kind of a block's token.
 const TokenKind = "leasefs.block"
-
-var _ API = (*Table)(nil)
