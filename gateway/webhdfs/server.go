@@ -122,14 +122,9 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", cfg.Listen)
+	l, err := hadoop.Listen(ctx, op, cfg.Listen, cfg.TrustClients)
 	if err != nil {
-		return nil, fserror.Wrap(fserror.Internal, op, "", fmt.Errorf("cannot listen on %s: %w; choose another address", cfg.Listen, err))
-	}
-	addr, _ := netip.ParseAddrPort(l.Addr().String())
-	if !addr.Addr().IsLoopback() && !cfg.TrustClients {
-		_ = l.Close()
-		return nil, fserror.New(fserror.InvalidArgument, op, cfg.Listen, "other machines reach this address, and a client of WebHDFS can say that it is anybody; listen on 127.0.0.1, or trust the clients").Because(fserror.ReasonTrust)
+		return nil, err
 	}
 	s := &Server{
 		cfg: cfg, log: cfg.Logger,
@@ -144,7 +139,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		s.names = append(s.names, hostOf(name))
 	}
 	if cfg.TrustClients {
-		s.log.Warn("clients are trusted: whoever reaches the address can act as any user, superusers included, and read and delete everything", "listen", s.Addr())
+		s.log.Warn(hadoop.WarnOfTrust, "listen", s.Addr())
 	}
 	s.life, s.kill = context.WithCancel(context.Background())
 	cfg.Client.Timeout = cmp.Or(cfg.Client.Timeout, DefaultTimeout)
@@ -343,8 +338,8 @@ func (s *Server) who(p params) (string, error) {
 		return name, nil
 	}
 	other := p.text("doas")
-	if !slices.Contains(s.cfg.Proxies, name) {
-		return "", hadoop.Refuse(hadoop.Authorization, "User: %s is not allowed to impersonate %.255s", name, other)
+	if err := hadoop.MayActFor(s.cfg.Proxies, name, other); err != nil {
+		return "", err
 	}
 	if len(other) > 255 || strings.ContainsFunc(other, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return "", &badParam{"doas", "a name has at most 255 bytes, and only characters that can be printed"}

@@ -126,7 +126,7 @@ func (c *conn) preamble() (sasl bool, err error) {
 		switch string(head[:len(magic)]) {
 		case "GET ", "POST", "HEAD", "PUT ":
 			_ = c.nc.SetWriteDeadline(time.Now().Add(writeTime))
-			_, _ = io.WriteString(c.nc, "HTTP/1.1 404 Not Found\r\nContent-type: text/plain\r\nConnection: close\r\n\r\nThis port speaks hdfs://, not HTTP. For WebHDFS, use the port of --webhdfs.\r\n")
+			_, _ = io.WriteString(c.nc, "HTTP/1.1 404 Not Found\r\nContent-type: text/plain\r\nConnection: close\r\n\r\nThis port speaks hdfs://, not HTTP. WebHDFS has a port of its own.\r\n")
 		}
 		return false, fmt.Errorf("the connection begins with %q, not %q", head[:len(magic)], magic)
 	}
