@@ -30,10 +30,11 @@ func random(n int, seed uint64) []byte {
 // each acknowledgement, to readers of blocks and of the library.
 func TestBlocks(t *testing.T) {
 	r := start(t)
-	const size = 64 * kib
+	const size = 8 * kib
 	inode, b := r.create("c", "/f", size)
 	all := random(2*size+700, 1)
 	var previous *files.Block
+	flushes := 0
 	for at := 0; at < len(all); {
 		if previous != nil {
 			b = r.add("c", inode, previous)
@@ -44,7 +45,8 @@ func TestBlocks(t *testing.T) {
 		w := r.writing(b)
 		n := min(size, len(all)-at)
 		for off := 0; off < n; {
-			k := min(n-off, []int{1, 510, 1, 512, 513, 40_000, 7}[(at+off)%7])
+			k := min(n-off, []int{1, 510, 1, 512, 513, 4000, 7}[flushes%7])
+			flushes++
 			w.put(int64(off), all[at+off:at+off+k])
 			off += k
 			r.holds("/f", all[:at+off])
