@@ -80,7 +80,6 @@ func operators(context.Context, *request) (proto.Message, error) {
 // Java names of protocols.
 const (
 	clientProtocol   = "org.apache.hadoop.hdfs.protocol.ClientProtocol"
-	datanodeProtocol = "org.apache.hadoop.hdfs.protocol.ClientDatanodeProtocol"
 	namenodeProtocol = "org.apache.hadoop.hdfs.server.protocol.NamenodeProtocol"
 	haProtocol       = "org.apache.hadoop.ha.HAServiceProtocol"
 )
@@ -209,9 +208,6 @@ var protocols = map[string]map[string]method{
 		"metaSave":                       operators,
 		"setBalancerBandwidth":           operators,
 	},
-	datanodeProtocol: {
-		"getReplicaVisibleLength": opens(opened.getReplicaVisibleLength),
-	},
 	namenodeProtocol: {
 		"versionRequest": looks(lookup.versionRequest),
 	},
@@ -250,9 +246,6 @@ func (s *Server) handle(ctx context.Context, c *ipc.Call) (proto.Message, error)
 		return nil, err
 	}
 	q := &request{Server: s, call: c}
-	if c.Protocol == datanodeProtocol { // its user is made up of a block's name
-		return m(ctx, q)
-	}
 	if q.user, err = s.users.Get(ctx, users.Key{User: c.User}); err != nil {
 		return nil, err
 	}

@@ -276,15 +276,6 @@ func (q opened) reportBadBlocks(_ context.Context, m *pb.ReportBadBlocksRequestP
 // maxReports is how many lines of the log one call of reportBadBlocks writes.
 const maxReports = 8
 
-func (q opened) getReplicaVisibleLength(ctx context.Context, m *pb.GetReplicaVisibleLengthRequestProto) (proto.Message, error) {
-	b := block(m.GetBlock())
-	n, err := q.files.VisibleLength(ctx, q.user, b)
-	if err != nil {
-		return nil, err
-	}
-	return &pb.GetReplicaVisibleLengthResponseProto{Length: size(n)}, nil
-}
-
 // told is a block that a client tells of. One of another namespace leads nowhere.
 func (q *request) told(b *pb.ExtendedBlockProto) (*files.Block, error) {
 	if pool := q.pool(); b.GetPoolId() != pool {

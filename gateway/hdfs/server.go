@@ -3,7 +3,6 @@ package hdfs
 import (
 	"cmp"
 	"context"
-	"errors"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/gateway/hadoop"
+	"github.com/leasefs/leasefs/gateway/hdfs/data"
 	"github.com/leasefs/leasefs/gateway/hdfs/files"
 	"github.com/leasefs/leasefs/gateway/hdfs/ipc"
 	"github.com/leasefs/leasefs/gateway/users"
@@ -68,14 +68,15 @@ type Server struct {
 	cfg        Config
 	log        *slog.Logger
 	users      *users.Table
-	files      files.API
-	table      *files.Table
+	files      *files.Table
 	rpc        *ipc.Server
-	data       net.Listener
+	data       *data.Server
 	host       string // of this machine
 	advertised string // empty: what clients call it
 	rpcPort    uint32
 	dataPort   uint32
+	ended      chan struct{} // closed when it serves no more; then err is set
+	err        error
 	life       context.Context
 	kill       context.CancelFunc
 	work       sync.WaitGroup
@@ -96,17 +97,17 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := hadoop.Listen(ctx, op, cfg.Data, cfg.TrustClients)
+	bytes, err := hadoop.Listen(ctx, op, cfg.Data, cfg.TrustClients)
 	if err != nil {
 		_ = calls.Close()
 		return nil, err
 	}
-	s := &Server{cfg: cfg, log: cfg.Logger, data: data, advertised: cfg.Advertise, rpcPort: port(calls.Addr()), dataPort: port(data.Addr())}
+	s := &Server{cfg: cfg, log: cfg.Logger, advertised: cfg.Advertise, rpcPort: port(calls.Addr()), dataPort: port(bytes.Addr()), ended: make(chan struct{})}
 	if s.host, err = os.Hostname(); err != nil || s.host == "" {
 		s.host = "localhost"
 	}
 	if cfg.TrustClients {
-		s.log.Warn(hadoop.WarnOfTrust, "hdfs", calls.Addr(), "data", data.Addr())
+		s.log.Warn(hadoop.WarnOfTrust, "hdfs", calls.Addr(), "data", bytes.Addr())
 	}
 	s.life, s.kill = context.WithCancel(context.Background())
 	cfg.Client.Timeout = cmp.Or(cfg.Client.Timeout, DefaultTimeout)
@@ -116,8 +117,8 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		cfg.Logger.Warn("waiting", "op", w.Op, "path", w.Path, "for", w.For, "cause", w.Cause)
 	}
 	s.users = users.New(s.life, cfg.Client, maxSessions, s.log)
-	s.table = files.New(files.Config{Users: s.users, Attrs: attrs{s.log}, Open: cfg.Open, Key: cfg.Key, Logger: s.log})
-	s.files = s.table
+	s.files = files.New(files.Config{Users: s.users, Attrs: attrs{s.log}, Open: cfg.Open, Key: cfg.Key, Logger: s.log})
+	s.data = data.Start(data.Config{Files: s.files, Users: s.users, Listener: bytes, Idle: cfg.Idle, Logger: s.log})
 	s.rpc = ipc.Serve(calls, ipc.Config{
 		Handle: s.handle,
 		Admit:  func(user, real string) error { return hadoop.MayActFor(cfg.Proxies, real, user) },
@@ -125,6 +126,15 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		Idle:   cfg.Idle, Logger: s.log,
 	})
 	s.work.Go(s.sweep)
+	s.work.Go(func() {
+		defer close(s.ended)
+		select {
+		case <-s.rpc.Done():
+			s.err = s.rpc.Err()
+		case <-s.data.Done():
+			s.err = s.data.Err()
+		}
+	})
 	return s, nil
 }
 
@@ -137,21 +147,21 @@ func port(a net.Addr) uint32 {
 func (s *Server) Addr() string { return s.rpc.Addr().String() }
 
 // DataAddr is the address at which it listens for bytes.
-func (s *Server) DataAddr() string { return s.data.Addr().String() }
+func (s *Server) DataAddr() string { return s.data.Addr() }
 
 // Done is closed when it serves no more.
-func (s *Server) Done() <-chan struct{} { return s.rpc.Done() }
+func (s *Server) Done() <-chan struct{} { return s.ended }
 
 // Err says why it serves no more, after Done; nil if Close was called.
-func (s *Server) Err() error { return s.rpc.Err() }
+func (s *Server) Err() error { return s.err }
 
 // Close ends the Server: no new call is taken, those under way may finish until the
-// context ends. Then files that are being written are closed at what has arrived. It
-// waits until nothing of the Server is left.
+// context ends. What has arrived of files that are being written is made durable; their
+// clients can continue by another gateway. It waits until nothing of the Server is left.
 func (s *Server) Close(ctx context.Context) error {
 	err := s.rpc.Close(ctx)
-	err = errors.Join(err, s.data.Close())
-	s.table.Close()
+	s.data.Close()
+	s.files.Close(ctx)
 	s.kill()
 	s.work.Wait()
 	s.users.Close()

@@ -235,12 +235,3 @@ func (t *Table) Locate(ctx context.Context, u *users.User, path string, offset, 
 	}
 	return l, nil
 }
-
-// VisibleLength is how much of a block readers see, in bytes.
-func (t *Table) VisibleLength(ctx context.Context, u *users.User, b Block) (int64, error) {
-	i, a, err := t.attr(ctx, u, max(b.Inode(), 1))
-	if err != nil {
-		return 0, err
-	}
-	return min(max(i.Length-b.Index()*a.BlockSize, 0), a.BlockSize), nil
-}

@@ -37,9 +37,9 @@ const (
 
 // Call is one call of a client.
 type Call struct {
-	Protocol, Method string // their Java and their own name
-	User             string // for whom it is made
-	Real             string // who makes it; mostly the same
+	Protocol, Method string   // their Java and their own name
+	User             string   // for whom it is made
+	Real             string   // who makes it; mostly the same
 	Local            net.Addr // where the client has reached the server
 
 	body []byte
