@@ -13,6 +13,6 @@
 // # Limits
 //
 // Connections are bounded by package conns, files that are read and written at once by
-// Config.Streams, with fair shares by user and address (gate), the silence of a client by
+// Config.Streams, with fair shares by user and address (package gate), the silence of a client by
 // Config.Idle, and the size of heads, queries and answers by constants.
 package webhdfs

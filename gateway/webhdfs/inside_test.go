@@ -2,11 +2,9 @@ package webhdfs
 
 import (
 	"bytes"
-	"context"
 	"crypto/md5" //nolint:gosec // Hadoop's checksum of a file is made of it
 	"encoding/binary"
 	"hash/crc32"
-	"io"
 	"io/fs"
 	"net/http"
 	"net/url"
@@ -17,8 +15,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/internal/fserror"
-	"github.com/leasefs/leasefs/namenode/share"
+	"github.com/leasefs/leasefs/gateway/hadoop"
 	"github.com/leasefs/leasefs/test/env"
 )
 
@@ -44,7 +41,7 @@ func TestChecksum(t *testing.T) {
 			t.Errorf("%d bytes: %v, %v, want %v", n, got, err, want)
 		}
 	}
-	if _, err := checksum(strings.NewReader("short"), 9, 1<<20, func() {}); classOf(err) != retriable {
+	if _, err := checksum(strings.NewReader("short"), 9, 1<<20, func() {}); hadoop.ClassOf(err) != hadoop.Retriable {
 		t.Errorf("a file that became shorter: %v", err)
 	}
 }
@@ -100,45 +97,6 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-func TestHadoopAttr(t *testing.T) {
-	for a, text := range map[hadoopAttr]string{
-		{2, 1 << 20}: "replication=2 blocksize=1048576", {2, defaultBlockSize}: "replication=2", {3, 1}: "blocksize=1", defaultAttr: "",
-	} {
-		if got := string(a.encode()); got != text || decodeAttr([]byte(got)).or(defaultAttr) != a {
-			t.Errorf("%v: %q", a, got)
-		}
-	}
-	for _, text := range []string{"", "nonsense", "replication=-1 blocksize=0", "replication=9999999 blocksize=x", "replication=\x00"} {
-		if got := decodeAttr([]byte(text)).or(defaultAttr); got != defaultAttr {
-			t.Errorf("%q: %v", text, got)
-		}
-	}
-}
-
-// TestEveryKindHasAClass: the name of each kind of error is one that a client knows.
-func TestEveryKindHasAClass(t *testing.T) {
-	for k := range fserror.Kinds {
-		class := classOf(fserror.New(k, "op", "/p", "text"))
-		if !strings.HasPrefix(class, "java.") && !strings.HasPrefix(class, "org.apache.hadoop.") {
-			t.Errorf("%s: %q", k.Error(), class)
-		}
-	}
-	held := &fserror.Error{Kind: fserror.Held, Holder: &fserror.Holder{User: "ann"}}
-	if got := classOf(held); got != recoveryInProgress {
-		t.Errorf("held by one past the limit: %s", got)
-	}
-	held.TakeableIn = time.Second
-	if got := classOf(held); got != alreadyBeingCreated {
-		t.Errorf("held: %s", got)
-	}
-	if got := classOf(io.ErrUnexpectedEOF); got != ioException {
-		t.Errorf("any other: %s", got)
-	}
-	if got := classOf(context.Canceled); got != retriable {
-		t.Errorf("canceled: %s", got)
-	}
-}
-
 // TestOperations: each operation stands under one method only, in capitals.
 func TestOperations(t *testing.T) {
 	seen := map[string]bool{}
@@ -191,36 +149,12 @@ func TestNobodyComes(t *testing.T) {
 	if i, err := fsys.Stat(t.Context(), "/f"); err != nil || i.Open != nil || i.Length != 0 {
 		t.Errorf("it is still open: %v, %v", i, err)
 	}
-	if used := s.streams.used(); used != 0 {
+	if used := s.streams.Used(); used != 0 {
 		t.Errorf("%d places are not given back", used)
 	}
 	if n, uses := s.users.InUse(); n != 1 || uses != 0 {
 		t.Errorf("the user's session is not given back")
 	}
-}
-
-// TestGate: who gives up waiting takes no place.
-func TestGate(t *testing.T) {
-	g := newGate(1)
-	leave, err := g.enter(t.Context(), share.User("ann"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := g.enter(ctx, share.User("joe")); fserror.KindOf(err) != fserror.Canceled {
-		t.Errorf("a full gate: %v", err)
-	}
-	leave()
-	leave() // once counts
-	if g.used() != 0 {
-		t.Errorf("%d places are taken", g.used())
-	}
-	leave, err = g.enter(t.Context(), share.User("joe"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	leave()
 }
 
 // FuzzParams: no query makes the decoder panic, and what it takes it also understands
@@ -235,7 +169,7 @@ func FuzzParams(f *testing.F) {
 	f.Fuzz(func(t *testing.T, query string) {
 		p, err := parseParams(query)
 		if err != nil {
-			if class := classOf(err); class != illegalArgument {
+			if class := hadoop.ClassOf(err); class != hadoop.IllegalArgument {
 				t.Fatalf("%q: %s", query, class)
 			}
 			return

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math"
 	"net/http"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/gateway/hadoop"
 	"github.com/leasefs/leasefs/gateway/users"
 )
 
@@ -93,7 +93,7 @@ func (os *openings) claim(q *request, id string) (*opening, error) {
 	defer os.mu.Unlock()
 	o := os.byID[id]
 	if o == nil || o.user.User != q.user.User || o.op != q.op {
-		return nil, refuse(leaseExpired, "%s: what the first request has opened is not open any more (the second came more than %s later, or twice, or the gateway was started again), or it was opened by another gateway; begin with the first request again", q.path, claimTime)
+		return nil, hadoop.Refuse(hadoop.LeaseExpired, "%s: what the first request has opened is not open any more (the second came more than %s later, or twice, or the gateway was started again), or it was opened by another gateway; begin with the first request again", q.path, claimTime)
 	}
 	delete(os.byID, id)
 	return o, nil
@@ -160,19 +160,16 @@ func (q transfer) create() error {
 	if err != nil {
 		return err
 	}
-	if replication > maxReplication {
-		return q.tooMany(replication)
+	if err := hadoop.TooMany(replication, q.path); err != nil {
+		return err
 	}
 	here, err := q.params.flag("data", false)
 	if err != nil {
 		return err
 	}
-	a := hadoopAttr{replication, size}.or(defaultAttr)
+	a := hadoop.Attr{Replication: replication, BlockSize: size}.Or(hadoop.DefaultAttr)
 	return q.first(-1, here, func(ctx context.Context) (*client.Writer, error) {
-		opts := []client.OpenOption{client.WithMode(mode)}
-		if a != defaultAttr {
-			opts[0] = client.WithMode(mode | 0o200) // who may not write a file may not set its attributes
-		}
+		opts := []client.OpenOption{client.WithMode(a.Making(mode))}
 		if overwrite { // as HDFS: whoever is writing the old one loses it
 			opts = append(opts, client.WithOverwrite(), client.WithSteal())
 		}
@@ -181,12 +178,10 @@ func (q transfer) create() error {
 		}
 		w, err := q.fs.Create(ctx, q.path, opts...)
 		if err != nil {
-			return nil, q.notCreated(err)
+			return nil, q.fs.NotCreated(q.ctx, q.path, err)
 		}
-		if a != defaultAttr {
-			if err := q.keep(ctx, w, a, mode); err != nil {
-				return nil, errors.Join(err, w.AbortContext(ctx))
-			}
+		if err := q.fs.Keep(ctx, w.Inode(), q.path, a, mode); err != nil {
+			return nil, errors.Join(err, w.AbortContext(ctx))
 		}
 		return w, nil
 	})
@@ -208,42 +203,10 @@ func (q transfer) createFlags() (overwrite, parents bool, err error) {
 		case "OVERWRITE":
 			overwrite = true
 		case "APPEND":
-			return false, false, refuse(unsupported, "createflag: CREATE does not append; use APPEND")
+			return false, false, hadoop.Refuse(hadoop.Unsupported, "createflag: CREATE does not append; use APPEND")
 		}
 	}
 	return overwrite, parents, nil
-}
-
-// keep keeps what HDFS would know of a file that was just made. If the namenode has no
-// room for it, the file has the defaults: nobody loses a byte by that.
-func (q transfer) keep(ctx context.Context, w *client.Writer, a hadoopAttr, mode fs.FileMode) error {
-	err := q.fs.XattrsInode(w.Inode()).Set(ctx, hadoopXattr, a.encode(), client.XattrAny)
-	if client.KindOf(err) == client.ErrNoSpace {
-		q.log.Warn("no room for replication and block size; the file has the defaults", "path", q.path, "cause", err)
-		err = nil
-	}
-	if err != nil {
-		return err
-	}
-	if mode&0o200 != 0 {
-		return nil
-	}
-	return q.fs.SetAttrInode(ctx, w.Inode(), q.path, client.AttrChange{SetMode: true, Mode: mode})
-}
-
-// notCreated gives an error of Create the name that HDFS has for it.
-func (q transfer) notCreated(err error) error {
-	switch client.KindOf(err) {
-	case client.ErrIsDirectory:
-		return named(fileExists, err)
-	case client.ErrExists:
-		i, serr := q.fs.Stat(q.ctx, q.path)
-		if serr == nil && i.Open != nil && !i.Open.SoftExpired {
-			h := i.Open.Holder
-			return refuse(alreadyBeingCreated, "%s: user %s (client %s on %s) is creating it", q.path, h.User, h.Client, h.Host)
-		}
-	}
-	return q.held(err)
 }
 
 // append opens the file at once, and with a second request appends to it.
@@ -255,7 +218,7 @@ func (q transfer) append() error {
 		}
 		return q.first(-1, true, func(ctx context.Context) (*client.Writer, error) {
 			w, err := q.fs.AppendInode(ctx, inode, q.path)
-			return w, q.held(err)
+			return w, q.fs.Held(q.path, err)
 		})
 	}
 	here, err := q.params.flag("data", false)
@@ -270,13 +233,13 @@ func (q transfer) append() error {
 		w, err := q.fs.Append(ctx, q.path)
 		switch {
 		case client.KindOf(err) == client.ErrIsDirectory && err != nil:
-			return nil, refuse(fileExists, "Cannot append to directory %s; already exists as a directory.", q.path)
+			return nil, hadoop.Refuse(hadoop.FileExists, "Cannot append to directory %s; already exists as a directory.", q.path)
 		case err != nil:
-			return nil, q.held(err)
+			return nil, q.fs.Held(q.path, err)
 		}
 		if from > w.Length() {
 			w.KeepModTime()
-			err := refuse(ioException, "%s has %d bytes, %d fewer than expected", q.path, w.Length(), from-w.Length())
+			err := hadoop.Refuse(hadoop.IOException, "%s has %d bytes, %d fewer than expected", q.path, w.Length(), from-w.Length())
 			return nil, errors.Join(err, w.AbortContext(ctx))
 		}
 		return w, nil
@@ -287,7 +250,7 @@ func (q transfer) append() error {
 // them with this request (here). The call that opens it does not end when the client goes:
 // the namenode might have opened the file, and nobody here would know.
 func (q transfer) first(from int64, here bool, open func(context.Context) (*client.Writer, error)) error {
-	leave, err := q.streams.enter(q.ctx, q.taker())
+	leave, err := q.streams.Enter(q.ctx, q.taker())
 	if err != nil {
 		return err
 	}
@@ -340,7 +303,7 @@ func (q transfer) fill(o *opening) error {
 		return cerr
 	case body.err != nil:
 		q.log.Info("a body was cut off; the file was closed at what had arrived", "op", o.op, "path", o.w.Path(), "user", o.user.User, "bytes", o.w.Length(), "cause", body.err)
-		return refuse(ioException, "%s: the request's body was cut off; the file has %d bytes now: %s", q.path, o.w.Length(), message(body.err))
+		return hadoop.Refuse(hadoop.IOException, "%s: the request's body was cut off; the file has %d bytes now: %s", q.path, o.w.Length(), hadoop.Message(body.err))
 	case err != nil:
 		return err
 	case o.op == "CREATE":
@@ -374,7 +337,7 @@ func (q transfer) skip(o *opening, body io.Reader) error {
 				return rerr
 			}
 			if !bytes.Equal(mine[:n], there[:n]) {
-				return refuse(ioException, "%s has %d bytes, %d more than expected, and they are not what this request appends", q.path, length, length-o.from)
+				return hadoop.Refuse(hadoop.IOException, "%s has %d bytes, %d more than expected, and they are not what this request appends", q.path, length, length-o.from)
 			}
 		}
 		at += int64(n)

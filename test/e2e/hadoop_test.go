@@ -30,13 +30,13 @@ func startGateway(ctx context.Context, n *namenode) *gateway {
 	if err := os.WriteFile(filepath.Join(g.conf, "core-site.xml"), []byte("<configuration/>\n"), 0o600); err != nil {
 		n.t.Fatal(err)
 	}
-	g.process = n.begin(ctx, nil, "gateway", "--webhdfs", "127.0.0.1:0")
+	g.process = n.begin(ctx, nil, "gateway", "--webhdfs", "127.0.0.1:0", "--hdfs", "127.0.0.1:0", "--data", "127.0.0.1:0")
 	g.prints(ctx, g.out, "ready", func(s string) bool { return strings.HasSuffix(s, "\n") })
 	fields := strings.Fields(g.out.String())
-	if len(fields) < 2 || fields[0] != "ready" {
+	if len(fields) != 5 || fields[0] != "ready" {
 		n.t.Fatalf("the gateway says %q", g.out.String())
 	}
-	g.addr = fields[1]
+	g.addr, g.hdfs = fields[1], fields[2]
 	return g
 }
 

@@ -662,155 +662,6 @@ func (x *RequestHeaderProto) GetClientProtocolVersion() uint64 {
 	return 0
 }
 
-// Of protocols about protocols.
-type GetProtocolSignatureRequestProto struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Protocol      *string                `protobuf:"bytes,1,req,name=protocol" json:"protocol,omitempty"`
-	RpcKind       *string                `protobuf:"bytes,2,req,name=rpcKind" json:"rpcKind,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GetProtocolSignatureRequestProto) Reset() {
-	*x = GetProtocolSignatureRequestProto{}
-	mi := &file_gateway_hdfs_hadoop_rpc_proto_msgTypes[6]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GetProtocolSignatureRequestProto) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GetProtocolSignatureRequestProto) ProtoMessage() {}
-
-func (x *GetProtocolSignatureRequestProto) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_hdfs_hadoop_rpc_proto_msgTypes[6]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GetProtocolSignatureRequestProto.ProtoReflect.Descriptor instead.
-func (*GetProtocolSignatureRequestProto) Descriptor() ([]byte, []int) {
-	return file_gateway_hdfs_hadoop_rpc_proto_rawDescGZIP(), []int{6}
-}
-
-func (x *GetProtocolSignatureRequestProto) GetProtocol() string {
-	if x != nil && x.Protocol != nil {
-		return *x.Protocol
-	}
-	return ""
-}
-
-func (x *GetProtocolSignatureRequestProto) GetRpcKind() string {
-	if x != nil && x.RpcKind != nil {
-		return *x.RpcKind
-	}
-	return ""
-}
-
-type ProtocolSignatureProto struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Version       *uint64                `protobuf:"varint,1,req,name=version" json:"version,omitempty"`
-	Methods       []uint32               `protobuf:"varint,2,rep,name=methods" json:"methods,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ProtocolSignatureProto) Reset() {
-	*x = ProtocolSignatureProto{}
-	mi := &file_gateway_hdfs_hadoop_rpc_proto_msgTypes[7]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ProtocolSignatureProto) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ProtocolSignatureProto) ProtoMessage() {}
-
-func (x *ProtocolSignatureProto) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_hdfs_hadoop_rpc_proto_msgTypes[7]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ProtocolSignatureProto.ProtoReflect.Descriptor instead.
-func (*ProtocolSignatureProto) Descriptor() ([]byte, []int) {
-	return file_gateway_hdfs_hadoop_rpc_proto_rawDescGZIP(), []int{7}
-}
-
-func (x *ProtocolSignatureProto) GetVersion() uint64 {
-	if x != nil && x.Version != nil {
-		return *x.Version
-	}
-	return 0
-}
-
-func (x *ProtocolSignatureProto) GetMethods() []uint32 {
-	if x != nil {
-		return x.Methods
-	}
-	return nil
-}
-
-type GetProtocolSignatureResponseProto struct {
-	state             protoimpl.MessageState    `protogen:"open.v1"`
-	ProtocolSignature []*ProtocolSignatureProto `protobuf:"bytes,1,rep,name=protocolSignature" json:"protocolSignature,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
-}
-
-func (x *GetProtocolSignatureResponseProto) Reset() {
-	*x = GetProtocolSignatureResponseProto{}
-	mi := &file_gateway_hdfs_hadoop_rpc_proto_msgTypes[8]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GetProtocolSignatureResponseProto) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GetProtocolSignatureResponseProto) ProtoMessage() {}
-
-func (x *GetProtocolSignatureResponseProto) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_hdfs_hadoop_rpc_proto_msgTypes[8]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GetProtocolSignatureResponseProto.ProtoReflect.Descriptor instead.
-func (*GetProtocolSignatureResponseProto) Descriptor() ([]byte, []int) {
-	return file_gateway_hdfs_hadoop_rpc_proto_rawDescGZIP(), []int{8}
-}
-
-func (x *GetProtocolSignatureResponseProto) GetProtocolSignature() []*ProtocolSignatureProto {
-	if x != nil {
-		return x.ProtocolSignature
-	}
-	return nil
-}
-
 type RpcSaslProto_Auth struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Method        *string                `protobuf:"bytes,1,req,name=method" json:"method,omitempty"`
@@ -824,7 +675,7 @@ type RpcSaslProto_Auth struct {
 
 func (x *RpcSaslProto_Auth) Reset() {
 	*x = RpcSaslProto_Auth{}
-	mi := &file_gateway_hdfs_hadoop_rpc_proto_msgTypes[9]
+	mi := &file_gateway_hdfs_hadoop_rpc_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -836,7 +687,7 @@ func (x *RpcSaslProto_Auth) String() string {
 func (*RpcSaslProto_Auth) ProtoMessage() {}
 
 func (x *RpcSaslProto_Auth) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_hdfs_hadoop_rpc_proto_msgTypes[9]
+	mi := &file_gateway_hdfs_hadoop_rpc_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -958,15 +809,7 @@ const file_gateway_hdfs_hadoop_rpc_proto_rawDesc = "" +
 	"methodName\x18\x01 \x02(\tR\n" +
 	"methodName\x12>\n" +
 	"\x1adeclaringClassProtocolName\x18\x02 \x02(\tR\x1adeclaringClassProtocolName\x124\n" +
-	"\x15clientProtocolVersion\x18\x03 \x02(\x04R\x15clientProtocolVersion\"X\n" +
-	" GetProtocolSignatureRequestProto\x12\x1a\n" +
-	"\bprotocol\x18\x01 \x02(\tR\bprotocol\x12\x18\n" +
-	"\arpcKind\x18\x02 \x02(\tR\arpcKind\"L\n" +
-	"\x16ProtocolSignatureProto\x12\x18\n" +
-	"\aversion\x18\x01 \x02(\x04R\aversion\x12\x18\n" +
-	"\amethods\x18\x02 \x03(\rR\amethods\"y\n" +
-	"!GetProtocolSignatureResponseProto\x12T\n" +
-	"\x11protocolSignature\x18\x01 \x03(\v2&.leasefs.hadoop.ProtocolSignatureProtoR\x11protocolSignatureB0Z.github.com/leasefs/leasefs/gateway/hdfs/hadoop"
+	"\x15clientProtocolVersion\x18\x03 \x02(\x04R\x15clientProtocolVersionB0Z.github.com/leasefs/leasefs/gateway/hdfs/hadoop"
 
 var (
 	file_gateway_hdfs_hadoop_rpc_proto_rawDescOnce sync.Once
@@ -981,34 +824,30 @@ func file_gateway_hdfs_hadoop_rpc_proto_rawDescGZIP() []byte {
 }
 
 var file_gateway_hdfs_hadoop_rpc_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_gateway_hdfs_hadoop_rpc_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_gateway_hdfs_hadoop_rpc_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_gateway_hdfs_hadoop_rpc_proto_goTypes = []any{
-	(RpcResponseHeaderProto_Status)(0),        // 0: leasefs.hadoop.RpcResponseHeaderProto.Status
-	(RpcResponseHeaderProto_ErrorCode)(0),     // 1: leasefs.hadoop.RpcResponseHeaderProto.ErrorCode
-	(RpcSaslProto_State)(0),                   // 2: leasefs.hadoop.RpcSaslProto.State
-	(*RpcRequestHeaderProto)(nil),             // 3: leasefs.hadoop.RpcRequestHeaderProto
-	(*RpcResponseHeaderProto)(nil),            // 4: leasefs.hadoop.RpcResponseHeaderProto
-	(*RpcSaslProto)(nil),                      // 5: leasefs.hadoop.RpcSaslProto
-	(*UserInformationProto)(nil),              // 6: leasefs.hadoop.UserInformationProto
-	(*IpcConnectionContextProto)(nil),         // 7: leasefs.hadoop.IpcConnectionContextProto
-	(*RequestHeaderProto)(nil),                // 8: leasefs.hadoop.RequestHeaderProto
-	(*GetProtocolSignatureRequestProto)(nil),  // 9: leasefs.hadoop.GetProtocolSignatureRequestProto
-	(*ProtocolSignatureProto)(nil),            // 10: leasefs.hadoop.ProtocolSignatureProto
-	(*GetProtocolSignatureResponseProto)(nil), // 11: leasefs.hadoop.GetProtocolSignatureResponseProto
-	(*RpcSaslProto_Auth)(nil),                 // 12: leasefs.hadoop.RpcSaslProto.Auth
+	(RpcResponseHeaderProto_Status)(0),    // 0: leasefs.hadoop.RpcResponseHeaderProto.Status
+	(RpcResponseHeaderProto_ErrorCode)(0), // 1: leasefs.hadoop.RpcResponseHeaderProto.ErrorCode
+	(RpcSaslProto_State)(0),               // 2: leasefs.hadoop.RpcSaslProto.State
+	(*RpcRequestHeaderProto)(nil),         // 3: leasefs.hadoop.RpcRequestHeaderProto
+	(*RpcResponseHeaderProto)(nil),        // 4: leasefs.hadoop.RpcResponseHeaderProto
+	(*RpcSaslProto)(nil),                  // 5: leasefs.hadoop.RpcSaslProto
+	(*UserInformationProto)(nil),          // 6: leasefs.hadoop.UserInformationProto
+	(*IpcConnectionContextProto)(nil),     // 7: leasefs.hadoop.IpcConnectionContextProto
+	(*RequestHeaderProto)(nil),            // 8: leasefs.hadoop.RequestHeaderProto
+	(*RpcSaslProto_Auth)(nil),             // 9: leasefs.hadoop.RpcSaslProto.Auth
 }
 var file_gateway_hdfs_hadoop_rpc_proto_depIdxs = []int32{
-	0,  // 0: leasefs.hadoop.RpcResponseHeaderProto.status:type_name -> leasefs.hadoop.RpcResponseHeaderProto.Status
-	1,  // 1: leasefs.hadoop.RpcResponseHeaderProto.errorDetail:type_name -> leasefs.hadoop.RpcResponseHeaderProto.ErrorCode
-	2,  // 2: leasefs.hadoop.RpcSaslProto.state:type_name -> leasefs.hadoop.RpcSaslProto.State
-	12, // 3: leasefs.hadoop.RpcSaslProto.auths:type_name -> leasefs.hadoop.RpcSaslProto.Auth
-	6,  // 4: leasefs.hadoop.IpcConnectionContextProto.userInfo:type_name -> leasefs.hadoop.UserInformationProto
-	10, // 5: leasefs.hadoop.GetProtocolSignatureResponseProto.protocolSignature:type_name -> leasefs.hadoop.ProtocolSignatureProto
-	6,  // [6:6] is the sub-list for method output_type
-	6,  // [6:6] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	0, // 0: leasefs.hadoop.RpcResponseHeaderProto.status:type_name -> leasefs.hadoop.RpcResponseHeaderProto.Status
+	1, // 1: leasefs.hadoop.RpcResponseHeaderProto.errorDetail:type_name -> leasefs.hadoop.RpcResponseHeaderProto.ErrorCode
+	2, // 2: leasefs.hadoop.RpcSaslProto.state:type_name -> leasefs.hadoop.RpcSaslProto.State
+	9, // 3: leasefs.hadoop.RpcSaslProto.auths:type_name -> leasefs.hadoop.RpcSaslProto.Auth
+	6, // 4: leasefs.hadoop.IpcConnectionContextProto.userInfo:type_name -> leasefs.hadoop.UserInformationProto
+	5, // [5:5] is the sub-list for method output_type
+	5, // [5:5] is the sub-list for method input_type
+	5, // [5:5] is the sub-list for extension type_name
+	5, // [5:5] is the sub-list for extension extendee
+	0, // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_gateway_hdfs_hadoop_rpc_proto_init() }
@@ -1022,7 +861,7 @@ func file_gateway_hdfs_hadoop_rpc_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_gateway_hdfs_hadoop_rpc_proto_rawDesc), len(file_gateway_hdfs_hadoop_rpc_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   10,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
