@@ -61,7 +61,15 @@ func (q opened) create(ctx context.Context, m *pb.CreateRequestProto) (proto.Mes
 	if err != nil {
 		return nil, q.fs.NotCreated(ctx, p, err)
 	}
-	return &pb.StatusResponseProto{Fs: describe(f.Info, "", hadoop.Attr(f.Attr))}, nil
+	return &pb.StatusResponseProto{Fs: written(f)}, nil
+}
+
+// written describes a file to its writer, as one with a single replica: where there
+// should be three, Hadoop's client looks for further DataNodes before it appends.
+func written(f files.Opened) *pb.HdfsFileStatusProto {
+	st := describe(f.Info, "", hadoop.Attr(f.Attr))
+	st.BlockReplication = proto.Uint32(1)
+	return st
 }
 
 func (q opened) append(ctx context.Context, m *pb.AppendRequestProto) (proto.Message, error) {
@@ -76,7 +84,7 @@ func (q opened) append(ctx context.Context, m *pb.AppendRequestProto) (proto.Mes
 	case err != nil:
 		return nil, q.fs.Held(p, err)
 	}
-	a := &pb.AppendResponseProto{Stat: describe(f.Info, "", hadoop.Attr(f.Attr))}
+	a := &pb.AppendResponseProto{Stat: written(f)}
 	if f.Last != nil {
 		a.Block = q.block(*f.Last, true)
 	}

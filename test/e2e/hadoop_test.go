@@ -144,7 +144,7 @@ func TestHadoopClients(t *testing.T) {
 	}
 
 	_, port, _ := strings.Cut(g.addr, ":")
-	for _, argv := range [][]string{{"testdata/webhdfs.py", port}, {"testdata/hdfs.py", g.hdfs}} {
+	for _, argv := range [][]string{{"testdata/hadoop/use_webhdfs.py", port}, {"testdata/hadoop/use_hdfs.py", g.hdfs}} {
 		p := start(ctx, t, spec{argv: append([]string{"python3"}, argv...), env: []string{"PYTHONPATH=" + hadoop + "/python", "HADOOP_USER_NAME=root"}, stdin: reader("")})
 		p.ends(ctx, 0)
 	}
