@@ -77,12 +77,12 @@ func TestHBase(t *testing.T) {
 	h := newHBase(ctx, t, g.hdfs)
 	server := h.serve(ctx)
 	put := h.java(ctx, "Rows", "put", "0")
+	acked := int64(0)
 	for range 2 {
-		from := put.acked()
-		put.prints(ctx, put.out, "500 more rows", func(string) bool { return put.acked() >= from+500 })
+		put.prints(ctx, put.out, "500 more rows", func(string) bool { return put.acked() >= acked+500 })
 		server.kill()
 		put.kill()
-		acked := put.acked() + 1
+		acked = put.acked() + 1
 		server = h.serve(ctx)
 		if !strings.Contains(server.err.String(), "Recovered lease") {
 			t.Errorf("it recovered no lease")
