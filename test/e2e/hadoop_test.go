@@ -143,6 +143,13 @@ func TestHadoopClients(t *testing.T) {
 		t.Errorf("left: %s", out)
 	}
 
+	write := g.begin(ctx, "testdata/hadoop/Recoverable.java", g.hdfs, "write")
+	write.ends(ctx, 0)
+	g.begin(ctx, "testdata/hadoop/Recoverable.java", g.hdfs, strings.TrimSpace(write.out.String())).ends(ctx, 0)
+	if out := n.run(ctx, "cat", "/done"); out != "before after" {
+		t.Errorf("a recovered file: %q", out)
+	}
+
 	_, port, _ := strings.Cut(g.addr, ":")
 	for _, argv := range [][]string{{"testdata/hadoop/use_webhdfs.py", port}, {"testdata/hadoop/use_hdfs.py", g.hdfs}} {
 		p := start(ctx, t, spec{argv: append([]string{"python3"}, argv...), env: []string{"PYTHONPATH=" + hadoop + "/python", "HADOOP_USER_NAME=root"}, stdin: reader("")})
