@@ -164,6 +164,8 @@ func (f lowLevel) RemoveTree(ctx context.Context, path string) error {
 	return err
 }
 
+func (f lowLevel) Vouch() { f.session.Vouch() }
+
 // RefreshKept is Refresh that also tells whether what it saw is kept.
 func (r *Reader) RefreshKept(ctx context.Context) (kept bool, err error) {
 	resp, at, kept, err := r.fs.keptFile(ctx, "open", r.path, readKey{readFile, door.Inode(r.inode)})

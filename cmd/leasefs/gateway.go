@@ -11,12 +11,12 @@ import (
 func gatewayCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:      "gateway",
-		Usage:     "serve the namespace to Hadoop's clients, by WebHDFS",
-		UsageText: "leasefs gateway [options]\n\nExample:\n  leasefs gateway --webhdfs 127.0.0.1:9870 &\n  hadoop fs -ls webhdfs://127.0.0.1:9870/",
-		Description: "Serves the namespace to clients of WebHDFS, and prints a line \"ready\" with its address. Only what\n" +
-			"is open is kept in a gateway, so several can run side by side. SIGTERM ends it cleanly: requests\n" +
-			"under way have ten seconds to finish. A client says who it is (user.name), and nobody checks\n" +
-			"that. What clients see and how to set them up: docs/HADOOP.md.",
+		Usage:     "serve the namespace to Hadoop's clients, by hdfs:// and WebHDFS",
+		UsageText: "leasefs gateway [options]\n\nExample:\n  leasefs gateway --hdfs 127.0.0.1:9000 --webhdfs 127.0.0.1:9870 &\n  hadoop fs -ls hdfs://127.0.0.1:9000/",
+		Description: "Serves the namespace to unchanged clients of HDFS, and prints a line \"ready\" with its addresses:\n" +
+			"WebHDFS, the protocols of hdfs://, or both. Only what is open is kept in a gateway, so several can run\n" +
+			"side by side. SIGTERM ends it cleanly: requests under way have ten seconds to finish. A client says\n" +
+			"who it is, and nobody checks that. What clients see and how to set them up: docs/HADOOP.md.",
 		Flags:  append(gateway.Flags(), logLevelFlag("info")),
 		Action: p.action(operands{}, serveGateway),
 	}
@@ -31,7 +31,13 @@ func serveGateway(e *invocation) error {
 	if err != nil {
 		return err
 	}
-	return e.fail(gateway.Serve(e.ctx, e.flags, cfg, log, func(addr string) error {
-		return cmp.Or(e.Result(map[string]any{"ready": true, "webhdfs": addr}, "ready %s\n", addr), e.Flush())
+	return e.fail(gateway.Serve(e.ctx, e.flags, cfg, log, func(at gateway.Addresses) error {
+		fields := map[string]any{"ready": true}
+		for name, addr := range map[string]string{"webhdfs": at.WebHDFS, "hdfs": at.HDFS, "data": at.Data} {
+			if addr != "" {
+				fields[name] = addr
+			}
+		}
+		return cmp.Or(e.Result(fields, "ready %s\n", at), e.Flush())
 	}), "")
 }

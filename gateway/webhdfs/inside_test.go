@@ -2,14 +2,10 @@ package webhdfs
 
 import (
 	"bytes"
-	"context"
 	"crypto/md5" //nolint:gosec // Hadoop's checksum of a file is made of it
 	"encoding/binary"
 	"hash/crc32"
-	"io"
 	"io/fs"
-	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -19,8 +15,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/internal/fserror"
-	"github.com/leasefs/leasefs/namenode/share"
+	"github.com/leasefs/leasefs/gateway/hadoop"
 	"github.com/leasefs/leasefs/test/env"
 )
 
@@ -46,7 +41,7 @@ func TestChecksum(t *testing.T) {
 			t.Errorf("%d bytes: %v, %v, want %v", n, got, err, want)
 		}
 	}
-	if _, err := checksum(strings.NewReader("short"), 9, 1<<20, func() {}); classOf(err) != retriable {
+	if _, err := checksum(strings.NewReader("short"), 9, 1<<20, func() {}); hadoop.ClassOf(err) != hadoop.Retriable {
 		t.Errorf("a file that became shorter: %v", err)
 	}
 }
@@ -102,45 +97,6 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-func TestHadoopAttr(t *testing.T) {
-	for a, text := range map[hadoopAttr]string{
-		{2, 1 << 20}: "replication=2 blocksize=1048576", {2, defaultBlockSize}: "replication=2", {3, 1}: "blocksize=1", defaultAttr: "",
-	} {
-		if got := string(a.encode()); got != text || decodeAttr([]byte(got)).or(defaultAttr) != a {
-			t.Errorf("%v: %q", a, got)
-		}
-	}
-	for _, text := range []string{"", "nonsense", "replication=-1 blocksize=0", "replication=9999999 blocksize=x", "replication=\x00"} {
-		if got := decodeAttr([]byte(text)).or(defaultAttr); got != defaultAttr {
-			t.Errorf("%q: %v", text, got)
-		}
-	}
-}
-
-// TestEveryKindHasAClass: the name of each kind of error is one that a client knows.
-func TestEveryKindHasAClass(t *testing.T) {
-	for k := range fserror.Kinds {
-		class := classOf(fserror.New(k, "op", "/p", "text"))
-		if !strings.HasPrefix(class, "java.") && !strings.HasPrefix(class, "org.apache.hadoop.") {
-			t.Errorf("%s: %q", k.Error(), class)
-		}
-	}
-	held := &fserror.Error{Kind: fserror.Held, Holder: &fserror.Holder{User: "ann"}}
-	if got := classOf(held); got != recoveryInProgress {
-		t.Errorf("held by one past the limit: %s", got)
-	}
-	held.TakeableIn = time.Second
-	if got := classOf(held); got != alreadyBeingCreated {
-		t.Errorf("held: %s", got)
-	}
-	if got := classOf(io.ErrUnexpectedEOF); got != ioException {
-		t.Errorf("any other: %s", got)
-	}
-	if got := classOf(context.Canceled); got != retriable {
-		t.Errorf("canceled: %s", got)
-	}
-}
-
 // TestOperations: each operation stands under one method only, in capitals.
 func TestOperations(t *testing.T) {
 	seen := map[string]bool{}
@@ -193,151 +149,12 @@ func TestNobodyComes(t *testing.T) {
 	if i, err := fsys.Stat(t.Context(), "/f"); err != nil || i.Open != nil || i.Length != 0 {
 		t.Errorf("it is still open: %v, %v", i, err)
 	}
-	if used := s.streams.used(); used != 0 {
+	if used := s.streams.Used(); used != 0 {
 		t.Errorf("%d places are not given back", used)
 	}
-	if u := s.users.byName["root"]; u == nil || u.uses != 0 {
+	if n, uses := s.users.InUse(); n != 1 || uses != 0 {
 		t.Errorf("the user's session is not given back")
 	}
-}
-
-// TestUsers: there are only so many sessions; idle ones make room, used ones do not.
-func TestUsers(t *testing.T) {
-	n := env.Start(t)
-	us := &users{
-		cfg: client.Config{Namenodes: []string{n.Addr()}}, most: 2, log: slog.New(slog.DiscardHandler),
-		life: t.Context(), byName: map[string]*user{},
-	}
-	defer us.close()
-	get := func(name string) *user {
-		t.Helper()
-		u, err := us.get(t.Context(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return u
-	}
-	ann := get("ann")
-	if again := get("ann"); again != ann {
-		t.Error("a user has two sessions")
-	}
-	us.put(ann)
-	us.put(get("joe"))
-	eve := get("eve") // takes joe's place
-	if us.byName["joe"] != nil || us.byName["ann"] != ann {
-		t.Error("another than the idle one made room")
-	}
-	if _, err := us.get(t.Context(), "joe"); fserror.KindOf(err) != fserror.Retry {
-		t.Errorf("with all in use: %v", err)
-	}
-	us.put(eve)
-	us.put(ann)
-	us.endIdle() // none is idle for long
-	if len(us.byName) != 2 {
-		t.Error("a session ended early")
-	}
-	ann.last = time.Now().Add(-2 * userIdle)
-	us.endIdle()
-	if us.byName["ann"] != nil || us.byName["eve"] != eve {
-		t.Error("the idle one did not end")
-	}
-}
-
-// TestUsersUnderWay: sessions that are being opened and closed count, too.
-func TestUsersUnderWay(t *testing.T) {
-	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer silent.Close()
-	life, kill := context.WithCancel(t.Context())
-	us := &users{
-		cfg: client.Config{Namenodes: []string{silent.Addr().String()}, Timeout: time.Hour}, most: 2, log: slog.New(slog.DiscardHandler),
-		life: life, byName: map[string]*user{},
-	}
-	defer us.close()
-	defer kill()
-	over, cancel := context.WithCancel(t.Context())
-	cancel()
-	for _, name := range []string{"ann", "joe"} {
-		if _, err := us.get(over, name); fserror.KindOf(err) != fserror.Canceled {
-			t.Fatalf("%s, who does not wait: %v", name, err)
-		}
-	}
-	if _, err := us.get(over, "eve"); fserror.KindOf(err) != fserror.Retry || us.byName["ann"] == nil || us.byName["joe"] == nil {
-		t.Fatalf("with two that are being opened: %v", err)
-	}
-	us.byName["ann"].last = time.Now().Add(-2 * userIdle)
-	us.endIdle()
-	if us.byName["ann"] != nil {
-		t.Error("the idle one does not end")
-	}
-	if _, err := us.get(over, "eve"); fserror.KindOf(err) != fserror.Retry {
-		t.Errorf("with one that is being closed: %v", err)
-	}
-}
-
-// TestUsersTakeTurns: a session that makes room ends before the next one begins.
-func TestUsersTakeTurns(t *testing.T) {
-	n := env.Start(t)
-	us := &users{
-		cfg: client.Config{Namenodes: []string{n.Addr()}}, most: 1, log: slog.New(slog.DiscardHandler),
-		life: t.Context(), byName: map[string]*user{},
-	}
-	defer us.close()
-	ann, err := us.get(t.Context(), "ann")
-	if err != nil {
-		t.Fatal(err)
-	}
-	end := ann.close
-	ann.close = func() error {
-		us.mu.Lock()
-		joe := us.byName["joe"]
-		us.mu.Unlock()
-		select {
-		case <-joe.ready:
-			t.Error("two have a session where one may")
-		case <-time.After(300 * time.Millisecond): // it would have begun
-		}
-		return end()
-	}
-	us.put(ann)
-	joe, err := us.get(t.Context(), "joe")
-	if err != nil {
-		t.Fatal(err)
-	}
-	us.put(joe)
-	ann.last, joe.last = time.Time{}, time.Time{}
-	us.endIdle()
-	env.Eventually(t, "nothing is ending", func() bool {
-		us.mu.Lock()
-		defer us.mu.Unlock()
-		return us.ending == 0 && len(us.byName) == 0
-	})
-}
-
-// TestGate: who gives up waiting takes no place.
-func TestGate(t *testing.T) {
-	g := newGate(1)
-	leave, err := g.enter(t.Context(), share.User("ann"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := g.enter(ctx, share.User("joe")); fserror.KindOf(err) != fserror.Canceled {
-		t.Errorf("a full gate: %v", err)
-	}
-	leave()
-	leave() // once counts
-	if g.used() != 0 {
-		t.Errorf("%d places are taken", g.used())
-	}
-	leave, err = g.enter(t.Context(), share.User("joe"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	leave()
 }
 
 // FuzzParams: no query makes the decoder panic, and what it takes it also understands
@@ -352,7 +169,7 @@ func FuzzParams(f *testing.F) {
 	f.Fuzz(func(t *testing.T, query string) {
 		p, err := parseParams(query)
 		if err != nil {
-			if class := classOf(err); class != illegalArgument {
+			if class := hadoop.ClassOf(err); class != hadoop.IllegalArgument {
 				t.Fatalf("%q: %s", query, class)
 			}
 			return

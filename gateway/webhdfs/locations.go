@@ -13,6 +13,7 @@ import (
 	"strconv"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/gateway/hadoop"
 )
 
 // maxLocations is how many blocks one answer describes. Of a larger file they are taken
@@ -37,9 +38,9 @@ func (q lookup) blocks() (i *client.FileInfo, all []block, err error) {
 		return nil, nil, err
 	}
 	if i.IsDir() {
-		return nil, nil, refuse(fileNotFound, "Path is not a file: %s", q.path)
+		return nil, nil, hadoop.Refuse(hadoop.FileNotFound, "Path is not a file: %s", q.path)
 	}
-	a, err := q.attr(q.ctx, i)
+	a, err := q.fs.Attr(q.ctx, i)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -47,7 +48,7 @@ func (q lookup) blocks() (i *client.FileInfo, all []block, err error) {
 	if length < end-min(offset, end) {
 		end = offset + length
 	}
-	return i, split(offset, end, i.Length, a.blockSize), nil
+	return i, split(offset, end, i.Length, a.BlockSize), nil
 }
 
 // split returns the blocks of a file of so many bytes from offset to end.
@@ -121,28 +122,28 @@ const chunkSize = 512
 // getFileChecksum reads the whole file and computes what HDFS would answer for one with
 // the same bytes and block size: MD5 of the MD5s of blocks' checksums.
 func (q transfer) getFileChecksum() error {
-	leave, err := q.streams.enter(q.ctx, q.taker())
+	leave, err := q.streams.Enter(q.ctx, q.taker())
 	if err != nil {
 		return err
 	}
 	defer leave()
 	r, err := q.fs.Open(q.ctx, q.path)
 	if err != nil {
-		return belowFile(fileNotFound, err)
+		return hadoop.BelowFile(hadoop.FileNotFound, err)
 	}
 	defer func() { _ = r.Close() }() // it only read
 	i, err := r.Stat()
 	if err != nil {
 		return err
 	}
-	a, err := q.attr(q.ctx, i)
+	a, err := q.fs.Attr(q.ctx, i)
 	if err != nil {
 		return err
 	}
-	if a.blockSize%chunkSize != 0 {
-		return refuse(unsupported, "the block size of %s, %d, is no multiple of %d: HDFS has no checksum of such a file", q.path, a.blockSize, chunkSize)
+	if a.BlockSize%chunkSize != 0 {
+		return hadoop.Refuse(hadoop.Unsupported, "the block size of %s, %d, is no multiple of %d: HDFS has no checksum of such a file", q.path, a.BlockSize, chunkSize)
 	}
-	sum, err := checksum(r, r.Length(), a.blockSize, func() { q.patient(q.cfg.Idle) })
+	sum, err := checksum(r, r.Length(), a.BlockSize, func() { q.patient(q.cfg.Idle) })
 	if err != nil {
 		return err
 	}
@@ -177,7 +178,7 @@ func checksum(r io.Reader, length, blockSize int64, going func()) (fileChecksum,
 		n, err := io.ReadFull(r, buf[:min(int64(len(buf)), left, length-done)])
 		if err != nil {
 			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-				err = refuse(retriable, "the file is shorter than it was")
+				err = hadoop.Refuse(hadoop.Retriable, "the file is shorter than it was")
 			}
 			return fileChecksum{}, err
 		}

@@ -5,7 +5,8 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/leasefs/leasefs/internal/lowlevel"
+	"github.com/leasefs/leasefs/gateway/hadoop"
+	"github.com/leasefs/leasefs/gateway/users"
 )
 
 // request is one request of a known user for a known operation.
@@ -16,8 +17,8 @@ type request struct {
 	ctx    context.Context
 	op     string // in capitals
 	path   string // clean
-	user   *user
-	fs     lowlevel.FS // of user
+	user   *users.User
+	fs     hadoop.FS // of user
 	params params
 }
 
@@ -144,7 +145,7 @@ var operations = map[string]map[string]operation{
 // lacking is an operation of something that there is not.
 func lacking(what string) operation {
 	return func(q *request) error {
-		return refuse(unsupported, "%s: leasefs has no %s; see docs/HADOOP.md", q.op, what)
+		return hadoop.Refuse(hadoop.Unsupported, "%s: leasefs has no %s; see docs/HADOOP.md", q.op, what)
 	}
 }
 
@@ -152,11 +153,11 @@ func lacking(what string) operation {
 func find(method string, p params) (operation, string, error) {
 	byName, ok := operations[method]
 	if !ok {
-		return nil, "", refuse(unsupported, "the method %.20s has no operation; WebHDFS has GET, PUT, POST and DELETE", method)
+		return nil, "", hadoop.Refuse(hadoop.Unsupported, "the method %.20s has no operation; WebHDFS has GET, PUT, POST and DELETE", method)
 	}
 	name := strings.ToUpper(p.text("op"))
 	if name == "" {
-		return nil, "", refuse(unsupported, "op=NULL is not supported; say which operation is meant")
+		return nil, "", hadoop.Refuse(hadoop.Unsupported, "op=NULL is not supported; say which operation is meant")
 	}
 	f, ok := byName[name]
 	if !ok {

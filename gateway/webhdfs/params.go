@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/gateway/hadoop"
 )
 
 // Limits of what a request says beside its path.
@@ -29,6 +30,9 @@ type badParam struct{ name, problem string }
 func (e *badParam) Error() string {
 	return fmt.Sprintf("Invalid value for webhdfs parameter %q: %s", e.name, e.problem)
 }
+
+// JavaClass says what Hadoop calls it.
+func (e *badParam) JavaClass() string { return hadoop.IllegalArgument }
 
 // parseParams decodes a query.
 func parseParams(query string) (params, error) {
@@ -96,7 +100,7 @@ func (p params) number(name string, without, least, most int64) (int64, error) {
 // needed is a parameter that must be there.
 func (p params) needed(name string) (string, error) {
 	if !p.has(name) {
-		return "", refuse(illegalArgument, "Required param %s for op: %.40s is null or empty", name, strings.ToUpper(p.text("op")))
+		return "", hadoop.Refuse(hadoop.IllegalArgument, "Required param %s for op: %.40s is null or empty", name, strings.ToUpper(p.text("op")))
 	}
 	return p.text(name), nil
 }
@@ -111,21 +115,11 @@ func (p params) mode(name string, without fs.FileMode) (fs.FileMode, error) {
 	if err != nil || n > 0o1777 {
 		return 0, &badParam{name, fmt.Sprintf("Failed to parse %q as permission bits; they are octal, 0 to 1777", v)}
 	}
-	m := fs.FileMode(n & 0o777)
-	if n&0o1000 != 0 {
-		m |= fs.ModeSticky
-	}
-	return m, nil
+	return hadoop.Mode(uint32(n))
 }
 
 // octal is the reverse of mode.
-func octal(m fs.FileMode) string {
-	n := uint64(m.Perm())
-	if m&fs.ModeSticky != 0 {
-		n |= 0o1000
-	}
-	return strconv.FormatUint(n, 8)
-}
+func octal(m fs.FileMode) string { return strconv.FormatUint(uint64(hadoop.Bits(m)), 8) }
 
 // millis is a parameter of a time in ms since 1970, and whether it is there:
 // Hadoop says -1 for what is to stay.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math"
 	"net/http"
 	"path"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/gateway/hadoop"
 	"github.com/leasefs/leasefs/internal/lowlevel"
 )
 
@@ -29,9 +29,9 @@ func (q lookup) getFileLinkStatus() error {
 
 func (q lookup) oneStatus(i *client.FileInfo, err error) error {
 	if err != nil {
-		return belowFile(fileNotFound, err)
+		return hadoop.BelowFile(hadoop.FileNotFound, err)
 	}
-	st, err := q.status(q.ctx, i, "")
+	st, err := q.status(i, "")
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (q lookup) oneStatus(i *client.FileInfo, err error) error {
 func (q lookup) getLinkTarget() error {
 	target, err := q.fs.Readlink(q.ctx, q.path)
 	if client.KindOf(err) == client.ErrInvalidArgument {
-		return refuse(ioException, "Path %s is not a symbolic link", q.path)
+		return hadoop.Refuse(hadoop.IOException, "Path %s is not a symbolic link", q.path)
 	}
 	if err != nil {
 		return err
@@ -57,10 +57,10 @@ const pageSize = 1000
 func (q lookup) listStatus() error {
 	dir, err := q.fs.Stat(q.ctx, q.path)
 	if err != nil {
-		return belowFile(accessControl, err)
+		return hadoop.BelowFile(hadoop.AccessControl, err)
 	}
 	if !dir.IsDir() {
-		st, err := q.status(q.ctx, dir, "")
+		st, err := q.status(dir, "")
 		if err != nil {
 			return err
 		}
@@ -130,7 +130,7 @@ func patient(w http.ResponseWriter, d time.Duration) {
 func (q lookup) listStatusBatch() error {
 	i, err := q.fs.Stat(q.ctx, q.path)
 	if err != nil {
-		return belowFile(accessControl, err)
+		return hadoop.BelowFile(hadoop.AccessControl, err)
 	}
 	remaining := 0
 	all := make([]fileStatus, 1)
@@ -145,7 +145,7 @@ func (q lookup) listStatusBatch() error {
 		if all, err = q.statuses(entries); err != nil {
 			return err
 		}
-	} else if all[0], err = q.status(q.ctx, i, ""); err != nil {
+	} else if all[0], err = q.status(i, ""); err != nil {
 		return err
 	}
 	return q.json(map[string]any{"DirectoryListing": map[string]any{
@@ -184,7 +184,7 @@ func (q lookup) getQuotaUsage() error {
 	}})
 }
 
-func (q lookup) home() string { return "/user/" + q.user.name }
+func (q lookup) home() string { return "/user/" + q.user.User }
 
 func (q lookup) getHomeDirectory() error {
 	return q.json(map[string]string{"Path": q.home()})
@@ -200,7 +200,7 @@ func (q lookup) getTrashRoots() error {
 	i, err := q.fs.Stat(q.ctx, where)
 	switch {
 	case err == nil && i.IsDir():
-		st, err := q.status(q.ctx, i, where)
+		st, err := q.status(i, where)
 		if err != nil {
 			return err
 		}
@@ -218,26 +218,19 @@ func (q lookup) getDelegationToken() error {
 
 func (q lookup) getServerDefaults() error {
 	return q.json(map[string]any{"FsServerDefaults": map[string]any{
-		"blockSize": defaultBlockSize, "bytesPerChecksum": 512, "checksumType": 2, "defaultStoragePolicyId": 7,
-		"encryptDataTransfer": false, "fileBufferSize": 4096, "keyProviderUri": "", "replication": defaultReplication,
+		"blockSize": hadoop.DefaultAttr.BlockSize, "bytesPerChecksum": 512, "checksumType": 2, "defaultStoragePolicyId": 7,
+		"encryptDataTransfer": false, "fileBufferSize": 4096, "keyProviderUri": "", "replication": hadoop.DefaultAttr.Replication,
 		"trashInterval": 0, "writePacketSize": 64 << 10,
 	}})
 }
 
 // getStatus is what df shows.
 func (q lookup) getStatus() error {
-	all, err := q.fs.Status(q.ctx)
+	u, err := q.fs.Usage(q.ctx)
 	if err != nil {
 		return err
 	}
-	for _, st := range all {
-		if st.Err == nil && st.Role == "active" {
-			return q.json(map[string]any{"FsStatus": map[string]int64{
-				"capacity": st.DiskTotal, "remaining": st.DiskFree, "used": st.StoredBytes + st.GarbageBytes + st.TailBytes,
-			}})
-		}
-	}
-	return refuse(retriable, "no namenode is active; try again later")
+	return q.json(map[string]any{"FsStatus": map[string]int64{"capacity": u.Capacity, "remaining": u.Remaining, "used": u.Used}})
 }
 
 // hot is the one storage policy that there is, with the number and name that it has in HDFS.
@@ -285,7 +278,7 @@ func (q transfer) open() error {
 	}
 	r, err := q.fs.Open(q.ctx, q.path)
 	if err != nil {
-		return belowFile(fileNotFound, err)
+		return hadoop.BelowFile(hadoop.FileNotFound, err)
 	}
 	i, err := r.Stat()
 	_ = r.Close() // it was only looked at
@@ -318,7 +311,7 @@ func (q *request) redirect(more string) error {
 
 // send answers with bytes of a file.
 func (q transfer) send(inode uint64, offset, length int64) error {
-	leave, err := q.streams.enter(q.ctx, q.taker())
+	leave, err := q.streams.Enter(q.ctx, q.taker())
 	if err != nil {
 		return err
 	}
@@ -338,7 +331,7 @@ func (q transfer) send(inode uint64, offset, length int64) error {
 		n, err := r.ReadAtContext(q.ctx, buf[:min(length, int64(len(buf)))], offset, false)
 		if n == 0 && err != nil {
 			if errors.Is(err, io.EOF) {
-				err = refuse(retriable, "the file is shorter than it was")
+				err = hadoop.Refuse(hadoop.Retriable, "the file is shorter than it was")
 			}
 			return q.brokenOff(begun, err)
 		}
@@ -351,67 +344,22 @@ func (q transfer) send(inode uint64, offset, length int64) error {
 	return nil
 }
 
-// checkAccess asks the namenode, by calls that change nothing and need the permission.
 func (q lookup) checkAccess() error {
-	want, err := q.params.needed("fsaction")
+	text, err := q.params.needed("fsaction")
 	if err != nil {
 		return err
 	}
-	if len(want) != 3 {
-		return &badParam{"fsaction", fmt.Sprintf("%.20q is no action such as r-x", want)}
-	}
-	for n, c := range want {
-		if c != '-' && c != rune("rwx"[n]) {
-			return &badParam{"fsaction", fmt.Sprintf("%.20q is no action such as r-x", want)}
+	want, ok := hadoop.Access(0), len(text) == 3
+	for n, c := range text {
+		want <<= 1
+		if n < 3 && c == rune("rwx"[n]) {
+			want |= 1
+		} else if c != '-' {
+			ok = false
 		}
 	}
-	i, err := q.fs.Stat(q.ctx, q.path)
-	if err != nil {
-		return err
+	if !ok {
+		return &badParam{"fsaction", fmt.Sprintf("%.20q is no action such as r-x", text)}
 	}
-	if want[0] == 'r' {
-		if i.IsDir() {
-			_, _, err = q.fs.ListAt(q.ctx, lowlevel.Inode(i.Inode), "", 1)
-		} else {
-			var r *client.Reader
-			if r, _, err = q.fs.OpenInode(q.ctx, i.Inode, q.path); err == nil {
-				_ = r.Close()
-			}
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if want[1] == 'w' {
-		err := q.fs.XattrsInode(i.Inode).Remove(q.ctx, "user.leasefs.none")
-		if err != nil && !client.IsNoXattr(err) {
-			return err
-		}
-	}
-	if want[2] == 'x' {
-		if err := q.mayExecute(i); err != nil {
-			return err
-		}
-	}
-	return q.done(nil)
-}
-
-// mayExecute refuses what a user may not search or execute. Of a file, the gateway knows
-// only what its owner, others and the superuser may; it does not know who is in its group.
-func (q lookup) mayExecute(i *client.FileInfo) error {
-	if i.IsDir() {
-		_, _, err := q.fs.LstatKept(q.ctx, lowlevel.Ref{Base: i.Inode, Path: "user.leasefs.none"})
-		if client.KindOf(err) == client.ErrNotFound {
-			return nil
-		}
-		return err
-	}
-	bits := i.Mode().Perm()
-	if mine := i.User == q.user.name; mine && bits&0o100 != 0 || !mine && bits&0o001 != 0 {
-		return nil
-	}
-	if _, err := q.fs.Admin().Fsck(q.ctx, q.path, false, func(client.FsckProblem) error { return nil }); err == nil {
-		return nil // only the superuser may check a file
-	}
-	return refuse(accessControl, "Permission denied: user=%s, access=EXECUTE, inode=%q:%s:%s:%s", q.user.name, q.path, i.User, i.Group, fs.FileMode(bits))
+	return q.done(q.fs.CheckAccess(q.ctx, q.path, want))
 }

@@ -19,6 +19,9 @@ import (
 	"unicode"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/gateway/gate"
+	"github.com/leasefs/leasefs/gateway/hadoop"
+	"github.com/leasefs/leasefs/gateway/users"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/namenode/conns"
@@ -43,6 +46,7 @@ const (
 	maxUsers  = 256 // sessions; each has a connection to the namenode
 	maxHeader = 256 << 10
 	headTime  = 20 * time.Second // for the head of a request, and between two
+	gateTime  = 20 * time.Second // for others to finish what they read and write
 	shortTime = 2 * time.Minute  // for an operation other than reading and writing files
 	prefix    = "/webhdfs/v1"
 )
@@ -83,8 +87,8 @@ type Config struct {
 type Server struct {
 	cfg      Config
 	log      *slog.Logger
-	users    *users
-	streams  *gate
+	users    *users.Table
+	streams  *gate.Gate
 	openings *openings
 	listener net.Listener
 	http     *http.Server
@@ -118,18 +122,13 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", cfg.Listen)
+	l, err := hadoop.Listen(ctx, op, cfg.Listen, cfg.TrustClients)
 	if err != nil {
-		return nil, fserror.Wrap(fserror.Internal, op, "", fmt.Errorf("cannot listen on %s: %w; choose another address", cfg.Listen, err))
-	}
-	addr, _ := netip.ParseAddrPort(l.Addr().String())
-	if !addr.Addr().IsLoopback() && !cfg.TrustClients {
-		_ = l.Close()
-		return nil, fserror.New(fserror.InvalidArgument, op, cfg.Listen, "other machines reach this address, and a client of WebHDFS can say that it is anybody; listen on 127.0.0.1, or trust the clients").Because(fserror.ReasonTrust)
+		return nil, err
 	}
 	s := &Server{
 		cfg: cfg, log: cfg.Logger,
-		streams:  newGate(int64(cfg.Streams)),
+		streams:  gate.New(int64(cfg.Streams), gateTime),
 		listener: conns.New(maxConns, 0).Listener(l),
 		served:   make(chan struct{}),
 	}
@@ -140,7 +139,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		s.names = append(s.names, hostOf(name))
 	}
 	if cfg.TrustClients {
-		s.log.Warn("clients are trusted: whoever reaches the address can act as any user, superusers included, and read and delete everything", "listen", s.Addr())
+		s.log.Warn(hadoop.WarnOfTrust, "listen", s.Addr())
 	}
 	s.life, s.kill = context.WithCancel(context.Background())
 	cfg.Client.Timeout = cmp.Or(cfg.Client.Timeout, DefaultTimeout)
@@ -149,7 +148,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	cfg.Client.OnWait = func(w client.Waiting) {
 		cfg.Logger.Warn("waiting", "op", w.Op, "path", w.Path, "for", w.For, "cause", w.Cause)
 	}
-	s.users = &users{cfg: cfg.Client, most: maxUsers, log: s.log, life: s.life, byName: map[string]*user{}}
+	s.users = users.New(s.life, cfg.Client, maxUsers, s.log)
 	s.openings = &openings{server: s, byID: map[string]*opening{}}
 	s.http = &http.Server{
 		Handler:           s,
@@ -193,7 +192,7 @@ func (s *Server) Close(ctx context.Context) error {
 	err := s.http.Shutdown(ctx)
 	s.kill()
 	if err != nil {
-		s.log.Warn("ended with requests under way", "streams", s.streams.used())
+		s.log.Warn("ended with requests under way", "streams", s.streams.Used())
 		err = s.http.Close()
 	}
 	s.mu.Lock()
@@ -201,7 +200,7 @@ func (s *Server) Close(ctx context.Context) error {
 	s.mu.Unlock()
 	s.openings.close()
 	s.work.Wait()
-	s.users.close()
+	s.users.Close()
 	return err
 }
 
@@ -213,7 +212,7 @@ func (s *Server) sweep() {
 		select {
 		case <-t.C:
 			s.openings.endOld()
-			s.users.endIdle()
+			s.users.EndIdle()
 		case <-s.life.Done():
 			return
 		}
@@ -225,14 +224,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff") // no browser takes a file for a page
 	if !s.begin() {
-		fail(w, refuse(retriable, "the gateway is ending; ask another one, or try again later"))
+		fail(w, hadoop.Refuse(hadoop.Retriable, "the gateway is ending; ask another one, or try again later"))
 		return
 	}
 	defer s.work.Done()
 	defer func() {
 		if p := recover(); p != nil {
 			s.log.Error("a request ended in a fault of the gateway", "method", r.Method, "url", r.URL.Redacted(), "fault", p, "stack", string(debug.Stack()))
-			fail(w, refuse(runtimeException, "a fault of the gateway: its log tells more"))
+			fail(w, hadoop.Refuse(hadoop.RuntimeException, "a fault of the gateway: its log tells more"))
 		}
 	}()
 	err := s.serve(w, r)
@@ -273,7 +272,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
 	}
 	path, ok := strings.CutPrefix(r.URL.Path, prefix)
 	if !ok || path != "" && path[0] != '/' {
-		return refuse(fileNotFound, "%.200q is not below %s/", r.URL.Path, prefix)
+		return hadoop.Refuse(hadoop.FileNotFound, "%.200q is not below %s/", r.URL.Path, prefix)
 	}
 	p, err := parseParams(r.URL.RawQuery)
 	if err != nil {
@@ -290,12 +289,12 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	u, err := s.users.get(r.Context(), name)
+	u, err := s.users.Get(r.Context(), users.Key{User: name})
 	if err != nil {
 		return err
 	}
-	defer s.users.put(u)
-	return f(&request{Server: s, w: w, r: r, ctx: r.Context(), op: op, path: path, user: u, fs: u.fs, params: p})
+	defer s.users.Put(u)
+	return f(&request{Server: s, w: w, r: r, ctx: r.Context(), op: op, path: path, user: u, fs: hadoop.FS{FS: u.FS, User: u.User, Log: s.log}, params: p})
 }
 
 // fromHere refuses what a page in a browser sends: it could make a user's browser
@@ -303,10 +302,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
 // the address of the gateway is told by that name.
 func (s *Server) fromHere(r *http.Request) error {
 	if o := r.Header.Get("Origin"); o != "" {
-		return refuse(accessControl, "the request comes from a page of %.100q in a browser; the gateway serves programs only", o)
+		return hadoop.Refuse(hadoop.AccessControl, "the request comes from a page of %.100q in a browser; the gateway serves programs only", o)
 	}
 	if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" || site == "same-site" {
-		return refuse(accessControl, "the request comes from a page of another host in a browser (Sec-Fetch-Site is %s); the gateway serves programs only", site)
+		return hadoop.Refuse(hadoop.AccessControl, "the request comes from a page of another host in a browser (Sec-Fetch-Site is %s); the gateway serves programs only", site)
 	}
 	host := hostOf(r.Host)
 	if host == "" || slices.ContainsFunc(s.names, func(name string) bool { return strings.EqualFold(name, host) }) {
@@ -315,7 +314,7 @@ func (s *Server) fromHere(r *http.Request) error {
 	if _, err := netip.ParseAddr(host); err == nil {
 		return nil
 	}
-	return refuse(accessControl, "the gateway does not know that it is called %.100q; use its IP address or the name of its machine, or let whoever runs it advertise that name (docs/HADOOP.md, Trust)", host)
+	return hadoop.Refuse(hadoop.AccessControl, "the gateway does not know that it is called %.100q; use its IP address or the name of its machine, or let whoever runs it advertise that name (docs/HADOOP.md, Trust)", host)
 }
 
 // hostOf is the host of what may have a port.
@@ -330,7 +329,7 @@ func hostOf(address string) string {
 func (s *Server) who(p params) (string, error) {
 	name := p.text("user.name")
 	if name == "" {
-		return "", refuse(security, "the request does not say who asks; give the parameter user.name")
+		return "", hadoop.Refuse(hadoop.Security, "the request does not say who asks; give the parameter user.name")
 	}
 	if len(name) > 255 || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return "", &badParam{"user.name", "a name has at most 255 bytes, and only characters that can be printed"}
@@ -339,8 +338,8 @@ func (s *Server) who(p params) (string, error) {
 		return name, nil
 	}
 	other := p.text("doas")
-	if !slices.Contains(s.cfg.Proxies, name) {
-		return "", refuse(authorization, "User: %s is not allowed to impersonate %.255s", name, other)
+	if err := hadoop.MayActFor(s.cfg.Proxies, name, other); err != nil {
+		return "", err
 	}
 	if len(other) > 255 || strings.ContainsFunc(other, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return "", &badParam{"doas", "a name has at most 255 bytes, and only characters that can be printed"}
@@ -348,53 +347,9 @@ func (s *Server) who(p params) (string, error) {
 	return other, nil
 }
 
-// gate bounds how many files are read and written at once, and gives each address and
-// each user a fair share (package share).
-type gate struct {
-	limit *share.Limit
-	mu    sync.Mutex
-	given chan struct{} // closed when one is given back
-}
-
-// gateTime is how long a request waits for others to finish.
-const gateTime = 20 * time.Second
-
-func newGate(most int64) *gate {
-	return &gate{limit: share.New(most), given: make(chan struct{})}
-}
-
-func (g *gate) used() int64 { return g.limit.Used() }
-
-// enter waits for a place; leave, to be called once, gives it back.
-func (g *gate) enter(ctx context.Context, who share.Taker) (leave func(), err error) {
-	timer := time.NewTimer(gateTime)
-	defer timer.Stop()
-	for {
-		g.mu.Lock()
-		given := g.given
-		g.mu.Unlock()
-		if g.limit.Take(1, who) {
-			return sync.OnceFunc(func() {
-				g.limit.Give(1, who)
-				g.mu.Lock()
-				defer g.mu.Unlock()
-				close(g.given)
-				g.given = make(chan struct{})
-			}), nil
-		}
-		select {
-		case <-given:
-		case <-timer.C:
-			return nil, fserror.New(fserror.Retry, "webhdfs", "", "%d files are being read and written, as many as the gateway allows; try again later, or allow more", g.used())
-		case <-ctx.Done():
-			return nil, fserror.Ended(ctx, "webhdfs", "")
-		}
-	}
-}
-
 // taker is who takes a share of the streams.
 func (q *request) taker() share.Taker {
-	t := share.Taker{Names: []string{"user " + q.user.name}}
+	t := share.Taker{Names: []string{"user " + q.user.User}}
 	if a, err := netip.ParseAddrPort(q.r.RemoteAddr); err == nil && !a.Addr().IsLoopback() {
 		t.Names = append(t.Names, "address "+conns.AddressName(a.Addr()))
 	}

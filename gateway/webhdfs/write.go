@@ -8,14 +8,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/gateway/hadoop"
+	"github.com/leasefs/leasefs/gateway/users"
 )
 
 // claimTime is how long after the first of the two requests that write a file the
@@ -25,9 +27,9 @@ const claimTime = 30 * time.Second
 // opening is a file that a first request has opened for write. The second brings the
 // bytes.
 type opening struct {
-	id    string
+	id    string // empty if there is no second request
 	w     *client.Writer
-	user  *user
+	user  *users.User
 	op    string
 	from  int64 // where the client believes the end of the file to be; -1: it does not say
 	since time.Time
@@ -41,6 +43,35 @@ type openings struct {
 	mu     sync.Mutex
 	byID   map[string]*opening
 	closed bool
+	filled []filled // the oldest first
+}
+
+// filled is an APPEND whose second request has come. Its client may send more such
+// requests to the same place, as HDFS takes each for one more APPEND.
+type filled struct {
+	id, user string
+	inode    uint64
+}
+
+// maxFilled is how many are known, of the latest.
+const maxFilled = 4096
+
+// fill remembers an APPEND that was made.
+func (os *openings) fill(o *opening) {
+	os.mu.Lock()
+	defer os.mu.Unlock()
+	os.filled = append(os.filled[max(0, len(os.filled)+1-maxFilled):], filled{o.id, o.user.User, o.w.Inode()})
+}
+
+// more returns the inode to which one more request appends that names an APPEND of before.
+func (os *openings) more(q *request, id string) (inode uint64, ok bool) {
+	os.mu.Lock()
+	defer os.mu.Unlock()
+	i := slices.IndexFunc(os.filled, func(f filled) bool { return f.id == id && f.user == q.user.User })
+	if i < 0 {
+		return 0, false
+	}
+	return os.filled[i].inode, true
 }
 
 // add keeps one until it is claimed.
@@ -61,8 +92,8 @@ func (os *openings) claim(q *request, id string) (*opening, error) {
 	os.mu.Lock()
 	defer os.mu.Unlock()
 	o := os.byID[id]
-	if o == nil || o.user.name != q.user.name || o.op != q.op {
-		return nil, refuse(leaseExpired, "%s: what the first request has opened is not open any more (the second came more than %s later, or twice, or the gateway was started again), or it was opened by another gateway; begin with the first request again", q.path, claimTime)
+	if o == nil || o.user.User != q.user.User || o.op != q.op {
+		return nil, hadoop.Refuse(hadoop.LeaseExpired, "%s: what the first request has opened is not open any more (the second came more than %s later, or twice, or the gateway was started again), or it was opened by another gateway; begin with the first request again", q.path, claimTime)
 	}
 	delete(os.byID, id)
 	return o, nil
@@ -105,7 +136,7 @@ func (os *openings) giveUp(o *opening) {
 	defer cancel()
 	o.w.KeepModTime()
 	err := o.w.AbortContext(ctx)
-	os.server.log.Info("nobody wrote what was opened", "op", o.op, "path", o.w.Path(), "user", o.user.name, "cause", err)
+	os.server.log.Info("nobody wrote what was opened", "op", o.op, "path", o.w.Path(), "user", o.user.User, "cause", err)
 }
 
 // create makes the file at once, and with a second request writes it.
@@ -129,15 +160,16 @@ func (q transfer) create() error {
 	if err != nil {
 		return err
 	}
-	if replication > maxReplication {
-		return q.tooMany(replication)
+	if err := hadoop.TooMany(replication, q.path); err != nil {
+		return err
 	}
-	a := hadoopAttr{replication, size}.or(defaultAttr)
-	return q.first(-1, func(ctx context.Context) (*client.Writer, error) {
-		opts := []client.OpenOption{client.WithMode(mode)}
-		if a != defaultAttr {
-			opts[0] = client.WithMode(mode | 0o200) // who may not write a file may not set its attributes
-		}
+	here, err := q.params.flag("data", false)
+	if err != nil {
+		return err
+	}
+	a := hadoop.Attr{Replication: replication, BlockSize: size}.Or(hadoop.DefaultAttr)
+	return q.first(-1, here, func(ctx context.Context) (*client.Writer, error) {
+		opts := []client.OpenOption{client.WithMode(a.Making(mode))}
 		if overwrite { // as HDFS: whoever is writing the old one loses it
 			opts = append(opts, client.WithOverwrite(), client.WithSteal())
 		}
@@ -146,12 +178,10 @@ func (q transfer) create() error {
 		}
 		w, err := q.fs.Create(ctx, q.path, opts...)
 		if err != nil {
-			return nil, q.notCreated(err)
+			return nil, q.fs.NotCreated(q.ctx, q.path, err)
 		}
-		if a != defaultAttr {
-			if err := q.keep(ctx, w, a, mode); err != nil {
-				return nil, errors.Join(err, w.AbortContext(ctx))
-			}
+		if err := q.fs.Keep(ctx, w.Inode(), q.path, a, mode); err != nil {
+			return nil, errors.Join(err, w.AbortContext(ctx))
 		}
 		return w, nil
 	})
@@ -173,64 +203,43 @@ func (q transfer) createFlags() (overwrite, parents bool, err error) {
 		case "OVERWRITE":
 			overwrite = true
 		case "APPEND":
-			return false, false, refuse(unsupported, "createflag: CREATE does not append; use APPEND")
+			return false, false, hadoop.Refuse(hadoop.Unsupported, "createflag: CREATE does not append; use APPEND")
 		}
 	}
 	return overwrite, parents, nil
 }
 
-// keep keeps what HDFS would know of a file that was just made. If the namenode has no
-// room for it, the file has the defaults: nobody loses a byte by that.
-func (q transfer) keep(ctx context.Context, w *client.Writer, a hadoopAttr, mode fs.FileMode) error {
-	err := q.fs.XattrsInode(w.Inode()).Set(ctx, hadoopXattr, a.encode(), client.XattrAny)
-	if client.KindOf(err) == client.ErrNoSpace {
-		q.log.Warn("no room for replication and block size; the file has the defaults", "path", q.path, "cause", err)
-		err = nil
-	}
-	if err != nil {
-		return err
-	}
-	if mode&0o200 != 0 {
-		return nil
-	}
-	return q.fs.SetAttrInode(ctx, w.Inode(), q.path, client.AttrChange{SetMode: true, Mode: mode})
-}
-
-// notCreated gives an error of Create the name that HDFS has for it.
-func (q transfer) notCreated(err error) error {
-	switch client.KindOf(err) {
-	case client.ErrIsDirectory:
-		return named(fileExists, err)
-	case client.ErrExists:
-		i, serr := q.fs.Stat(q.ctx, q.path)
-		if serr == nil && i.Open != nil && !i.Open.SoftExpired {
-			h := i.Open.Holder
-			return refuse(alreadyBeingCreated, "%s: user %s (client %s on %s) is creating it", q.path, h.User, h.Client, h.Host)
-		}
-	}
-	return q.held(err)
-}
-
 // append opens the file at once, and with a second request appends to it.
 func (q transfer) append() error {
 	if id := q.params.text("opening"); id != "" {
-		return q.second(id)
+		inode, ok := q.openings.more(q.request, id)
+		if !ok {
+			return q.second(id)
+		}
+		return q.first(-1, true, func(ctx context.Context) (*client.Writer, error) {
+			w, err := q.fs.AppendInode(ctx, inode, q.path)
+			return w, q.fs.Held(q.path, err)
+		})
+	}
+	here, err := q.params.flag("data", false)
+	if err != nil {
+		return err
 	}
 	from, err := q.params.number("expectedlength", -1, 0, math.MaxInt64)
 	if err != nil {
 		return err
 	}
-	return q.first(from, func(ctx context.Context) (*client.Writer, error) {
+	return q.first(from, here, func(ctx context.Context) (*client.Writer, error) {
 		w, err := q.fs.Append(ctx, q.path)
 		switch {
 		case client.KindOf(err) == client.ErrIsDirectory && err != nil:
-			return nil, refuse(fileExists, "Cannot append to directory %s; already exists as a directory.", q.path)
+			return nil, hadoop.Refuse(hadoop.FileExists, "Cannot append to directory %s; already exists as a directory.", q.path)
 		case err != nil:
-			return nil, q.held(err)
+			return nil, q.fs.Held(q.path, err)
 		}
 		if from > w.Length() {
 			w.KeepModTime()
-			err := refuse(ioException, "%s has %d bytes, %d fewer than expected", q.path, w.Length(), from-w.Length())
+			err := hadoop.Refuse(hadoop.IOException, "%s has %d bytes, %d fewer than expected", q.path, w.Length(), from-w.Length())
 			return nil, errors.Join(err, w.AbortContext(ctx))
 		}
 		return w, nil
@@ -238,14 +247,10 @@ func (q transfer) append() error {
 }
 
 // first opens a file and tells the client where to bring the bytes, unless it brings
-// them with this request (the parameter data). The call that opens it does not end when
-// the client goes: the namenode might have opened the file, and nobody here would know.
-func (q transfer) first(from int64, open func(context.Context) (*client.Writer, error)) error {
-	here, err := q.params.flag("data", false)
-	if err != nil {
-		return err
-	}
-	leave, err := q.streams.enter(q.ctx, q.taker())
+// them with this request (here). The call that opens it does not end when the client goes:
+// the namenode might have opened the file, and nobody here would know.
+func (q transfer) first(from int64, here bool, open func(context.Context) (*client.Writer, error)) error {
+	leave, err := q.streams.Enter(q.ctx, q.taker())
 	if err != nil {
 		return err
 	}
@@ -254,16 +259,17 @@ func (q transfer) first(from int64, open func(context.Context) (*client.Writer, 
 		leave()
 		return err
 	}
-	var id [16]byte
-	_, _ = rand.Read(id[:]) // it never fails
-	q.users.hold(q.user)
-	o := &opening{id: hex.EncodeToString(id[:]), w: w, user: q.user, op: q.op, from: from, since: time.Now(), leave: func() {
+	q.users.Hold(q.user)
+	o := &opening{w: w, user: q.user, op: q.op, from: from, since: time.Now(), leave: func() {
 		leave()
-		q.users.put(q.user)
+		q.users.Put(q.user)
 	}}
 	if here {
 		return q.fill(o)
 	}
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // it never fails
+	o.id = hex.EncodeToString(id[:])
 	q.openings.add(o)
 	return q.redirect("opening=" + o.id)
 }
@@ -296,8 +302,8 @@ func (q transfer) fill(o *opening) error {
 	case cerr != nil:
 		return cerr
 	case body.err != nil:
-		q.log.Info("a body was cut off; the file was closed at what had arrived", "op", o.op, "path", o.w.Path(), "user", o.user.name, "bytes", o.w.Length(), "cause", body.err)
-		return refuse(ioException, "%s: the request's body was cut off; the file has %d bytes now: %s", q.path, o.w.Length(), message(body.err))
+		q.log.Info("a body was cut off; the file was closed at what had arrived", "op", o.op, "path", o.w.Path(), "user", o.user.User, "bytes", o.w.Length(), "cause", body.err)
+		return hadoop.Refuse(hadoop.IOException, "%s: the request's body was cut off; the file has %d bytes now: %s", q.path, o.w.Length(), hadoop.Message(body.err))
 	case err != nil:
 		return err
 	case o.op == "CREATE":
@@ -305,6 +311,8 @@ func (q transfer) fill(o *opening) error {
 		q.w.Header().Set("Content-Length", "0")
 		q.w.WriteHeader(http.StatusCreated)
 		return nil
+	case o.from < 0 && o.id != "":
+		q.openings.fill(o)
 	}
 	return q.done(nil)
 }
@@ -329,7 +337,7 @@ func (q transfer) skip(o *opening, body io.Reader) error {
 				return rerr
 			}
 			if !bytes.Equal(mine[:n], there[:n]) {
-				return refuse(ioException, "%s has %d bytes, %d more than expected, and they are not what this request appends", q.path, length, length-o.from)
+				return hadoop.Refuse(hadoop.IOException, "%s has %d bytes, %d more than expected, and they are not what this request appends", q.path, length, length-o.from)
 			}
 		}
 		at += int64(n)

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/gateway/hadoop"
 )
 
 // encodings are how values of extended attributes travel.
@@ -59,16 +59,8 @@ func (p params) xattrName() (string, error) {
 }
 
 func userName(name string) (string, error) {
-	space, rest, ok := strings.Cut(name, ".")
-	switch {
-	case !ok || rest == "":
-		return "", refuse(hadoopIllegal, "An XAttr name must be prefixed with user/trusted/security/system/raw, followed by a '.'")
-	case !strings.EqualFold(space, "user"):
-		return "", refuse(unsupported, "leasefs keeps extended attributes of the namespace user only, not %.255q", name)
-	case "user."+rest == hadoopXattr:
-		return "", refuse(accessControl, "%s is the gateway's own; set replication instead", hadoopXattr)
-	}
-	return "user." + rest, nil
+	space, rest, _ := strings.Cut(name, ".")
+	return hadoop.XattrName(space, rest)
 }
 
 func (q change) setXattr() error {
@@ -84,7 +76,7 @@ func (q change) setXattr() error {
 	if err != nil {
 		return err
 	}
-	return q.done(noXattr(q.fs.Xattrs(q.path).Set(q.ctx, name, value, mode)))
+	return q.done(hadoop.NoXattr(q.fs.Xattrs(q.path).Set(q.ctx, name, value, mode)))
 }
 
 func (q change) removeXattr() error {
@@ -92,22 +84,7 @@ func (q change) removeXattr() error {
 	if err != nil {
 		return err
 	}
-	return q.done(noXattr(q.fs.Xattrs(q.path).Remove(q.ctx, name)))
-}
-
-// noXattr is HDFS's error for an extended attribute that is missing, or there
-// already: an IOException, as opposed to a file's.
-func noXattr(err error) error {
-	if client.IsNoXattr(err) || client.KindOf(err) == client.ErrExists {
-		return named(ioException, err)
-	}
-	return err
-}
-
-// visible are the extended attributes that clients see.
-func (q lookup) visible() ([]client.Xattr, error) {
-	all, err := q.fs.Xattrs(q.path).All(q.ctx)
-	return slices.DeleteFunc(slices.Clone(all), func(x client.Xattr) bool { return x.Name == hadoopXattr }), err
+	return q.done(hadoop.NoXattr(q.fs.Xattrs(q.path).Remove(q.ctx, name)))
 }
 
 func (q lookup) getXattrs() error {
@@ -126,7 +103,7 @@ func (q lookup) getXattrs() error {
 		}
 		names = append(names, n)
 	}
-	all, err := q.visible()
+	all, err := q.fs.VisibleXattrs(q.ctx, q.path)
 	if err != nil {
 		return err
 	}
@@ -141,14 +118,14 @@ func (q lookup) getXattrs() error {
 		}
 	}
 	if len(names) > 0 && len(found) < len(names) {
-		return refuse(xattrNotFound, "At least one of the attributes provided was not found.")
+		return hadoop.Refuse(hadoop.XattrNotFound, "At least one of the attributes provided was not found.")
 	}
 	return q.json(map[string]any{"XAttrs": found})
 }
 
 // listXattrs answers a JSON list inside a JSON string, as HDFS does.
 func (q lookup) listXattrs() error {
-	all, err := q.visible()
+	all, err := q.fs.VisibleXattrs(q.ctx, q.path)
 	if err != nil {
 		return err
 	}

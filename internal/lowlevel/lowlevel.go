@@ -100,6 +100,10 @@ type Calls interface {
 	// and not what takes its place; what is gone is no error.
 	SetAttrAll(ctx context.Context, path string, change func(*client.FileInfo) client.AttrChange) error
 
+	// Vouch says that whoever this client writes for is alive: from the first call on, a
+	// lease is renewed only after another one. For who serves clients that renew, or do not.
+	Vouch()
+
 	// RenameAt is Rename, with overwrite of what old says, which is hidden in the same
 	// step if that is wanted; then hidden is true.
 	RenameAt(ctx context.Context, from, to Ref, overwrite bool, old Taken) (hidden bool, err error)

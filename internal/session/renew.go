@@ -31,6 +31,7 @@ func (s *Session) renewLoop() {
 	t := time.NewTimer(next)
 	defer t.Stop()
 	for {
+		since := last // what the holder has to have been heard of after
 		select {
 		case <-s.renewCtx.Done():
 			return
@@ -40,8 +41,18 @@ func (s *Session) renewLoop() {
 				continue
 			}
 		case <-s.wake:
+			since = time.Now().Add(-s.SoftLimit() * 3 / 4)
+		}
+		if fails > 0 {
+			since = time.Now().Add(-s.SoftLimit() * 3 / 4)
+		}
+		if !s.vouched.after(since) {
+			fails, next = 0, s.period(0)
+			t.Reset(next)
+			continue
 		}
 		last = time.Now()
+		s.vouched.renewed(last)
 		resp, err := s.renew()
 		switch {
 		case s.renewCtx.Err() != nil:

@@ -70,8 +70,12 @@ type Session struct {
 	resend    bool   // the namenode wants the set
 	jeopardy  bool   // the lease is past its soft limit, and said so
 
-	opened, renewals, failures, jeopardies, lost atomic.Uint64
+	vouched vouching
+	counters
 }
+
+// counters count for Stats.
+type counters struct{ opened, renewals, failures, jeopardies, lost atomic.Uint64 }
 
 // New returns a session that Open begins. The context governs all of it until
 // Close, which has to follow.

@@ -1,0 +1,179 @@
+package hadoop
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/internal/lowlevel"
+)
+
+// AttrXattr is the extended attribute in which a file's Attr is kept, if it is not the
+// default. Hadoop's clients do not see it.
+const AttrXattr = "user.leasefs.hadoop"
+
+// MaxReplication is HDFS's.
+const MaxReplication = 512
+
+// Attr is what Hadoop's clients say of a file, and are told again: how often it is kept,
+// and its block size in bytes. Nothing of leasefs depends on it.
+type Attr struct{ Replication, BlockSize int64 }
+
+// DefaultAttr is what Hadoop's clients say when nobody has configured them. Files that
+// were not given another have it.
+var DefaultAttr = Attr{3, 128 << 20}
+
+// Or fills in from b what a does not say.
+func (a Attr) Or(b Attr) Attr {
+	if a.Replication == 0 {
+		a.Replication = b.Replication
+	}
+	if a.BlockSize == 0 {
+		a.BlockSize = b.BlockSize
+	}
+	return a
+}
+
+// encode says what is not the default.
+func (a Attr) encode() (text []byte) {
+	if a.Replication != DefaultAttr.Replication {
+		text = fmt.Appendf(text, "replication=%d ", a.Replication)
+	}
+	if a.BlockSize != DefaultAttr.BlockSize {
+		text = fmt.Appendf(text, "blocksize=%d", a.BlockSize)
+	}
+	return bytes.TrimSpace(text)
+}
+
+// decodeAttr takes what somebody else may have written: what makes no sense is not said.
+func decodeAttr(value []byte) (a Attr) {
+	for word := range strings.FieldsSeq(string(value)) {
+		name, v, _ := strings.Cut(word, "=")
+		n, err := strconv.ParseInt(v, 10, 64)
+		switch {
+		case err != nil || n < 1:
+		case name == "replication" && n <= MaxReplication:
+			a.Replication = n
+		case name == "blocksize":
+			a.BlockSize = n
+		}
+	}
+	return a
+}
+
+// FS is a user's session with the rules of HDFS. It is as cheap to copy as its fields.
+type FS struct {
+	lowlevel.FS
+	User string
+	Log  *slog.Logger // for what an operator should know of
+}
+
+// Attr returns that of a file, and the default of anything else.
+func (f FS) Attr(ctx context.Context, i *client.FileInfo) (Attr, error) {
+	if i.Xattrs == 0 || !i.Mode().IsRegular() {
+		return DefaultAttr, nil
+	}
+	value, err := f.XattrsInode(i.Inode).Get(ctx, AttrXattr)
+	switch {
+	case client.IsNoXattr(err) || lowlevel.IsGone(err):
+		return DefaultAttr, nil
+	case client.KindOf(err) == client.ErrPermission:
+		return DefaultAttr, nil // who may not read a file sees it all the same
+	case err != nil:
+		return DefaultAttr, err
+	}
+	return decodeAttr(value).Or(DefaultAttr), nil
+}
+
+// attrsAtOnce is how many files of a listing are asked about at once.
+const attrsAtOnce = 16
+
+// Attrs returns those of the entries of a directory.
+func (f FS) Attrs(ctx context.Context, entries []*client.FileInfo) ([]Attr, error) {
+	all, errs := make([]Attr, len(entries)), make([]error, len(entries))
+	var wg sync.WaitGroup
+	turns := make(chan struct{}, attrsAtOnce)
+	for n, i := range entries {
+		if i.Xattrs == 0 {
+			all[n] = DefaultAttr
+			continue
+		}
+		turns <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-turns }()
+			all[n], errs[n] = f.Attr(ctx, i)
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// Making is the mode with which to make a file that Keep is called for: who may not write
+// a file may not set its attributes.
+func (a Attr) Making(mode fs.FileMode) fs.FileMode {
+	if a == DefaultAttr {
+		return mode
+	}
+	return mode | 0o200
+}
+
+// Keep keeps the Attr of a file that was just made with the mode a.Making(mode). If the
+// namenode has no room for it, the file has the default: nobody loses a byte by that.
+func (f FS) Keep(ctx context.Context, inode uint64, path string, a Attr, mode fs.FileMode) error {
+	if a == DefaultAttr {
+		return nil
+	}
+	err := f.XattrsInode(inode).Set(ctx, AttrXattr, a.encode(), client.XattrAny)
+	if client.KindOf(err) == client.ErrNoSpace {
+		f.Log.Warn("no room for replication and block size; the file has the defaults", "path", path, "cause", err)
+		err = nil
+	}
+	if err != nil || mode&0o200 != 0 {
+		return err
+	}
+	return f.SetAttrInode(ctx, inode, path, client.AttrChange{SetMode: true, Mode: mode})
+}
+
+// TooMany refuses a replication of more than MaxReplication; else it is nil.
+func TooMany(replication int64, path string) error {
+	if replication <= MaxReplication {
+		return nil
+	}
+	return Refuse(IOException, "Requested replication factor of %d exceeds maximum of %d for %s", replication, MaxReplication, path)
+}
+
+// SetReplication keeps a file's replication; 0 is the default. It answers no if there is
+// no such file.
+func (f FS) SetReplication(ctx context.Context, path string, n int64) (bool, error) {
+	if err := TooMany(n, path); err != nil {
+		return false, err
+	}
+	i, err := f.Stat(ctx, path)
+	if client.KindOf(err) == client.ErrNotFound || err == nil && !i.Mode().IsRegular() {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	a, err := f.Attr(ctx, i)
+	if err != nil {
+		return false, err
+	}
+	if n == 0 {
+		n = DefaultAttr.Replication
+	}
+	a.Replication = n
+	err = f.XattrsInode(i.Inode).Set(ctx, AttrXattr, a.encode(), client.XattrAny)
+	return err == nil, err
+}

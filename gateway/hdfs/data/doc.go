@@ -1,0 +1,15 @@
+// Package data serves Hadoop's DataTransferProtocol, by which clients of HDFS move the
+// bytes of blocks, over package files.
+//
+// # Acknowledgements
+//
+// hflush sends no mark: it sends what there is and waits for the acknowledgement. So a
+// packet is acknowledged when it is durable and readers see it, except one that is as
+// large as packets of a stream are and behind which the next one has arrived already:
+// that one is acknowledged as received. A client that waits never waits for such a one.
+//
+// # Limits
+//
+// A connection has one packet in memory, in pieces. Both sides are given up when they are
+// silent. What a client may read or write is said by the token that came with the block.
+package data

@@ -1,0 +1,32 @@
+package data
+
+import (
+	"bufio"
+	"bytes"
+)
+
+// Decode reads packets as a connection does, until the end or an error.
+func Decode(b []byte) {
+	p := &packets{in: bufio.NewReader(bytes.NewReader(b)), sums: sums{castagnoli, chunkSize}}
+	for {
+		h, err := p.next()
+		if err != nil {
+			return
+		}
+		n := int(h.GetDataLen())
+		got := 0
+		err = p.body(n, func(at int, b []byte) error {
+			if at != got || at+len(b) > n {
+				panic("bytes at another place")
+			}
+			got += len(b)
+			return nil
+		})
+		if err != nil {
+			return
+		}
+		if got != n {
+			panic("a packet is not whole")
+		}
+	}
+}

@@ -1,0 +1,234 @@
+package data
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protodelim"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/leasefs/leasefs/gateway/hdfs/files"
+	"github.com/leasefs/leasefs/gateway/hdfs/hadoop"
+	"github.com/leasefs/leasefs/internal/fserror"
+)
+
+const (
+	// streamPacket is from how many bytes on a packet is taken for one of a stream, behind
+	// which the next is expected; a shorter one is made durable at once.
+	streamPacket = 32 << 10
+	// streamPause is for how long that is expected.
+	streamPause = 20 * time.Millisecond
+	// maxUnacked is how many packets wait for their acknowledgement.
+	maxUnacked = 128
+)
+
+// setup says how a client begins to write.
+func setup(m *hadoop.OpWriteBlockProto) (files.Setup, error) {
+	b := m.GetHeader().GetBaseHeader().GetBlock()
+	length := func(n uint64) int64 { return int64(min(n, math.MaxInt64)) } //nolint:gosec // no more than that
+	s := files.Setup{
+		Stamp: length(m.GetLatestGenerationStamp()),
+		Block: files.Block{ID: length(b.GetBlockId()), Stamp: length(b.GetGenerationStamp()), Length: length(b.GetNumBytes())},
+		Min:   length(m.GetMinBytesRcvd()), Max: math.MaxInt64,
+	}
+	switch m.GetStage() {
+	case hadoop.OpWriteBlockProto_PIPELINE_SETUP_CREATE:
+		s.Anew = true
+	case hadoop.OpWriteBlockProto_PIPELINE_SETUP_APPEND:
+		s.Max = s.Min
+	case hadoop.OpWriteBlockProto_PIPELINE_SETUP_APPEND_RECOVERY, hadoop.OpWriteBlockProto_PIPELINE_CLOSE_RECOVERY:
+	case hadoop.OpWriteBlockProto_PIPELINE_SETUP_STREAMING_RECOVERY:
+		s.Max = max(s.Min, length(m.GetMaxBytesRcvd()))
+	default:
+		return s, fmt.Errorf("a block is not written by beginning with %s", m.GetStage())
+	}
+	return s, nil
+}
+
+// write takes the bytes of a block.
+func (c *conn) write(m *hadoop.OpWriteBlockProto) error {
+	g, err := c.allowed(m.GetHeader().GetBaseHeader(), true)
+	if err != nil {
+		return c.refuse(hadoop.Status_ERROR_ACCESS_TOKEN, err)
+	}
+	s, err := setup(m)
+	switch {
+	case err != nil:
+		return c.refuse(hadoop.Status_ERROR_UNSUPPORTED, err)
+	case len(m.GetTargets()) > 0:
+		return c.refuse(hadoop.Status_ERROR_UNSUPPORTED, errors.New("the gateway passes nothing on to others; it is the only one in a pipeline"))
+	}
+	sums, err := newSums(m.GetRequestedChecksum())
+	if err != nil {
+		return c.refuse(hadoop.Status_ERROR_UNSUPPORTED, err)
+	}
+	ctx, cancel := context.WithTimeout(c.life, moveTime)
+	pipe, err := c.cfg.Files.Pipe(ctx, g, s)
+	cancel()
+	if err != nil {
+		return c.refuse(hadoop.Status_ERROR, err)
+	}
+	defer pipe.Close()
+	closing := m.GetStage() == hadoop.OpWriteBlockProto_PIPELINE_CLOSE_RECOVERY
+	if closing {
+		if err := pipe.Flush(); err != nil {
+			return c.refuse(hadoop.Status_ERROR, err)
+		}
+	}
+	if err := c.answer(&hadoop.BlockOpResponseProto{Status: hadoop.Status_SUCCESS.Enum(), FirstBadLink: proto.String("")}); err != nil || closing {
+		return err
+	}
+	// When another takes over, or the lease is lost, whoever waits here is woken.
+	defer context.AfterFunc(pipe.Context(), func() { _ = c.SetDeadline(time.Unix(1, 0)) })()
+	return c.take(pipe, sums)
+}
+
+// ack is what is to be said of a packet.
+type ack struct {
+	seqno  int64
+	end    int64 // of the file, with its bytes
+	flush  bool  // it is acknowledged when it is durable, and that is to be at once
+	status hadoop.Status
+}
+
+// take takes packets until the last one of the block. Acknowledgements are sent meanwhile.
+func (c *conn) take(pipe *files.Pipe, s sums) error {
+	if c.in.Size() < inBuffer {
+		c.in = bufio.NewReaderSize(c.in, inBuffer)
+	}
+	acks, acked := make(chan ack, maxUnacked), make(chan error, 1)
+	go func() {
+		err := c.acknowledge(pipe, acks)
+		if err != nil { // whoever reads is woken
+			_ = c.SetReadDeadline(time.Unix(1, 0))
+			for range acks { //nolint:revive // he may be waiting for room
+			}
+		}
+		acked <- err
+	}()
+	err := c.takeAll(pipe, &packets{in: c.in, sums: s}, acks)
+	close(acks)
+	if aerr := <-acked; aerr != nil {
+		return aerr
+	}
+	return err
+}
+
+func (c *conn) takeAll(pipe *files.Pipe, p *packets, acks chan<- ack) error {
+	var end int64
+	for {
+		if pipe.Context().Err() == nil {
+			_ = c.SetReadDeadline(time.Now().Add(c.cfg.Idle))
+		}
+		h, err := p.next()
+		if err != nil {
+			return c.stopped(pipe, err)
+		}
+		n, seqno := int(h.GetDataLen()), h.GetSeqno()
+		if n > 0 {
+			if pipe.Context().Err() == nil {
+				_ = c.SetReadDeadline(time.Now().Add(moveTime))
+			}
+			err := p.body(n, func(at int, b []byte) (err error) {
+				end, err = pipe.Write(h.GetOffsetInBlock()+int64(at), b)
+				return err
+			})
+			var fe *fserror.Error
+			switch {
+			case errors.Is(err, errSum):
+				acks <- ack{seqno: seqno, status: hadoop.Status_ERROR_CHECKSUM}
+				return fmt.Errorf("%s: packet %d: %w", pipe.Path(), seqno, err)
+			case errors.As(err, &fe):
+				acks <- ack{seqno: seqno, status: hadoop.Status_ERROR}
+				return err
+			case err != nil:
+				return c.stopped(pipe, err)
+			}
+		}
+		last := h.GetLastPacketInBlock()
+		acks <- ack{seqno: seqno, end: end, flush: h.GetSyncBlock() || n > 0 && n < streamPacket || last && pipe.Full(end)}
+		if last {
+			return nil
+		}
+	}
+}
+
+// stopped is why no more is read.
+func (c *conn) stopped(pipe *files.Pipe, err error) error {
+	if pipe.Context().Err() != nil {
+		return context.Cause(pipe.Context())
+	}
+	if errors.Is(err, io.EOF) {
+		return fmt.Errorf("%s: the client has closed the connection before the end of the block", pipe.Path())
+	}
+	return fmt.Errorf("%s: %w", pipe.Path(), err)
+}
+
+// acknowledge says what became of packets, in their order.
+func (c *conn) acknowledge(pipe *files.Pipe, acks <-chan ack) error {
+	out := bufio.NewWriterSize(c.Conn, 1<<10)
+	wait := time.NewTimer(streamPause)
+	defer wait.Stop()
+	a, more := <-acks
+	for more {
+		var (
+			next    ack
+			hasNext bool
+		)
+		if a.status == hadoop.Status_SUCCESS && a.end > pipe.Durable() {
+			if !a.flush {
+				select {
+				case next, hasNext = <-acks: // it is one of a stream
+				default:
+					if err := c.sent(out); err != nil {
+						return err
+					}
+					wait.Reset(streamPause)
+					select {
+					case next, hasNext = <-acks:
+					case <-wait.C:
+						a.flush = true
+					}
+				}
+			}
+			if a.flush {
+				if err := pipe.Flush(); err != nil {
+					a.status = hadoop.Status_ERROR
+					_, _ = protodelim.MarshalTo(out, &hadoop.PipelineAckProto{Seqno: &a.seqno, Reply: []hadoop.Status{a.status}})
+					_ = c.sent(out)
+					return err
+				}
+			}
+		}
+		if _, err := protodelim.MarshalTo(out, &hadoop.PipelineAckProto{Seqno: &a.seqno, Reply: []hadoop.Status{a.status}}); err != nil {
+			return err
+		}
+		if hasNext {
+			a = next
+			continue
+		}
+		select {
+		case a, more = <-acks:
+		default:
+			if err := c.sent(out); err != nil {
+				return err
+			}
+			a, more = <-acks
+		}
+	}
+	return c.sent(out)
+}
+
+// sent sends what there is.
+func (c *conn) sent(out *bufio.Writer) error {
+	if out.Buffered() == 0 {
+		return nil
+	}
+	_ = c.SetWriteDeadline(time.Now().Add(moveTime))
+	return out.Flush()
+}

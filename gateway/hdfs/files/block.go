@@ -1,0 +1,106 @@
+package files
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"time"
+
+	"github.com/leasefs/leasefs/gateway/users"
+	"github.com/leasefs/leasefs/internal/fserror"
+)
+
+// A block's ID is its file's inode and its number in the file; a stamp is the epoch of
+// the file's opening and how often a pipeline was set up since then.
+const (
+	indexBits  = 24
+	stampShift = 10
+)
+
+// maxIndex is the greatest number of a block in its file.
+const maxIndex = 1<<indexBits - 1
+
+func blockID(inode uint64, index int64) int64 {
+	return int64(inode)<<indexBits | index //nolint:gosec // an inode that is too large is refused
+}
+
+// Inode is that of the file that the block is of.
+func (b Block) Inode() uint64 { return uint64(b.ID) >> indexBits } //nolint:gosec // a negative one leads to none
+
+// Index is its number in the file; the first is 0.
+func (b Block) Index() int64 { return b.ID & maxIndex }
+
+// ranges are the blocks of a file with so many bytes that a range touches, at most
+// MaxLocated.
+func ranges(inode uint64, stamp int64, offset, end, length, size int64) (all []Block) {
+	end = min(end, length)
+	if offset >= end {
+		return nil
+	}
+	for at := offset - offset%size; at < end && len(all) < MaxLocated && at/size <= maxIndex; at += size {
+		all = append(all, Block{ID: blockID(inode, at/size), Stamp: stamp, Offset: at, Length: min(size, length-at)})
+	}
+	return all
+}
+
+// tokenTime is for how long a token is good. HDFS gives ten hours, too.
+const tokenTime = 10 * time.Hour
+
+const (
+	tokenVersion = 1
+	tokenFixed   = 1 + 1 + 6*8 + 4
+)
+
+// Token lets its bearer read a block, for ten hours, or write it in the name of the client
+// that has the file open: the two byte strings of a TokenProto, whose kind is TokenKind.
+// Whoever has it acts as u.
+func (t *Table) Token(u *users.User, b Block, write bool) (identifier, password []byte) {
+	name := ""
+	id := make([]byte, 0, tokenFixed+len(u.User))
+	id = append(id, tokenVersion, 0)
+	if f := t.open(b.Inode()); write && f != nil && f.holder.User == u.User {
+		id[1], name = 1, f.holder.Client
+	}
+	for _, n := range []uint64{
+		uint64(time.Now().Add(tokenTime).Unix()), uint64(b.ID), uint64(b.Stamp), uint64(b.Offset), uint64(b.Length), b.cut, //nolint:gosec // as bits
+	} {
+		id = binary.BigEndian.AppendUint64(id, n)
+	}
+	id = binary.BigEndian.AppendUint32(id, uint32(len(u.User))) //nolint:gosec // it is short
+	id = append(append(id, u.User...), name...)
+	return id, t.sign(id)
+}
+
+func (t *Table) sign(identifier []byte) []byte {
+	m := hmac.New(sha256.New, t.cfg.Key)
+	_, _ = m.Write(identifier)
+	return m.Sum(nil)
+}
+
+// Check opens a token that came with the ID of the block that it is used for. Permission
+// if it is none of this gateway's, is over, or is of another block.
+func (t *Table) Check(identifier, password []byte, id int64, write bool) (Grant, error) {
+	const op = "token"
+	if len(identifier) < tokenFixed || identifier[0] != tokenVersion || !hmac.Equal(password, t.sign(identifier)) {
+		return Grant{}, fserror.New(fserror.Permission, op, "", "the block's token was not made by this gateway; ask for the block's location again")
+	}
+	num := func(n int) int64 { return int64(binary.BigEndian.Uint64(identifier[2+8*n:])) } //nolint:gosec // as bits
+	names := string(identifier[tokenFixed:])
+	user := int(min(binary.BigEndian.Uint32(identifier[tokenFixed-4:]), uint32(len(names)))) //nolint:gosec // it is short
+	g := Grant{
+		User: names[:user], Client: names[user:], Write: identifier[1] == 1, Expires: time.Unix(num(0), 0),
+		Block: Block{ID: num(1), Stamp: num(2), Offset: num(3), Length: num(4), cut: uint64(num(5))}, //nolint:gosec // as bits
+	}
+	switch {
+	case time.Now().After(g.Expires):
+		return Grant{}, fserror.New(fserror.Permission, op, "", "the block's token was good until %s; ask for the block's location again", g.Expires.UTC().Format(time.RFC3339))
+	case g.Block.ID != id:
+		return Grant{}, fserror.New(fserror.Permission, op, "", "the token is of block %d, not of %d", g.Block.ID, id)
+	case write && !g.Write:
+		return Grant{}, fserror.New(fserror.Permission, op, "", "the token of block %d allows to read it, not to write it", id)
+	}
+	return g, nil
+}
+
+// Cut is that of the file when the block was located: see client.Reader.
+func (g Grant) Cut() uint64 { return g.Block.cut }

@@ -1,0 +1,259 @@
+package files
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/gateway/users"
+	"github.com/leasefs/leasefs/internal/fserror"
+)
+
+// file is one that a client writes.
+type file struct {
+	table  *Table
+	holder users.Key
+	u      *users.User // the session that holds it
+	w      *client.Writer
+	path   string
+	attr   Attr
+	leave  func()
+	gone   atomic.Bool
+
+	pipe atomic.Pointer[Pipe] // that may bring bytes now
+	// bytes is held over a write. It comes before mu.
+	bytes sync.Mutex
+
+	mu      sync.Mutex
+	stamp   int64
+	block   *place // the last block, if it was given to the client
+	before  *place // the one before it, if it is known
+	resumed bool   // by another gateway's client, who may name blocks of an older stamp
+}
+
+// place is where a block is in its file.
+type place struct{ index, offset int64 }
+
+func (f *file) hangUp() {
+	if p := f.pipe.Swap(nil); p != nil {
+		p.cancel(lost("write", f.path, "the file or its pipeline has another writer now"))
+	}
+}
+
+// view is the block at a place, as the client is told of it. f.mu is held.
+func (f *file) view(p *place) Block {
+	return Block{ID: blockID(f.w.Inode(), p.index), Stamp: f.stamp, Offset: p.offset, Length: f.w.Length() - p.offset}
+}
+
+// last checks that a block is the file's last one. f.mu is held. A client whose file was
+// resumed tells by it where it was.
+func (f *file) last(op string, b *Block) error {
+	if b.Inode() != f.w.Inode() {
+		return fserror.New(fserror.InvalidArgument, op, f.path, "block %d is of another file", b.ID)
+	}
+	if f.block == nil && f.resumed {
+		f.block = &place{b.Index(), b.Index() * f.attr.BlockSize}
+	}
+	switch {
+	case f.block == nil || b.Index() != f.block.index:
+		return fserror.New(fserror.InvalidArgument, op, f.path, "block %d is not the last one of the file", b.ID)
+	case b.Stamp>>stampShift != f.stamp>>stampShift && !f.resumed:
+		return lost(op, f.path, "block %d has the generation stamp %d of an older writer; the present one has %d", b.ID, b.Stamp, f.stamp)
+	}
+	return nil
+}
+
+// whole checks that the last block has as many bytes as the client believes. f.mu is held.
+func (f *file) whole(op string, b *Block) error {
+	if err := f.last(op, b); err != nil {
+		return err
+	}
+	if have := f.w.Length() - f.block.offset; b.Length != have {
+		return fserror.New(fserror.InvalidArgument, op, f.path, "the client has written %d bytes of block %d, and the gateway has %d: what is missing was lost with a connection or another gateway; write the file again", b.Length, b.ID, have)
+	}
+	return nil
+}
+
+// AddBlock begins a block after previous, which is nil if the client knows of none. Asked
+// again with the same previous, it answers the same block while that is empty.
+func (t *Table) AddBlock(ctx context.Context, u *users.User, name, path string, inode uint64, previous *Block) (Block, error) {
+	const op = "add block"
+	f, err := t.find(ctx, op, u, name, path, inode)
+	if err != nil {
+		return Block{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	length := f.w.Length()
+	if f.block != nil && f.block.offset == length && f.follows(previous) {
+		return f.view(f.block), nil // the answer was lost
+	}
+	index := (length + f.attr.BlockSize - 1) / f.attr.BlockSize
+	switch {
+	case previous != nil && f.block == nil && previous.Inode() == f.w.Inode() && !f.resumed:
+		index = max(index, previous.Index()+1) // Append gave none, and this is how the client knows the last
+	case previous != nil:
+		if err := f.whole(op, previous); err != nil {
+			return Block{}, err
+		}
+		index = f.block.index + 1
+	case f.block != nil:
+		return Block{}, fserror.New(fserror.InvalidArgument, op, f.path, "the client does not say that it has written block %d", blockID(inode, f.block.index))
+	}
+	if index > maxIndex {
+		return Block{}, fserror.New(fserror.TooLarge, op, f.path, "a file has at most %d blocks; write it with larger ones", maxIndex+1)
+	}
+	f.before, f.block = f.block, &place{index, length}
+	return f.view(f.block), nil
+}
+
+// follows tells whether the last block is the one after previous. f.mu is held.
+func (f *file) follows(previous *Block) bool {
+	if previous == nil {
+		return f.before == nil
+	}
+	return previous.Inode() == f.w.Inode() && previous.Index() == f.block.index-1
+}
+
+// AbandonBlock gives up the last block, of which nothing was written.
+func (t *Table) AbandonBlock(ctx context.Context, u *users.User, name, path string, inode uint64, b Block) error {
+	const op = "abandon block"
+	f, err := t.find(ctx, op, u, name, path, inode)
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.block == nil || f.block.index != b.Index() {
+		return nil // it is given up already
+	}
+	if err := f.last(op, &b); err != nil {
+		return err
+	}
+	if n := f.w.Length() - f.block.offset; n > 0 {
+		return fserror.New(fserror.InvalidArgument, op, f.path, "block %d has %d bytes already; continue with it", b.ID, n)
+	}
+	f.hangUp()
+	f.block, f.before = f.before, nil
+	return nil
+}
+
+// UpdateBlockForPipeline gives the last block a new Stamp. Older data connections to it
+// end.
+func (t *Table) UpdateBlockForPipeline(ctx context.Context, u *users.User, name string, b Block) (Block, error) {
+	const op = "update block"
+	f, err := t.find(ctx, op, u, name, "", max(b.Inode(), 1))
+	if err != nil {
+		return Block{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.last(op, &b); err != nil {
+		return Block{}, err
+	}
+	if (f.stamp+1)>>stampShift != f.stamp>>stampShift {
+		return Block{}, fserror.New(fserror.TooLarge, op, f.path, "the file's pipelines were set up %d times since it was opened; close it and append to it", 1<<stampShift)
+	}
+	f.hangUp()
+	f.stamp++
+	return f.view(f.block), nil
+}
+
+// UpdatePipeline takes note that the client continues with the block that
+// UpdateBlockForPipeline has given it. LeaseLost if there was another one since then.
+func (t *Table) UpdatePipeline(ctx context.Context, u *users.User, name string, _, updated Block) error {
+	const op = "update pipeline"
+	f, err := t.find(ctx, op, u, name, "", max(updated.Inode(), 1))
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.last(op, &updated); err != nil {
+		return err
+	}
+	if updated.Stamp != f.stamp {
+		return lost(op, f.path, "the generation stamp is %d by now, not %d", f.stamp, updated.Stamp)
+	}
+	return nil
+}
+
+// Fsync makes durable what has arrived. lastLength is how many bytes of the last block the
+// client has written, -1: it does not tell.
+func (t *Table) Fsync(ctx context.Context, u *users.User, name, path string, inode uint64, lastLength int64) error {
+	const op = "fsync"
+	f, err := t.find(ctx, op, u, name, path, inode)
+	if err != nil {
+		return err
+	}
+	if err := f.w.Flush(ctx); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.block != nil && lastLength > f.w.Durable()-f.block.offset {
+		return fserror.New(fserror.InvalidArgument, op, f.path, "the client has written %d bytes of its last block, and the gateway has %d", lastLength, f.w.Durable()-f.block.offset)
+	}
+	return nil
+}
+
+// Complete closes the file, with all that has arrived made durable. last is its last block
+// as the client knows it; nil: it wrote none. InvalidArgument if that has another length
+// here. Asked again after it succeeded, it succeeds.
+func (t *Table) Complete(ctx context.Context, u *users.User, name, path string, inode uint64, last *Block) (bool, error) {
+	const op = "complete"
+	f, err := t.find(ctx, op, u, name, path, inode)
+	if err != nil {
+		if last != nil && fserror.KindOf(err) == fserror.LeaseLost && t.wasCompleted(ctx, u, *last) {
+			return true, nil
+		}
+		return false, err
+	}
+	f.mu.Lock()
+	if last != nil {
+		err = f.whole(op, last)
+	}
+	f.mu.Unlock()
+	if err != nil {
+		return false, err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+	defer cancel()
+	err = f.w.CloseContext(ctx)
+	t.forget(f)
+	f.hangUp()
+	if fserror.KindOf(err) == fserror.Closed { // another call does it
+		<-f.w.Context().Done()
+		if cause := context.Cause(f.w.Context()); fserror.KindOf(cause) != fserror.Closed {
+			return false, cause
+		}
+		return true, nil
+	}
+	return err == nil, err
+}
+
+// wasCompleted tells whether a file is closed and ends with a block, as Complete
+// leaves it.
+func (t *Table) wasCompleted(ctx context.Context, u *users.User, last Block) bool {
+	i, a, err := t.attr(ctx, u, last.Inode())
+	return err == nil && i.Open == nil && i.Length == last.Index()*a.BlockSize+last.Length
+}
+
+// Renew notes that a user's client lives. Its leases go when it does not call this, and
+// makes nothing durable, for the namenode's soft limit.
+func (t *Table) Renew(u *users.User, name string) {
+	key := users.Key{User: u.User, Client: name}
+	t.mu.Lock()
+	var f *file
+	for _, g := range t.byFile {
+		if g.holder == key {
+			f = g
+			break
+		}
+	}
+	t.mu.Unlock()
+	if f != nil {
+		f.u.FS.Vouch()
+	}
+}

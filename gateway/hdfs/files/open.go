@@ -1,0 +1,237 @@
+package files
+
+import (
+	"context"
+	"errors"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/gateway/users"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/lowlevel"
+)
+
+// held is the error that somebody writes a file.
+func held(op, path string, i *client.FileInfo) error {
+	h := i.Open.Holder
+	e := fserror.New(fserror.Held, op, path, "")
+	e.Holder, e.TakeableIn = &h, i.Open.TakeableIn
+	return e
+}
+
+// Create makes a file and opens it for write. Exists, NotFound, IsDirectory.
+func (t *Table) Create(ctx context.Context, u *users.User, name, path string, c Create) (Opened, error) {
+	const op = "create"
+	if c.Attr.BlockSize == 0 {
+		c.Attr.BlockSize = t.cfg.Attrs.Default().BlockSize
+	}
+	if c.Attr.Replication == 0 {
+		c.Attr.Replication = t.cfg.Attrs.Default().Replication
+	}
+	if !c.Create {
+		if _, err := u.FS.Stat(ctx, path); err != nil {
+			return Opened{}, err
+		}
+	}
+	p, err := t.place(ctx, op, path, users.Key{User: u.User, Client: name})
+	if err != nil {
+		return Opened{}, err
+	}
+	plain := c.Attr == t.cfg.Attrs.Default()
+	mode := c.Mode
+	if !plain {
+		mode |= 0o200 // who may not write a file may not set its attributes
+	}
+	opts := []client.OpenOption{client.WithMode(mode)}
+	if c.Overwrite { // as HDFS: whoever is writing the old one loses it
+		opts = append(opts, client.WithOverwrite(), client.WithSteal())
+	}
+	if c.CreateParent {
+		opts = append(opts, client.WithParents())
+	}
+	// The call does not end when the client goes: the namenode might have made the file,
+	// and nobody here would know.
+	ctx = context.WithoutCancel(ctx)
+	w, err := p.u.FS.Create(ctx, path, opts...)
+	if err != nil {
+		p.leave()
+		if fserror.KindOf(err) == fserror.Exists {
+			if i, serr := u.FS.Stat(ctx, path); serr == nil && i.Open != nil && !i.Open.SoftExpired {
+				err = held(op, path, i)
+			}
+		}
+		return Opened{}, err
+	}
+	f, err := t.add(p, w, path, c.Attr, false)
+	if err != nil {
+		p.leave()
+		return Opened{}, err
+	}
+	if !plain {
+		if err := t.cfg.Attrs.Keep(ctx, p.u, w.Inode(), path, c.Attr, c.Mode); err != nil {
+			return Opened{}, errors.Join(err, t.giveUp(ctx, f))
+		}
+	}
+	i, _, err := p.u.FS.LstatKept(ctx, lowlevel.Inode(w.Inode()))
+	if err != nil {
+		return Opened{}, errors.Join(err, t.giveUp(ctx, f))
+	}
+	return Opened{Info: i, Attr: c.Attr}, nil
+}
+
+// giveUp closes a file that could be opened, and not be used.
+func (t *Table) giveUp(ctx context.Context, f *file) error {
+	err := f.w.AbortContext(ctx)
+	t.forget(f)
+	return err
+}
+
+// Append opens a file for write at its end. A holder past its soft limit is replaced.
+// NotFound, IsDirectory.
+func (t *Table) Append(ctx context.Context, u *users.User, name, path string, newBlock bool) (Opened, error) {
+	const op = "append"
+	p, err := t.place(ctx, op, path, users.Key{User: u.User, Client: name})
+	if err != nil {
+		return Opened{}, err
+	}
+	ctx = context.WithoutCancel(ctx) // see Create
+	w, err := p.u.FS.Append(ctx, path)
+	if err != nil {
+		p.leave()
+		return Opened{}, err
+	}
+	i, a, err := t.attr(ctx, p.u, w.Inode())
+	if err != nil {
+		err = errors.Join(err, w.AbortContext(ctx))
+		p.leave()
+		return Opened{}, err
+	}
+	f, err := t.add(p, w, path, a, false)
+	if err != nil {
+		p.leave()
+		return Opened{}, err
+	}
+	o := Opened{Info: i, Attr: a}
+	if rest := w.Length() % a.BlockSize; rest != 0 && !newBlock {
+		f.mu.Lock()
+		f.block = &place{w.Length() / a.BlockSize, w.Length() - rest}
+		b := f.view(f.block)
+		f.mu.Unlock()
+		o.Last = &b
+	}
+	return o, nil
+}
+
+// attr describes a file by inode.
+func (t *Table) attr(ctx context.Context, u *users.User, inode uint64) (*client.FileInfo, Attr, error) {
+	i, _, err := u.FS.LstatKept(ctx, lowlevel.Inode(inode))
+	if err != nil {
+		return nil, Attr{}, err
+	}
+	a, err := t.cfg.Attrs.Get(ctx, u, i)
+	return i, a, err
+}
+
+// regular describes what has to be a file, by HDFS's words otherwise.
+func regular(ctx context.Context, u *users.User, op, path string) (*client.FileInfo, error) {
+	i, err := u.FS.Stat(ctx, path)
+	switch {
+	case fserror.KindOf(err) == fserror.NotFound && err != nil:
+		return nil, fserror.New(fserror.NotFound, op, path, "File does not exist: %s", path)
+	case err != nil:
+		return nil, err
+	case !i.Mode().IsRegular():
+		return nil, fserror.New(fserror.NotFound, op, path, "Path is not a file: %s", path)
+	}
+	return i, nil
+}
+
+// recoverFlush is for how long bytes are made durable that have arrived of a file that is
+// about to be recovered.
+const recoverFlush = closeTime / 6
+
+// Recover closes a file, whoever writes it, with what has arrived. NotFound, also for a
+// directory. It is done when it returns.
+func (t *Table) Recover(ctx context.Context, u *users.User, path string) (done bool, err error) {
+	const op = "recover"
+	i, err := regular(ctx, u, op, path)
+	if err != nil || i.Open == nil {
+		return err == nil, err
+	}
+	f := t.open(i.Inode)
+	if f != nil {
+		fctx, cancel := context.WithTimeout(ctx, recoverFlush)
+		_ = f.w.Flush(fctx) // what cannot be kept was not acknowledged as kept
+		cancel()
+	}
+	if _, err := u.FS.Recover(ctx, path, true); err != nil {
+		return false, err
+	}
+	if f != nil {
+		t.end(f)
+	}
+	return true, nil
+}
+
+// Truncate cuts a closed file. It is done when it returns. InvalidArgument: the file is
+// shorter already.
+func (t *Table) Truncate(ctx context.Context, u *users.User, _, path string, size int64) (done bool, err error) {
+	const op = "truncate"
+	i, err := regular(ctx, u, op, path)
+	if err != nil {
+		return false, err
+	}
+	if size > i.Length && i.Open == nil {
+		return false, fserror.New(fserror.InvalidArgument, op, path, "Cannot truncate to a larger file size. Current size: %d, truncate size: %d", i.Length, size)
+	}
+	err = u.FS.TruncateInode(ctx, i.Inode, path, size)
+	return err == nil, err
+}
+
+// IsClosed tells whether nobody writes the file. NotFound, also for a directory.
+func (t *Table) IsClosed(ctx context.Context, u *users.User, path string) (bool, error) {
+	i, err := regular(ctx, u, "is file closed", path)
+	return err == nil && i.Open == nil, err
+}
+
+// Locate tells where the bytes of a range are. NotFound; IsDirectory.
+func (t *Table) Locate(ctx context.Context, u *users.User, path string, offset, length int64) (Located, error) {
+	const op = "locate"
+	if offset < 0 || length < 0 {
+		return Located{}, fserror.New(fserror.InvalidArgument, op, path, "a negative offset %d or length %d", offset, length)
+	}
+	r, err := u.FS.Open(ctx, path)
+	if err != nil {
+		return Located{}, err
+	}
+	i, err := r.Stat()
+	cut := r.Cut()
+	_ = r.Close() // it was only looked at
+	if err != nil {
+		return Located{}, err
+	}
+	a, err := t.cfg.Attrs.Get(ctx, u, i)
+	if err != nil {
+		return Located{}, err
+	}
+	l := Located{Info: i, Attr: a, Length: i.Length, Open: i.Open != nil}
+	stamp := int64(cut) << stampShift //nolint:gosec // a transaction's number is far from that
+	if i.Open != nil {
+		stamp = int64(i.Open.Epoch) << stampShift //nolint:gosec // as above
+	}
+	end := i.Length
+	if length < end-min(offset, end) {
+		end = offset + length
+	}
+	l.Blocks = ranges(i.Inode, stamp, offset, end, i.Length, a.BlockSize)
+	if i.Length > 0 {
+		last := ranges(i.Inode, stamp, i.Length-1, i.Length, i.Length, a.BlockSize)
+		if len(last) == 1 {
+			l.Last = &last[0]
+			l.Last.cut = cut
+		}
+	}
+	for n := range l.Blocks {
+		l.Blocks[n].cut = cut
+	}
+	return l, nil
+}

@@ -1,0 +1,404 @@
+package ipc
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/leasefs/leasefs/gateway/hadoop"
+	pb "github.com/leasefs/leasefs/gateway/hdfs/hadoop"
+	"github.com/leasefs/leasefs/namenode/conns"
+	"github.com/leasefs/leasefs/namenode/share"
+)
+
+// conn is a connection.
+type conn struct {
+	server *Server
+	nc     net.Conn
+	in     *bufio.Reader
+	life   context.Context // ends with the connection
+	kill   context.CancelFunc
+	user   string // "": not known yet
+	real   string
+	taker  share.Taker
+	slots  chan struct{}  // one for each call under way
+	calls  sync.WaitGroup // those
+
+	out sync.Mutex // for answers to be written whole
+}
+
+func newConn(s *Server, nc net.Conn) *conn {
+	c := &conn{server: s, nc: nc, in: bufio.NewReaderSize(nc, smallFrame), slots: make(chan struct{}, maxCalls), taker: conns.Taker(nc.RemoteAddr())}
+	c.life, c.kill = context.WithCancel(s.life)
+	return c
+}
+
+// end closes the connection.
+func (c *conn) end() {
+	c.kill()
+	_ = c.nc.Close() // nobody could do anything about it
+}
+
+// readNoMore makes the reader stop at the next frame.
+func (c *conn) readNoMore() { _ = c.nc.SetReadDeadline(time.Unix(1, 0)) }
+
+func (c *conn) serve() {
+	defer c.end()
+	defer c.calls.Wait()
+	defer func() {
+		if p := recover(); p != nil {
+			c.server.log.Error("a connection ended in a fault of the gateway", "from", c.nc.RemoteAddr(), "fault", p, "stack", string(debug.Stack()))
+		}
+	}()
+	err := c.read()
+	var b *badFrame
+	if errors.As(err, &b) {
+		c.server.log.Info("a client was cut off", "from", c.nc.RemoteAddr(), "user", c.user, "cause", b.text)
+		c.fatal(b.code, hadoop.ClassOf(err), b.text)
+	}
+	if !c.server.isEnding() {
+		c.kill() // whoever is gone waits for nothing
+	}
+}
+
+// JavaClass says what Hadoop calls it.
+func (e *badFrame) JavaClass() string {
+	switch e.code {
+	case pb.RpcResponseHeaderProto_FATAL_VERSION_MISMATCH:
+		return hadoop.VersionMismatch
+	case pb.RpcResponseHeaderProto_FATAL_UNAUTHORIZED:
+		return hadoop.Authorization
+	default:
+		return hadoop.RPCServer
+	}
+}
+
+// read reads until the client ends, or has to be ended.
+func (c *conn) read() error {
+	sasl, err := c.preamble()
+	if err != nil {
+		return err
+	}
+	for {
+		if err := c.await(); err != nil {
+			return err
+		}
+		held, who := int64(0), c.taker
+		frame, err := readFrame(c.in, c.server.cfg.Message, func(n int) error {
+			if !c.server.room.Take(int64(n), who) {
+				return bad(pb.RpcResponseHeaderProto_FATAL_UNKNOWN, "there is no room for a large message now; try again later")
+			}
+			held += int64(n)
+			return nil
+		})
+		free := func() { c.server.room.Give(held, who) }
+		if err == nil {
+			var again bool
+			if again, err = c.message(frame, sasl, free); err == nil && again {
+				continue // free is called when the call has ended
+			}
+		}
+		free()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// preamble reads what every connection begins with.
+func (c *conn) preamble() (sasl bool, err error) {
+	_ = c.nc.SetReadDeadline(time.Now().Add(frameTime))
+	head, err := c.in.Peek(len(magic) + 3)
+	if len(head) >= len(magic) && string(head[:len(magic)]) != magic {
+		switch string(head[:len(magic)]) {
+		case "GET ", "POST", "HEAD", "PUT ":
+			_ = c.nc.SetWriteDeadline(time.Now().Add(writeTime))
+			_, _ = io.WriteString(c.nc, "HTTP/1.1 404 Not Found\r\nContent-type: text/plain\r\nConnection: close\r\n\r\nThis port speaks hdfs://, not HTTP. WebHDFS has a port of its own.\r\n")
+		}
+		return false, fmt.Errorf("the connection begins with %q, not %q", head[:len(magic)], magic)
+	}
+	if err != nil {
+		return false, err
+	}
+	if v := head[4]; v != version {
+		return false, bad(pb.RpcResponseHeaderProto_FATAL_VERSION_MISMATCH, "Server IPC version %d cannot communicate with client version %d", version, v)
+	}
+	auth := head[6]
+	_, _ = c.in.Discard(len(head)) // they are there
+	if auth != authNone && auth != authSASL {
+		return false, bad(pb.RpcResponseHeaderProto_FATAL_UNAUTHORIZED, "Unknown auth protocol:%d; this server knows NONE (0) and SASL (%d)", auth, authSASL)
+	}
+	return auth == authSASL, nil
+}
+
+// await waits for the beginning of a frame, and gives the client a while for the rest.
+func (c *conn) await() error {
+	for {
+		idle := c.server.cfg.Idle
+		if c.user == "" {
+			idle = frameTime
+		}
+		_ = c.nc.SetReadDeadline(time.Now().Add(idle))
+		if c.server.isEnding() {
+			return io.EOF // readNoMore may have come before
+		}
+		_, err := c.in.Peek(1)
+		if errors.Is(err, os.ErrDeadlineExceeded) && len(c.slots) > 0 && !c.server.isEnding() {
+			continue // it waits for an answer
+		}
+		if err != nil {
+			return err
+		}
+		_ = c.nc.SetReadDeadline(time.Now().Add(frameTime))
+		return nil
+	}
+}
+
+// message deals with a frame. If it is a call, free is called when that has ended, and
+// again is true.
+func (c *conn) message(frame []byte, sasl bool, free func()) (again bool, err error) {
+	const invalid = pb.RpcResponseHeaderProto_FATAL_INVALID_RPC_HEADER
+	var h pb.RpcRequestHeaderProto
+	rest, err := take(frame, &h)
+	if err != nil {
+		return false, bad(invalid, "the header of a call cannot be decoded: %s", err)
+	}
+	switch id := h.GetCallId(); {
+	case id == pingCall:
+		return false, nil
+	case id == saslCall && sasl && c.user == "":
+		return false, c.negotiate(&h, rest)
+	case id == contextID && c.user == "":
+		return false, c.introduce(rest)
+	case id < 0:
+		return false, bad(invalid, "a call has the number %d at a point where it makes no sense", id)
+	case c.user == "":
+		return false, bad(pb.RpcResponseHeaderProto_FATAL_UNAUTHORIZED, "a call came before the connection said who asks")
+	case h.GetRpcOp() == opClose:
+		return false, io.EOF
+	case h.GetRpcOp() != opCall || h.GetRpcKind() != kindProto:
+		return false, bad(pb.RpcResponseHeaderProto_FATAL_UNSUPPORTED_SERIALIZATION, "a call is of kind %d, operation %d; this server takes protocol buffers (%d), operation %d", h.GetRpcKind(), h.GetRpcOp(), kindProto, opCall)
+	}
+	var r pb.RequestHeaderProto
+	if rest, err = take(rest, &r); err != nil {
+		return false, bad(pb.RpcResponseHeaderProto_FATAL_DESERIALIZING_REQUEST, "the method of a call cannot be decoded: %s", err)
+	}
+	call := &Call{Protocol: r.GetDeclaringClassProtocolName(), Method: r.GetMethodName(), User: c.user, Real: c.real, Local: c.nc.LocalAddr(), body: rest}
+	c.slots <- struct{}{} // while there is none, nothing more is read
+	if cc, ok := c.nc.(*conns.Conn); ok {
+		cc.Begin() // it does not make room for others, see package conns
+	}
+	c.calls.Go(func() {
+		defer func() {
+			if cc, ok := c.nc.(*conns.Conn); ok {
+				cc.End()
+			}
+			<-c.slots
+			free()
+		}()
+		c.run(&h, call)
+	})
+	return true, nil
+}
+
+// negotiate offers SIMPLE, whatever a client would rather have. A client that takes it says
+// so, and waits for nothing, or just continues.
+func (c *conn) negotiate(h *pb.RpcRequestHeaderProto, rest []byte) error {
+	const unauthorized = pb.RpcResponseHeaderProto_FATAL_UNAUTHORIZED
+	var m pb.RpcSaslProto
+	if _, err := take(rest, &m); err != nil {
+		return bad(unauthorized, "a message of SASL cannot be decoded: %s", err)
+	}
+	switch m.GetState() {
+	case pb.RpcSaslProto_NEGOTIATE:
+		return c.write(c.frame(&pb.RpcResponseHeaderProto{
+			CallId: callID(h.GetCallId()), Status: pb.RpcResponseHeaderProto_SUCCESS.Enum(), ServerIpcVersionNum: proto.Uint32(version), ClientId: h.GetClientId(),
+		}, &pb.RpcSaslProto{
+			State: pb.RpcSaslProto_NEGOTIATE.Enum(),
+			Auths: []*pb.RpcSaslProto_Auth{{Method: proto.String("SIMPLE"), Mechanism: proto.String("")}},
+		}))
+	case pb.RpcSaslProto_INITIATE:
+		if a := m.GetAuths(); len(a) == 1 && a[0].GetMethod() == "SIMPLE" {
+			return nil
+		}
+	}
+	return bad(unauthorized, "SASL: this server offers SIMPLE and nothing else")
+}
+
+// introduce reads who asks.
+func (c *conn) introduce(rest []byte) error {
+	const unauthorized = pb.RpcResponseHeaderProto_FATAL_UNAUTHORIZED
+	var m pb.IpcConnectionContextProto
+	if _, err := take(rest, &m); err != nil {
+		return bad(unauthorized, "the context of a connection cannot be decoded: %s", err)
+	}
+	user, real := m.GetUserInfo().GetEffectiveUser(), m.GetUserInfo().GetRealUser()
+	if real == "" {
+		real = user
+	}
+	for _, name := range []string{user, real} {
+		if name == "" || len(name) > 255 || !utf8.ValidString(name) || !isPrint(name) {
+			return bad(unauthorized, "a connection says that its user is %.300q; a name has 1 to 255 bytes, and only characters that can be printed", name)
+		}
+	}
+	if err := c.server.cfg.Admit(user, real); err != nil {
+		return bad(unauthorized, "%s", hadoop.Message(err))
+	}
+	c.user, c.real = user, real
+	c.taker = share.Taker{Names: []string{"user " + real}}
+	if a, err := netip.ParseAddrPort(c.nc.RemoteAddr().String()); err == nil && !a.Addr().IsLoopback() {
+		c.taker.Names = append(c.taker.Names, "address "+conns.AddressName(a.Addr()))
+	}
+	return nil
+}
+
+func isPrint(s string) bool {
+	for _, r := range s {
+		if !unicode.IsPrint(r) {
+			return false
+		}
+	}
+	return true
+}
+
+// run makes a call and answers it.
+func (c *conn) run(h *pb.RpcRequestHeaderProto, call *Call) {
+	s := c.server
+	life := c.life
+	once := len(h.GetClientId()) > 0 && s.cfg.Once(call.Protocol, call.Method)
+	if once {
+		life = s.life
+	}
+	ctx, cancel := context.WithTimeout(life, callTime)
+	defer cancel()
+	leave, err := s.calls.Enter(ctx, c.taker)
+	if err != nil {
+		c.fail(h, err)
+		return
+	}
+	defer leave()
+	var mine *answer
+	if once {
+		body, a, err := s.answers.begin(ctx, callKey{c.user, string(h.GetClientId()), h.GetCallId()})
+		if err != nil {
+			c.fail(h, err)
+			return
+		}
+		if a == nil {
+			c.succeed(h, body)
+			return
+		}
+		mine = a
+	}
+	body, err := c.make(ctx, call)
+	if mine != nil {
+		s.answers.end(mine, body)
+	}
+	if err != nil {
+		s.log.Debug("refused", "method", call.Method, "user", c.user, "cause", err)
+		c.fail(h, err)
+		return
+	}
+	c.succeed(h, body)
+}
+
+// make makes a call; the answer is nil if it failed.
+func (c *conn) make(ctx context.Context, call *Call) (body []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.server.log.Error("a call ended in a fault of the gateway", "protocol", call.Protocol, "method", call.Method, "user", c.user, "fault", p, "stack", string(debug.Stack()))
+			body, err = nil, hadoop.Refuse(hadoop.RuntimeException, "%s: a fault of the gateway: its log tells more", call.Method)
+		}
+	}()
+	m, err := c.server.cfg.Handle(ctx, call)
+	if err != nil {
+		return nil, err
+	}
+	return put(make([]byte, 0, proto.Size(m)+8), m)
+}
+
+// callID is a call's number as an answer has it.
+func callID(id int32) *uint32 { return proto.Uint32(uint32(id)) } //nolint:gosec // Java has no unsigned int
+
+// succeed answers with what a call has returned.
+func (c *conn) succeed(h *pb.RpcRequestHeaderProto, body []byte) {
+	c.answer(append(c.frame(&pb.RpcResponseHeaderProto{
+		CallId: callID(h.GetCallId()), Status: pb.RpcResponseHeaderProto_SUCCESS.Enum(), ServerIpcVersionNum: proto.Uint32(version),
+		ClientId: h.GetClientId(), RetryCount: h.RetryCount,
+	}), body...))
+}
+
+// maxText is how much of an error's text a client is told.
+const maxText = 4 << 10
+
+func short(text string) *string {
+	return proto.String(strings.ToValidUTF8(text[:min(len(text), maxText)], "?"))
+}
+
+// fail answers with an error.
+func (c *conn) fail(h *pb.RpcRequestHeaderProto, err error) {
+	class, code := hadoop.ClassOf(err), pb.RpcResponseHeaderProto_ERROR_APPLICATION
+	switch class {
+	case hadoop.NoSuchMethod:
+		code = pb.RpcResponseHeaderProto_ERROR_NO_SUCH_METHOD
+	case hadoop.NoSuchProtocol:
+		code = pb.RpcResponseHeaderProto_ERROR_NO_SUCH_PROTOCOL
+	}
+	text := hadoop.Message(err)
+	c.answer(c.frame(&pb.RpcResponseHeaderProto{
+		CallId: callID(h.GetCallId()), Status: pb.RpcResponseHeaderProto_ERROR.Enum(), ServerIpcVersionNum: proto.Uint32(version),
+		ExceptionClassName: &class, ErrorMsg: short(text), ErrorDetail: &code,
+		ClientId: h.GetClientId(), RetryCount: h.RetryCount,
+	}))
+}
+
+// fatal is the last that a client hears.
+func (c *conn) fatal(code pb.RpcResponseHeaderProto_ErrorCode, class, text string) {
+	_ = c.write(c.frame(&pb.RpcResponseHeaderProto{
+		CallId: callID(-1), Status: pb.RpcResponseHeaderProto_FATAL.Enum(), ServerIpcVersionNum: proto.Uint32(version),
+		ExceptionClassName: &class, ErrorMsg: short(text), ErrorDetail: &code,
+	}))
+}
+
+// frame is what messages are on the wire, but for its length.
+func (c *conn) frame(all ...proto.Message) []byte {
+	b := make([]byte, 4, 128)
+	for _, m := range all {
+		var err error
+		if b, err = put(b, m); err != nil {
+			panic(err) // a field is missing: a mistake in this package
+		}
+	}
+	return b
+}
+
+// answer writes a frame; if that fails, the client is gone.
+func (c *conn) answer(frame []byte) {
+	if err := c.write(frame); err != nil {
+		c.server.log.Debug("an answer could not be sent", "user", c.user, "cause", err)
+		c.end()
+	}
+}
+
+func (c *conn) write(frame []byte) error {
+	n := len(frame) - 4
+	frame[0], frame[1], frame[2], frame[3] = byte(n>>24), byte(n>>16), byte(n>>8), byte(n) //nolint:gosec // Java's int
+	c.out.Lock()
+	defer c.out.Unlock()
+	_ = c.nc.SetWriteDeadline(time.Now().Add(writeTime))
+	_, err := c.nc.Write(frame)
+	return err
+}

@@ -1,0 +1,210 @@
+package ipc
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/leasefs/leasefs/gateway/gate"
+	"github.com/leasefs/leasefs/namenode/conns"
+	"github.com/leasefs/leasefs/namenode/share"
+)
+
+// Limits and defaults.
+const (
+	// DefaultIdle is for how long a connection may say nothing.
+	DefaultIdle = 10 * time.Minute
+	// DefaultMessage is the size of the largest message, in bytes.
+	DefaultMessage = 4 << 20
+	// DefaultCalls is how many calls are under way at once.
+	DefaultCalls = 256
+	// DefaultConns is how many connections there are at once.
+	DefaultConns = 1024
+
+	maxCalls  = 64               // of one connection
+	gateTime  = 20 * time.Second // for other calls to end
+	frameTime = 20 * time.Second // for a message, once it has begun
+	writeTime = time.Minute      // for a client to read an answer
+	callTime  = 2 * time.Minute  // for a call
+	bodies    = 64 << 20         // bytes of messages under way that are not small
+)
+
+// Call is one call of a client.
+type Call struct {
+	Protocol, Method string   // their Java and their own name
+	User             string   // for whom it is made
+	Real             string   // who makes it; mostly the same
+	Local            net.Addr // where the client has reached the server
+
+	body []byte
+}
+
+// Decode decodes what the call is given.
+func (c *Call) Decode(m proto.Message) error {
+	_, err := take(c.body, m)
+	return err
+}
+
+// Config says how a Server serves. The zero value of a field that is not needed stands
+// for its default.
+type Config struct {
+	// Handle makes a call; needed. Its context ends when the connection does, unless the
+	// call is one of Once, and after two minutes. The client is told an error by its Java
+	// name (package gateway/hadoop) and text. A panic ends the call alone.
+	Handle func(context.Context, *Call) (proto.Message, error)
+	// Admit is asked whether a client that says that it is real may ask for user; needed.
+	Admit func(user, real string) error
+	// Once tells whether a call must not happen twice; nil: none.
+	Once func(protocol, method string) bool
+	// Idle is for how long a connection may say nothing and wait for nothing. 0: DefaultIdle.
+	Idle time.Duration
+	// Message is the largest message in bytes, Calls how many calls are under way at once, and
+	// Conns how many connections there are. 0: their defaults.
+	Message, Calls, Conns int
+	// Logger gets what an operator should know of; nil: nothing is logged.
+	Logger *slog.Logger
+}
+
+// Server serves until it is closed. It is safe for concurrent use.
+type Server struct {
+	cfg      Config
+	log      *slog.Logger
+	listener net.Listener
+	calls    *gate.Gate
+	room     *share.Limit // for messages that are not small
+	answers  *answers
+	life     context.Context
+	kill     context.CancelFunc
+	served   chan struct{}
+	err      error // once served is closed
+
+	mu     sync.Mutex
+	open   map[*conn]struct{}
+	ending bool
+	work   sync.WaitGroup // connections
+}
+
+// Serve begins to serve the connections that l accepts, and closes l in the end.
+func Serve(l net.Listener, cfg Config) *Server {
+	cfg.Idle = cmp.Or(cfg.Idle, DefaultIdle)
+	cfg.Message = cmp.Or(cfg.Message, DefaultMessage)
+	cfg.Calls = cmp.Or(cfg.Calls, DefaultCalls)
+	cfg.Conns = cmp.Or(cfg.Conns, DefaultConns)
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Once == nil {
+		cfg.Once = func(string, string) bool { return false }
+	}
+	s := &Server{
+		cfg: cfg, log: cfg.Logger,
+		listener: conns.New(cfg.Conns, 0).Listener(l),
+		calls:    gate.New(int64(cfg.Calls), gateTime),
+		room:     share.New(bodies),
+		answers:  newAnswers(time.Now),
+		served:   make(chan struct{}),
+		open:     map[*conn]struct{}{},
+	}
+	s.life, s.kill = context.WithCancel(context.Background())
+	s.work.Go(s.accept)
+	return s
+}
+
+// Addr is the address at which it listens.
+func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+// Done is closed when it serves no more.
+func (s *Server) Done() <-chan struct{} { return s.served }
+
+// Err says why it serves no more, after Done; nil if Close was called.
+func (s *Server) Err() error { return s.err }
+
+// Pauses after an Accept that failed, as when there are no descriptors left.
+const (
+	shortPause = 5 * time.Millisecond
+	longPause  = time.Second
+)
+
+func (s *Server) accept() {
+	defer close(s.served)
+	for pause := shortPause; ; {
+		nc, err := s.listener.Accept()
+		switch {
+		case err == nil:
+			pause = shortPause
+			s.welcome(nc)
+		case errors.Is(err, net.ErrClosed):
+			if !s.isEnding() {
+				s.err = err
+			}
+			return
+		default:
+			s.log.Warn("cannot accept connections", "cause", err)
+			t := time.NewTimer(pause)
+			select {
+			case <-t.C:
+			case <-s.life.Done():
+				t.Stop()
+				return
+			}
+			pause = min(2*pause, longPause)
+		}
+	}
+}
+
+// welcome serves a connection.
+func (s *Server) welcome(nc net.Conn) {
+	c := newConn(s, nc)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ending {
+		c.end()
+		return
+	}
+	s.open[c] = struct{}{}
+	s.work.Go(func() {
+		c.serve()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.open, c)
+	})
+}
+
+func (s *Server) isEnding() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ending
+}
+
+// Close takes no new calls. Those under way may finish until the context ends; then they
+// are canceled. It waits until nothing of the Server is left.
+func (s *Server) Close(ctx context.Context) error {
+	s.mu.Lock()
+	s.ending = true
+	err := s.listener.Close()
+	for c := range s.open {
+		c.readNoMore()
+	}
+	s.mu.Unlock()
+	ended := context.AfterFunc(ctx, func() {
+		s.kill()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for c := range s.open {
+			c.end()
+		}
+	})
+	s.work.Wait()
+	ended()
+	s.kill()
+	if errors.Is(err, net.ErrClosed) {
+		err = nil
+	}
+	return err
+}

@@ -1,0 +1,324 @@
+package hdfs
+
+import (
+	"context"
+	"math"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/gateway/hadoop"
+	"github.com/leasefs/leasefs/gateway/hdfs/files"
+	pb "github.com/leasefs/leasefs/gateway/hdfs/hadoop"
+	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/internal/lowlevel"
+)
+
+func (q lookup) getFileInfo(ctx context.Context, m *pb.PathRequestProto) (proto.Message, error) {
+	i, err := q.stat(ctx, m.GetSrc())
+	return q.status(ctx, i, err)
+}
+
+func (q lookup) getFileLinkInfo(ctx context.Context, m *pb.PathRequestProto) (proto.Message, error) {
+	p, err := q.path(m.GetSrc())
+	if err != nil {
+		return nil, err
+	}
+	i, err := q.fs.Lstat(ctx, p)
+	return q.status(ctx, i, err)
+}
+
+// stat follows symbolic links.
+func (q *request) stat(ctx context.Context, src string) (*client.FileInfo, error) {
+	p, err := q.path(src)
+	if err != nil {
+		return nil, err
+	}
+	return q.fs.Stat(ctx, p)
+}
+
+func (q lookup) getLinkTarget(ctx context.Context, m *pb.PathRequestProto) (proto.Message, error) {
+	p, err := q.path(m.GetSrc())
+	if err != nil {
+		return nil, err
+	}
+	target, err := q.fs.Readlink(ctx, p)
+	if client.KindOf(err) == client.ErrInvalidArgument {
+		return nil, hadoop.Refuse(hadoop.IOException, "Path %s is not a symbolic link", p)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &pb.TextResponseProto{Text: &target}, nil
+}
+
+// Pages of a listing: as many entries as HDFS has in one, fewer if their blocks are told.
+const (
+	pageSize    = 1000
+	locatedPage = 100
+	atOnce      = 16 // files whose blocks are looked up at once
+)
+
+func (q lookup) getListing(ctx context.Context, m *pb.GetListingRequestProto) (proto.Message, error) {
+	dir, err := q.path(m.GetSrc())
+	if err != nil {
+		return nil, err
+	}
+	i, err := q.fs.Stat(ctx, dir)
+	if client.KindOf(err) == client.ErrNotFound {
+		return new(pb.GetListingResponseProto), nil
+	}
+	if err != nil {
+		return nil, hadoop.BelowFile(hadoop.AccessControl, err)
+	}
+	entries, more, page := []*client.FileInfo{i}, false, pageSize
+	if m.GetNeedLocation() {
+		page = locatedPage
+	}
+	if i.IsDir() {
+		if entries, more, err = q.fs.ListAt(ctx, lowlevel.Inode(i.Inode), string(m.GetStartAfter()), page); err != nil {
+			return nil, err
+		}
+	}
+	attrs, err := q.fs.Attrs(ctx, entries)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]*pb.HdfsFileStatusProto, len(entries))
+	for n, e := range entries {
+		name := ""
+		if i.IsDir() {
+			name = e.Name()
+		}
+		all[n] = describe(e, name, attrs[n])
+	}
+	if m.GetNeedLocation() {
+		if all, err = q.locate(ctx, dir, entries, all); err != nil {
+			return nil, err
+		}
+	}
+	left := uint32(0)
+	if more {
+		left = 1 // at least; nobody counts the rest
+	}
+	return &pb.GetListingResponseProto{DirList: &pb.DirectoryListingProto{PartialListing: all, RemainingEntries: &left}}, nil
+}
+
+// locate adds the blocks of files to a listing, and leaves out what is gone.
+func (q lookup) locate(ctx context.Context, dir string, entries []*client.FileInfo, all []*pb.HdfsFileStatusProto) ([]*pb.HdfsFileStatusProto, error) {
+	errs := make([]error, len(all))
+	var wg sync.WaitGroup
+	turns := make(chan struct{}, atOnce)
+	for n, e := range entries {
+		if !e.Mode().IsRegular() {
+			continue
+		}
+		turns <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-turns }()
+			p := dir
+			if name := string(all[n].GetPath()); name != "" {
+				p = fspath.Join(dir, name)
+			}
+			loc, err := q.files.Locate(ctx, q.user, p, 0, math.MaxInt64)
+			if err != nil {
+				errs[n] = err
+				return
+			}
+			name := string(all[n].GetPath())
+			all[n] = describe(loc.Info, name, hadoop.Attr(loc.Attr))
+			all[n].Locations = q.located(loc)
+		})
+	}
+	wg.Wait()
+	kept := all[:0]
+	for n, st := range all {
+		switch k := client.KindOf(errs[n]); {
+		case errs[n] == nil:
+			kept = append(kept, st)
+		case k == client.ErrPermission: // who may not read a file sees it all the same
+			st.Locations = q.located(files.Located{Info: entries[n]})
+			kept = append(kept, st)
+		case k != client.ErrNotFound && k != client.ErrIsDirectory:
+			return nil, errs[n]
+		}
+	}
+	return kept, nil
+}
+
+func (q lookup) summary(ctx context.Context, src string) (client.Summary, error) {
+	p, err := q.path(src)
+	if err != nil {
+		return client.Summary{}, err
+	}
+	return q.fs.Summary(ctx, p)
+}
+
+// noQuota is how HDFS says that there is none.
+const noQuota = math.MaxUint64
+
+func (q lookup) getContentSummary(ctx context.Context, m *pb.PathRequestProto) (proto.Message, error) {
+	s, err := q.summary(ctx, m.GetSrc())
+	if err != nil {
+		return nil, err
+	}
+	policy := ""
+	if s.Directories == 0 {
+		policy = "Replicated" // what HDFS calls a file that is not erasure coded
+	}
+	return &pb.GetContentSummaryResponseProto{Summary: &pb.ContentSummaryProto{
+		Length: size(s.Length), FileCount: proto.Uint64(s.Files + s.Symlinks), DirectoryCount: &s.Directories,
+		Quota: proto.Uint64(noQuota), SpaceConsumed: size(s.Stored), SpaceQuota: proto.Uint64(noQuota), ErasureCodingPolicy: &policy,
+		SnapshotLength: proto.Uint64(0), SnapshotFileCount: proto.Uint64(0), SnapshotDirectoryCount: proto.Uint64(0), SnapshotSpaceConsumed: proto.Uint64(0),
+	}}, nil
+}
+
+func (q lookup) getQuotaUsage(ctx context.Context, m *pb.PathRequestProto) (proto.Message, error) {
+	s, err := q.summary(ctx, m.GetSrc())
+	if err != nil {
+		return nil, err
+	}
+	return &pb.GetQuotaUsageResponseProto{Usage: &pb.QuotaUsageProto{
+		FileAndDirectoryCount: proto.Uint64(s.Directories + s.Files + s.Symlinks), Quota: proto.Uint64(noQuota),
+		SpaceConsumed: size(s.Stored), SpaceQuota: proto.Uint64(noQuota),
+	}}, nil
+}
+
+func (q lookup) getPreferredBlockSize(ctx context.Context, m *pb.PathRequestProto) (proto.Message, error) {
+	i, err := q.stat(ctx, m.GetSrc())
+	if err != nil {
+		return nil, err
+	}
+	a, err := q.fs.Attr(ctx, i)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.GetPreferredBlockSizeResponseProto{Bsize: size(a.BlockSize)}, nil
+}
+
+// getFsStats is what df shows.
+func (q lookup) getFsStats(ctx context.Context, _ *pb.EmptyProto) (proto.Message, error) {
+	u, err := q.fs.Usage(ctx)
+	if err != nil {
+		return nil, err
+	}
+	zero := proto.Uint64(0)
+	return &pb.GetFsStatsResponseProto{
+		Capacity: size(u.Capacity), Used: size(u.Used), Remaining: size(u.Remaining),
+		UnderReplicated: zero, CorruptBlocks: zero, MissingBlocks: zero, MissingReplOneBlocks: zero, BlocksInFuture: zero, PendingDeletionBlocks: zero,
+	}, nil
+}
+
+// Kinds of DataNodes that a report can be about.
+const (
+	allNodes  = 1
+	liveNodes = 2
+)
+
+// getDatanodeReport tells of the one DataNode that there is, the gateway.
+func (q lookup) getDatanodeReport(ctx context.Context, m *pb.GetDatanodeReportRequestProto) (proto.Message, error) {
+	if m.GetType() != allNodes && m.GetType() != liveNodes {
+		return new(pb.GetDatanodeReportResponseProto), nil
+	}
+	u, err := q.fs.Usage(ctx)
+	if err != nil {
+		return nil, err
+	}
+	n := q.node()
+	n.Capacity, n.DfsUsed, n.Remaining, n.BlockPoolUsed = size(u.Capacity), size(u.Used), size(u.Remaining), size(u.Used)
+	return &pb.GetDatanodeReportResponseProto{Di: []*pb.DatanodeInfoProto{n}}, nil
+}
+
+func (q lookup) getStoragePolicy(ctx context.Context, m *pb.PathRequestProto) (proto.Message, error) {
+	if _, err := q.stat(ctx, m.GetSrc()); err != nil {
+		return nil, err
+	}
+	return &pb.GetStoragePolicyResponseProto{StoragePolicy: hot}, nil
+}
+
+// getAclStatus is what HDFS answers for what has no more than a mode.
+func (q lookup) getAclStatus(ctx context.Context, m *pb.PathRequestProto) (proto.Message, error) {
+	i, err := q.stat(ctx, m.GetSrc())
+	if err != nil {
+		return nil, err
+	}
+	bits := hadoop.Bits(i.Mode())
+	return &pb.GetAclStatusResponseProto{Result: &pb.AclStatusProto{
+		Owner: &i.User, Group: &i.Group, Sticky: proto.Bool(bits&0o1000 != 0), Permission: &pb.FsPermissionProto{Perm: &bits},
+	}}, nil
+}
+
+func (q lookup) checkAccess(ctx context.Context, m *pb.CheckAccessRequestProto) (proto.Message, error) {
+	p, err := q.path(m.GetPath())
+	if err != nil {
+		return nil, err
+	}
+	return done(q.fs.CheckAccess(ctx, p, hadoop.Access(m.GetMode())))
+}
+
+func (q lookup) getXattrs(ctx context.Context, m *pb.XAttrsRequestProto) (proto.Message, error) {
+	p, err := q.path(m.GetSrc())
+	if err != nil {
+		return nil, err
+	}
+	wanted := map[string]bool{}
+	for _, x := range m.GetXAttrs() {
+		name, err := hadoop.XattrName(x.GetNamespace().String(), x.GetName())
+		if err != nil {
+			return nil, err
+		}
+		wanted[name] = true
+	}
+	all, err := q.fs.VisibleXattrs(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	found := new(pb.XAttrsResponseProto)
+	for _, x := range all {
+		if len(wanted) == 0 || wanted[x.Name] {
+			found.XAttrs = append(found.XAttrs, xattr(x.Name, x.Value))
+		}
+	}
+	if len(found.GetXAttrs()) < len(wanted) {
+		return nil, hadoop.Refuse(hadoop.XattrNotFound, "At least one of the attributes provided was not found.")
+	}
+	return found, nil
+}
+
+func (q lookup) listXattrs(ctx context.Context, m *pb.PathRequestProto) (proto.Message, error) {
+	p, err := q.path(m.GetSrc())
+	if err != nil {
+		return nil, err
+	}
+	all, err := q.fs.VisibleXattrs(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	list := new(pb.XAttrsResponseProto)
+	for _, x := range all {
+		list.XAttrs = append(list.XAttrs, xattr(x.Name, x.Value)) // as HDFS, with the value
+	}
+	return list, nil
+}
+
+// xattr is one of the name space user, the only one that there is.
+func xattr(name string, value []byte) *pb.XAttrProto {
+	return &pb.XAttrProto{Namespace: pb.XAttrProto_USER.Enum(), Name: proto.String(name[len("user."):]), Value: value}
+}
+
+// layout is the version of HDFS's layout that Hadoop 3.4 has.
+const layout = -67
+
+func (q lookup) versionRequest(context.Context, *pb.EmptyProto) (proto.Message, error) {
+	pool := q.pool()
+	return &pb.VersionResponseProto{Info: &pb.NamespaceInfoProto{
+		BuildVersion: proto.String("leasefs"), Unused: proto.Uint32(0), BlockPoolID: &pool, SoftwareVersion: proto.String(softwareVersion),
+		StorageInfo: &pb.StorageInfoProto{
+			LayoutVersion: proto.Uint32(uint32(layout & math.MaxUint32)), NamespceID: proto.Uint32(1), ClusterID: &pool, CTime: proto.Uint64(0),
+		},
+	}}, nil
+}
+
+// softwareVersion is that of the Hadoop whose protocols these are.
+const softwareVersion = "3.4.1"

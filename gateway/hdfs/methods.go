@@ -1,0 +1,274 @@
+package hdfs
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/leasefs/leasefs/gateway/hadoop"
+	pb "github.com/leasefs/leasefs/gateway/hdfs/hadoop"
+	"github.com/leasefs/leasefs/gateway/hdfs/ipc"
+	"github.com/leasefs/leasefs/gateway/users"
+	"github.com/leasefs/leasefs/internal/fspath"
+)
+
+// request is one call of a known user.
+type request struct {
+	*Server
+	call *ipc.Call
+	user *users.User
+	fs   hadoop.FS // of user
+}
+
+// Calls by what they are about: a lookup reads names and attributes, a change
+// changes them, opened is about files that are open and about blocks.
+type (
+	lookup struct{ *request }
+	change struct{ *request }
+	opened struct{ *request }
+)
+
+// method answers a call.
+type method func(context.Context, *request) (proto.Message, error)
+
+// message is a pointer to a message of type T.
+type message[T any] interface {
+	*T
+	proto.Message
+}
+
+// on decodes what a method is given.
+func on[W, T any, M message[T]](wrap func(*request) W, f func(W, context.Context, M) (proto.Message, error)) method {
+	return func(ctx context.Context, q *request) (proto.Message, error) {
+		m := M(new(T))
+		if err := q.call.Decode(m); err != nil {
+			return nil, hadoop.Refuse(hadoop.RPCServer, "%s: what it is given cannot be decoded: %s", q.call.Method, err)
+		}
+		return f(wrap(q), ctx, m)
+	}
+}
+
+func looks[T any, M message[T]](f func(lookup, context.Context, M) (proto.Message, error)) method {
+	return on(func(q *request) lookup { return lookup{q} }, f)
+}
+
+func changes[T any, M message[T]](f func(change, context.Context, M) (proto.Message, error)) method {
+	return on(func(q *request) change { return change{q} }, f)
+}
+
+func opens[T any, M message[T]](f func(opened, context.Context, M) (proto.Message, error)) method {
+	return on(func(q *request) opened { return opened{q} }, f)
+}
+
+// always is a method with one answer.
+func always(m proto.Message) method {
+	return func(context.Context, *request) (proto.Message, error) { return m, nil }
+}
+
+// lacking is a method of something that there is not.
+func lacking(what string) method {
+	return func(_ context.Context, q *request) (proto.Message, error) {
+		return nil, hadoop.Refuse(hadoop.Unsupported, "%s: leasefs has no %s; see docs/HADOOP.md", q.call.Method, what)
+	}
+}
+
+// operators is a method for those who run an HDFS.
+func operators(context.Context, *request) (proto.Message, error) {
+	return nil, hadoop.Refuse(hadoop.Unsupported, "this is a gateway to leasefs, which is run by other commands; see docs/OPERATIONS.md")
+}
+
+// Java names of protocols.
+const (
+	clientProtocol   = "org.apache.hadoop.hdfs.protocol.ClientProtocol"
+	namenodeProtocol = "org.apache.hadoop.hdfs.server.protocol.NamenodeProtocol"
+	haProtocol       = "org.apache.hadoop.ha.HAServiceProtocol"
+)
+
+var (
+	empty  = new(pb.EmptyProto)
+	active = pb.HAServiceStateProto_ACTIVE.Enum()
+)
+
+// protocols are the methods of each, by name.
+var protocols = map[string]map[string]method{
+	clientProtocol: {
+		"getFileInfo":               looks(lookup.getFileInfo),
+		"getFileLinkInfo":           looks(lookup.getFileLinkInfo),
+		"getLinkTarget":             looks(lookup.getLinkTarget),
+		"getListing":                looks(lookup.getListing),
+		"getContentSummary":         looks(lookup.getContentSummary),
+		"getQuotaUsage":             looks(lookup.getQuotaUsage),
+		"getPreferredBlockSize":     looks(lookup.getPreferredBlockSize),
+		"getFsStats":                looks(lookup.getFsStats),
+		"getDatanodeReport":         looks(lookup.getDatanodeReport),
+		"getServerDefaults":         always(serverDefaults),
+		"getStoragePolicies":        always(&pb.GetStoragePoliciesResponseProto{Policies: []*pb.BlockStoragePolicyProto{hot}}),
+		"getStoragePolicy":          looks(lookup.getStoragePolicy),
+		"getFsReplicatedBlockStats": always(noneMissing),
+		"getFsECBlockGroupStats":    always(noGroups),
+		"listCorruptFileBlocks":     always(&pb.ListCorruptFileBlocksResponseProto{Corrupt: &pb.CorruptFileBlocksProto{Cookie: proto.String("")}}),
+		"getAclStatus":              looks(lookup.getAclStatus),
+		"getXAttrs":                 looks(lookup.getXattrs),
+		"listXAttrs":                looks(lookup.listXattrs),
+		"checkAccess":               looks(lookup.checkAccess),
+		"getHAServiceState":         always(&pb.HAServiceStateResponseProto{State: active}),
+		"getEnclosingRoot":          always(&pb.TextResponseProto{Text: proto.String("/")}),
+		"msync":                     always(empty), // each answer is of the latest state
+
+		"mkdirs":         changes(change.mkdirs),
+		"createSymlink":  changes(change.createSymlink),
+		"rename":         changes(change.rename),
+		"rename2":        changes(change.rename2),
+		"delete":         changes(change.delete),
+		"concat":         changes(change.concat),
+		"setReplication": changes(change.setReplication),
+		"setOwner":       changes(change.setOwner),
+		"setPermission":  changes(change.setPermission),
+		"setTimes":       changes(change.setTimes),
+		"setXAttr":       changes(change.setXattr),
+		"removeXAttr":    changes(change.removeXattr),
+		"setSafeMode":    changes(change.setSafeMode),
+
+		"create":                 opens(opened.create),
+		"append":                 opens(opened.append),
+		"addBlock":               opens(opened.addBlock),
+		"abandonBlock":           opens(opened.abandonBlock),
+		"complete":               opens(opened.complete),
+		"fsync":                  opens(opened.fsync),
+		"renewLease":             opens(opened.renewLease),
+		"recoverLease":           opens(opened.recoverLease),
+		"isFileClosed":           opens(opened.isFileClosed),
+		"truncate":               opens(opened.truncate),
+		"updateBlockForPipeline": opens(opened.updateBlockForPipeline),
+		"updatePipeline":         opens(opened.updatePipeline),
+		"getBlockLocations":      opens(opened.getBlockLocations),
+		"getLocatedFileInfo":     opens(opened.getLocatedFileInfo),
+		"reportBadBlocks":        opens(opened.reportBadBlocks),
+
+		// Answers as those of an HDFS in which there is none.
+		"getDelegationToken":             always(empty),
+		"getDataEncryptionKey":           always(empty),
+		"getEZForPath":                   always(empty),
+		"getErasureCodingPolicy":         always(empty),
+		"getErasureCodingPolicies":       always(empty),
+		"getErasureCodingCodecs":         always(empty),
+		"getSnapshottableDirListing":     always(empty),
+		"getSnapshotListing":             always(empty),
+		"getSlowDatanodeReport":          always(empty),
+		"getAdditionalDatanode":          lacking("second place for a block: the store keeps its copies"),
+		"renewDelegationToken":           lacking("delegation tokens"),
+		"cancelDelegationToken":          lacking("delegation tokens"),
+		"getBatchedListing":              lacking("listing of several directories in one call"),
+		"modifyAclEntries":               lacking("access control lists"),
+		"removeAclEntries":               lacking("access control lists"),
+		"removeDefaultAcl":               lacking("access control lists"),
+		"removeAcl":                      lacking("access control lists"),
+		"setAcl":                         lacking("access control lists"),
+		"setQuota":                       lacking("quotas"),
+		"setStoragePolicy":               lacking("storage policies"),
+		"unsetStoragePolicy":             lacking("storage policies"),
+		"satisfyStoragePolicy":           lacking("storage policies"),
+		"allowSnapshot":                  lacking("snapshots"),
+		"disallowSnapshot":               lacking("snapshots"),
+		"createSnapshot":                 lacking("snapshots"),
+		"renameSnapshot":                 lacking("snapshots"),
+		"deleteSnapshot":                 lacking("snapshots"),
+		"getSnapshotDiffReport":          lacking("snapshots"),
+		"getSnapshotDiffReportListing":   lacking("snapshots"),
+		"createEncryptionZone":           lacking("encryption zones"),
+		"listEncryptionZones":            lacking("encryption zones"),
+		"reencryptEncryptionZone":        lacking("encryption zones"),
+		"listReencryptionStatus":         lacking("encryption zones"),
+		"setErasureCodingPolicy":         lacking("erasure coding"),
+		"unsetErasureCodingPolicy":       lacking("erasure coding"),
+		"addErasureCodingPolicies":       lacking("erasure coding"),
+		"removeErasureCodingPolicy":      lacking("erasure coding"),
+		"enableErasureCodingPolicy":      lacking("erasure coding"),
+		"disableErasureCodingPolicy":     lacking("erasure coding"),
+		"getECTopologyResultForPolicies": lacking("erasure coding"),
+		"addCacheDirective":              lacking("cache directives"),
+		"modifyCacheDirective":           lacking("cache directives"),
+		"removeCacheDirective":           lacking("cache directives"),
+		"listCacheDirectives":            lacking("cache directives"),
+		"addCachePool":                   lacking("cache pools"),
+		"modifyCachePool":                lacking("cache pools"),
+		"removeCachePool":                lacking("cache pools"),
+		"listCachePools":                 lacking("cache pools"),
+		"getCurrentEditLogTxid":          lacking("edit log for clients"),
+		"getEditsFromTxid":               lacking("edit log for clients"),
+		"getDatanodeStorageReport":       operators,
+		"listOpenFiles":                  operators,
+		"saveNamespace":                  operators,
+		"rollEdits":                      operators,
+		"restoreFailedStorage":           operators,
+		"refreshNodes":                   operators,
+		"finalizeUpgrade":                operators,
+		"upgradeStatus":                  operators,
+		"rollingUpgrade":                 operators,
+		"metaSave":                       operators,
+		"setBalancerBandwidth":           operators,
+	},
+	namenodeProtocol: {
+		"versionRequest": looks(lookup.versionRequest),
+	},
+	haProtocol: {
+		"monitorHealth":       always(empty),
+		"getServiceStatus":    always(&pb.GetServiceStatusResponseProto{State: active, ReadyToBecomeActive: proto.Bool(true)}),
+		"transitionToActive":  operators,
+		"transitionToStandby": operators,
+	},
+}
+
+// once are the calls of clientProtocol that must not happen twice: those that HDFS calls
+// AtMostOnce.
+var once = map[string]bool{
+	"create": true, "append": true, "rename": true, "rename2": true, "delete": true, "concat": true,
+	"createSymlink": true, "updatePipeline": true, "setXAttr": true, "removeXAttr": true,
+}
+
+// find returns what answers a call.
+func find(c *ipc.Call) (method, error) {
+	methods, ok := protocols[c.Protocol]
+	if !ok {
+		return nil, hadoop.Refuse(hadoop.NoSuchProtocol, "Unknown protocol: %.200s", c.Protocol)
+	}
+	m, ok := methods[c.Method]
+	if !ok {
+		return nil, hadoop.Refuse(hadoop.NoSuchMethod, "Unknown method %.100s called on %s protocol.", c.Method, c.Protocol)
+	}
+	return m, nil
+}
+
+// handle answers a call.
+func (s *Server) handle(ctx context.Context, c *ipc.Call) (proto.Message, error) {
+	m, err := find(c)
+	if err != nil {
+		return nil, err
+	}
+	q := &request{Server: s, call: c}
+	if q.user, err = s.users.Get(ctx, users.Key{User: c.User}); err != nil {
+		return nil, err
+	}
+	defer s.users.Put(q.user)
+	q.fs = hadoop.FS{FS: q.user.FS, User: c.User, Log: s.log}
+	return m(ctx, q)
+}
+
+// path is a path as the library has it.
+func (q *request) path(src string) (string, error) { return fspath.Clean(src) }
+
+// done is an answer that says nothing.
+func done(err error) (proto.Message, error) {
+	if err != nil {
+		return nil, err
+	}
+	return empty, nil
+}
+
+// yes is an answer of a boolean.
+func yes(b bool, err error) (proto.Message, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &pb.BoolResponseProto{Result: &b}, nil
+}

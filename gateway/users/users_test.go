@@ -1,0 +1,147 @@
+package users
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/test/env"
+)
+
+// TestUsers: there are only so many sessions; idle ones make room, used ones do not.
+func TestUsers(t *testing.T) {
+	n := env.Start(t)
+	us := New(t.Context(), client.Config{Namenodes: []string{n.Addr()}}, 2, nil)
+	defer us.Close()
+	get := func(name string) *User {
+		t.Helper()
+		u, err := us.Get(t.Context(), Key{User: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	ann := get("ann")
+	if again := get("ann"); again != ann {
+		t.Error("a user has two sessions")
+	}
+	us.Put(ann)
+	us.Put(get("joe"))
+	eve := get("eve") // takes joe's place
+	if us.byKey[Key{User: "joe"}] != nil || us.byKey[Key{User: "ann"}] != ann {
+		t.Error("another than the idle one made room")
+	}
+	if _, err := us.Get(t.Context(), Key{User: "joe"}); fserror.KindOf(err) != fserror.Retry {
+		t.Errorf("with all in use: %v", err)
+	}
+	us.Put(eve)
+	us.Put(ann)
+	us.EndIdle() // none is idle for long
+	if len(us.byKey) != 2 {
+		t.Error("a session ended early")
+	}
+	ann.last = time.Now().Add(-2 * idle)
+	us.EndIdle()
+	if us.byKey[Key{User: "ann"}] != nil || us.byKey[Key{User: "eve"}] != eve {
+		t.Error("the idle one did not end")
+	}
+}
+
+// TestUsersUnderWay: sessions that are being opened and closed count, too.
+func TestUsersUnderWay(t *testing.T) {
+	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	life, kill := context.WithCancel(t.Context())
+	us := New(life, client.Config{Namenodes: []string{silent.Addr().String()}, Timeout: time.Hour}, 2, nil)
+	defer us.Close()
+	defer kill()
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, name := range []string{"ann", "joe"} {
+		if _, err := us.Get(over, Key{User: name}); fserror.KindOf(err) != fserror.Canceled {
+			t.Fatalf("%s, who does not wait: %v", name, err)
+		}
+	}
+	if _, err := us.Get(over, Key{User: "eve"}); fserror.KindOf(err) != fserror.Retry || us.byKey[Key{User: "ann"}] == nil || us.byKey[Key{User: "joe"}] == nil {
+		t.Fatalf("with two that are being opened: %v", err)
+	}
+	us.byKey[Key{User: "ann"}].last = time.Now().Add(-2 * idle)
+	us.EndIdle()
+	if us.byKey[Key{User: "ann"}] != nil {
+		t.Error("the idle one does not end")
+	}
+	if _, err := us.Get(over, Key{User: "eve"}); fserror.KindOf(err) != fserror.Retry {
+		t.Errorf("with one that is being closed: %v", err)
+	}
+}
+
+// TestUsersTakeTurns: a session that makes room ends before the next one begins.
+func TestUsersTakeTurns(t *testing.T) {
+	n := env.Start(t)
+	us := New(t.Context(), client.Config{Namenodes: []string{n.Addr()}}, 1, nil)
+	defer us.Close()
+	ann, err := us.Get(t.Context(), Key{User: "ann"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := ann.close
+	ann.close = func() error {
+		us.mu.Lock()
+		joe := us.byKey[Key{User: "joe"}]
+		us.mu.Unlock()
+		select {
+		case <-joe.ready:
+			t.Error("two have a session where one may")
+		case <-time.After(300 * time.Millisecond): // it would have begun
+		}
+		return end()
+	}
+	us.Put(ann)
+	joe, err := us.Get(t.Context(), Key{User: "joe"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	us.Put(joe)
+	ann.last, joe.last = time.Time{}, time.Time{}
+	us.EndIdle()
+	env.Eventually(t, "nothing is ending", func() bool {
+		us.mu.Lock()
+		defer us.mu.Unlock()
+		return us.ending == 0 && len(us.byKey) == 0
+	})
+}
+
+// TestUsersShare: a client's name is part of whose session one is, and no user has more
+// than half of the sessions.
+func TestUsersShare(t *testing.T) {
+	n := env.Start(t)
+	us := New(t.Context(), client.Config{Namenodes: []string{n.Addr()}}, 4, nil)
+	defer us.Close()
+	get := func(user, name string) *User {
+		t.Helper()
+		u, err := us.Get(t.Context(), Key{user, name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	a, b := get("ann", "a"), get("ann", "b")
+	if a == b || a.FS.Info().Client != "a" || b.FS.Info().Client != "b" {
+		t.Errorf("sessions of two clients: %+v, %+v", a.FS.Info(), b.FS.Info())
+	}
+	if _, err := us.Get(t.Context(), Key{"ann", "c"}); fserror.KindOf(err) != fserror.Retry {
+		t.Errorf("a third of four: %v", err)
+	}
+	get("joe", "a")
+	us.Put(b)
+	get("ann", "c")
+	if us.byKey[b.Key] != nil || us.byKey[a.Key] != a {
+		t.Error("another than ann's idle one made room")
+	}
+}
