@@ -29,15 +29,15 @@ func holder(name string) (string, error) {
 }
 
 // by are the path and the client of a call.
-func (q *request) by(src, name string) (path, client string, err error) {
-	if path, err = q.path(src); err == nil {
+func (q *request) by(ctx context.Context, src, name string) (path, client string, err error) {
+	if path, err = q.path(ctx, src); err == nil {
 		client, err = holder(name)
 	}
 	return path, client, err
 }
 
 func (q opened) create(ctx context.Context, m *pb.CreateRequestProto) (proto.Message, error) {
-	p, by, err := q.by(m.GetSrc(), m.GetClientName())
+	p, by, err := q.by(ctx, m.GetSrc(), m.GetClientName())
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (q opened) create(ctx context.Context, m *pb.CreateRequestProto) (proto.Mes
 }
 
 func (q opened) append(ctx context.Context, m *pb.AppendRequestProto) (proto.Message, error) {
-	p, by, err := q.by(m.GetSrc(), m.GetClientName())
+	p, by, err := q.by(ctx, m.GetSrc(), m.GetClientName())
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (q opened) append(ctx context.Context, m *pb.AppendRequestProto) (proto.Mes
 }
 
 func (q opened) addBlock(ctx context.Context, m *pb.AddBlockRequestProto) (proto.Message, error) {
-	p, by, err := q.by(m.GetSrc(), m.GetClientName())
+	p, by, err := q.by(ctx, m.GetSrc(), m.GetClientName())
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (q opened) addBlock(ctx context.Context, m *pb.AddBlockRequestProto) (proto
 }
 
 func (q opened) abandonBlock(ctx context.Context, m *pb.AbandonBlockRequestProto) (proto.Message, error) {
-	p, by, err := q.by(m.GetSrc(), m.GetHolder())
+	p, by, err := q.by(ctx, m.GetSrc(), m.GetHolder())
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func (q opened) abandonBlock(ctx context.Context, m *pb.AbandonBlockRequestProto
 }
 
 func (q opened) complete(ctx context.Context, m *pb.CompleteRequestProto) (proto.Message, error) {
-	p, by, err := q.by(m.GetSrc(), m.GetClientName())
+	p, by, err := q.by(ctx, m.GetSrc(), m.GetClientName())
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func (q opened) complete(ctx context.Context, m *pb.CompleteRequestProto) (proto
 }
 
 func (q opened) fsync(ctx context.Context, m *pb.FsyncRequestProto) (proto.Message, error) {
-	p, by, err := q.by(m.GetSrc(), m.GetClient())
+	p, by, err := q.by(ctx, m.GetSrc(), m.GetClient())
 	if err != nil {
 		return nil, err
 	}
@@ -156,25 +156,23 @@ func missing(p string, err error) error {
 }
 
 func (q opened) recoverLease(ctx context.Context, m *pb.RecoverLeaseRequestProto) (proto.Message, error) {
-	p, err := q.path(m.GetSrc())
+	p, err := q.path(ctx, m.GetSrc())
 	if err != nil {
 		return nil, err
 	}
-	ok, err := q.files.Recover(ctx, q.user, p)
-	return yes(ok, missing(p, err))
+	return yes(q.files.Recover(ctx, q.user, p))
 }
 
 func (q opened) isFileClosed(ctx context.Context, m *pb.PathRequestProto) (proto.Message, error) {
-	p, err := q.path(m.GetSrc())
+	p, err := q.path(ctx, m.GetSrc())
 	if err != nil {
 		return nil, err
 	}
-	ok, err := q.files.IsClosed(ctx, q.user, p)
-	return yes(ok, missing(p, err))
+	return yes(q.files.IsClosed(ctx, q.user, p))
 }
 
 func (q opened) truncate(ctx context.Context, m *pb.TruncateRequestProto) (proto.Message, error) {
-	p, by, err := q.by(m.GetSrc(), m.GetClientName())
+	p, by, err := q.by(ctx, m.GetSrc(), m.GetClientName())
 	if err != nil {
 		return nil, err
 	}
@@ -227,7 +225,7 @@ func (q opened) updatePipeline(ctx context.Context, m *pb.UpdatePipelineRequestP
 }
 
 func (q opened) getBlockLocations(ctx context.Context, m *pb.GetBlockLocationsRequestProto) (proto.Message, error) {
-	p, err := q.path(m.GetSrc())
+	p, err := q.path(ctx, m.GetSrc())
 	if err != nil {
 		return nil, err
 	}
@@ -243,7 +241,7 @@ func (q opened) getBlockLocations(ctx context.Context, m *pb.GetBlockLocationsRe
 
 // getLocatedFileInfo is getFileInfo with all blocks.
 func (q opened) getLocatedFileInfo(ctx context.Context, m *pb.GetLocatedFileInfoRequestProto) (proto.Message, error) {
-	p, err := q.path(m.GetSrc())
+	p, err := q.path(ctx, m.GetSrc())
 	if err != nil {
 		return nil, err
 	}
