@@ -211,9 +211,9 @@ func TestForeignTokens(t *testing.T) {
 	r.kind("a token to read, used to write", err, fserror.Permission)
 }
 
-// TestSilence: a client that is silent, with a block open or without, is given up; its file stays
+// TestSilentClients: a client that is silent, with a block open or without, is given up; its file stays
 // open for it.
-func TestSilence(t *testing.T) {
+func TestSilentClients(t *testing.T) {
 	r := start(t, func(c *data.Config) { c.Idle = 300 * time.Millisecond })
 	_, b := r.create("c", "/f", 1<<20)
 	w := r.writing(b)

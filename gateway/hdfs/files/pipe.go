@@ -57,7 +57,7 @@ func (t *Table) Pipe(ctx context.Context, g Grant, s Setup) (*Pipe, error) {
 		return nil, fserror.New(fserror.InvalidArgument, op, f.path, "block %d has %d bytes, and the client believes that it has %d to %d", s.Block.ID, have, s.Min, s.Max)
 	}
 	p := &Pipe{f: f, at: f.block}
-	p.ctx, p.cancel = context.WithCancelCause(f.w.Context())
+	p.ctx, p.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	f.hangUp()
 	f.pipe.Store(p)
 	return p, nil

@@ -139,12 +139,17 @@ func (t *Table) add(p *writing, w *client.Writer, path string, a Attr, resumed b
 	return f, nil
 }
 
-// end lets go of a file whose lease is lost.
+// end lets go of a file whose lease is lost. The connection of its writer ends, too, so
+// that he sees it soon; but of a file that is gone only when he sends more: a client of
+// HDFS asks to complete it then, and learns the reason.
 func (t *Table) end(f *file) {
-	if t.forget(f) {
-		f.hangUp()
-		_ = f.w.Abort() // there is nothing to close
+	if !t.forget(f) {
+		return
 	}
+	if fserror.KindOf(context.Cause(f.w.Context())) != fserror.LeaseLostGone {
+		f.hangUp()
+	}
+	_ = f.w.Abort() // there is nothing to close
 }
 
 // forget takes a file out, once.
