@@ -33,7 +33,7 @@ const patience = 60 * time.Second
 
 // rig is a namenode, and what a gateway has without the calls.
 type rig struct {
-	t     *testing.T
+	t     testing.TB
 	nn    *env.Namenode
 	users *users.Table
 	files *files.Table
@@ -53,7 +53,7 @@ func (attrs) Keep(ctx context.Context, u *users.User, inode uint64, path string,
 	return hadoop.FS{FS: u.FS, User: u.User, Log: slog.New(slog.DiscardHandler)}.Keep(ctx, inode, path, hadoop.Attr(a), mode)
 }
 
-func start(t *testing.T, mods ...func(*data.Config)) *rig {
+func start(t testing.TB, mods ...func(*data.Config)) *rig {
 	t.Helper()
 	nn := env.Start(t)
 	r := gateway(t, nn, nil, mods...)
@@ -62,7 +62,7 @@ func start(t *testing.T, mods ...func(*data.Config)) *rig {
 }
 
 // gateway starts one, which ends with the test or by end.
-func gateway(t *testing.T, nn *env.Namenode, key []byte, mods ...func(*data.Config)) *rig {
+func gateway(t testing.TB, nn *env.Namenode, key []byte, mods ...func(*data.Config)) *rig {
 	t.Helper()
 	life, kill := context.WithCancel(context.Background())
 	r := &rig{t: t, nn: nn, users: users.New(life, client.Config{Namenodes: []string{nn.Addr()}, WriteAhead: 1, ReadAhead: 1, Timeout: patience / 2}, 100, nil)}
@@ -139,7 +139,7 @@ func (r *rig) kind(what string, err error, want fserror.Kind) {
 // wire is a data connection as a client has it.
 type wire struct {
 	net.Conn
-	t     *testing.T
+	t     testing.TB
 	in    *bufio.Reader
 	seqno int64
 }
