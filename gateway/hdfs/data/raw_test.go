@@ -6,8 +6,6 @@ import (
 	"context"
 	"encoding/binary"
 	"hash/crc32"
-	"io/fs"
-	"log/slog"
 	"net"
 	"testing"
 	"time"
@@ -42,17 +40,6 @@ type rig struct {
 	fs    *client.FS
 }
 
-type attrs struct{}
-
-func (attrs) Default() files.Attr { return files.Attr(hadoop.DefaultAttr) }
-func (attrs) Get(ctx context.Context, u *users.User, i *client.FileInfo) (files.Attr, error) {
-	a, err := hadoop.FS{FS: u.FS, User: u.User, Log: slog.New(slog.DiscardHandler)}.Attr(ctx, i)
-	return files.Attr(a), err
-}
-func (attrs) Keep(ctx context.Context, u *users.User, inode uint64, path string, a files.Attr, mode fs.FileMode) error {
-	return hadoop.FS{FS: u.FS, User: u.User, Log: slog.New(slog.DiscardHandler)}.Keep(ctx, inode, path, hadoop.Attr(a), mode)
-}
-
 func start(t testing.TB, mods ...func(*data.Config)) *rig {
 	t.Helper()
 	nn := env.Start(t)
@@ -66,7 +53,7 @@ func gateway(t testing.TB, nn *env.Namenode, key []byte, mods ...func(*data.Conf
 	t.Helper()
 	life, kill := context.WithCancel(context.Background())
 	r := &rig{t: t, nn: nn, users: users.New(life, client.Config{Namenodes: []string{nn.Addr()}, WriteAhead: 1, ReadAhead: 1, Timeout: patience / 2}, 100, nil)}
-	r.files = files.New(files.Config{Users: r.users, Attrs: attrs{}, Key: key})
+	r.files = files.New(files.Config{Users: r.users, Key: key})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +84,7 @@ const kib = 1 << 10
 // create makes a file with blocks of so many bytes and asks for its first block.
 func (r *rig) create(name, path string, size int64) (inode uint64, b files.Block) {
 	r.t.Helper()
-	o, err := r.files.Create(r.t.Context(), r.u, name, path, files.Create{Mode: 0o644, Create: true, CreateParent: true, Attr: files.Attr{BlockSize: size}})
+	o, err := r.files.Create(r.t.Context(), r.u, name, path, files.Create{Mode: 0o644, Create: true, CreateParent: true, Attr: hadoop.Attr{BlockSize: size}})
 	if err != nil {
 		r.t.Fatal(err)
 	}
