@@ -127,7 +127,7 @@ func (q lookup) locate(ctx context.Context, dir string, entries []*client.FileIn
 				return
 			}
 			name := string(all[n].GetPath())
-			all[n] = describe(loc.Info, name, hadoop.Attr(loc.Attr))
+			all[n] = describe(loc.Info, name, loc.Attr)
 			all[n].Locations = q.located(loc)
 		})
 	}

@@ -56,12 +56,12 @@ func (q opened) create(ctx context.Context, m *pb.CreateRequestProto) (proto.Mes
 	f, err := q.files.Create(ctx, q.user, by, p, files.Create{
 		Mode:   mode(m.GetMasked()),
 		Create: flag&pb.CreateFlagProto_CREATE != 0, Overwrite: flag&pb.CreateFlagProto_OVERWRITE != 0, CreateParent: m.GetCreateParent(),
-		Attr: files.Attr{Replication: int64(m.GetReplication()), BlockSize: int64(m.GetBlockSize())}, //nolint:gosec // it was looked at
+		Attr: hadoop.Attr{Replication: int64(m.GetReplication()), BlockSize: int64(m.GetBlockSize())}, //nolint:gosec // it was looked at
 	})
 	if err != nil {
 		return nil, q.fs.NotCreated(ctx, p, err)
 	}
-	return &pb.StatusResponseProto{Fs: describe(f.Info, "", hadoop.Attr(f.Attr))}, nil
+	return &pb.StatusResponseProto{Fs: describe(f.Info, "", f.Attr)}, nil
 }
 
 func (q opened) append(ctx context.Context, m *pb.AppendRequestProto) (proto.Message, error) {
@@ -76,7 +76,7 @@ func (q opened) append(ctx context.Context, m *pb.AppendRequestProto) (proto.Mes
 	case err != nil:
 		return nil, q.fs.Held(p, err)
 	}
-	a := &pb.AppendResponseProto{Stat: describe(f.Info, "", hadoop.Attr(f.Attr))}
+	a := &pb.AppendResponseProto{Stat: describe(f.Info, "", f.Attr)}
 	if f.Last != nil {
 		a.Block = q.block(*f.Last, true)
 	}
@@ -255,7 +255,7 @@ func (q opened) getLocatedFileInfo(ctx context.Context, m *pb.GetLocatedFileInfo
 	if err != nil {
 		return nil, err
 	}
-	st := describe(loc.Info, "", hadoop.Attr(loc.Attr))
+	st := describe(loc.Info, "", loc.Attr)
 	st.Locations = q.located(loc)
 	return &pb.StatusResponseProto{Fs: st}, nil
 }

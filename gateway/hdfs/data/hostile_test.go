@@ -252,7 +252,7 @@ func TestSilentClients(t *testing.T) {
 // TestNoRoom: only so many files are open at once, and nobody gets all places.
 func TestNoRoom(t *testing.T) {
 	r := start(t)
-	few := files.New(files.Config{Users: r.users, Attrs: attrs{}, Open: 8})
+	few := files.New(files.Config{Users: r.users, Open: 8})
 	defer few.Close(t.Context())
 	n := 0
 	var err error

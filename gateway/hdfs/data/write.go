@@ -21,8 +21,9 @@ const (
 	// streamPacket is from how many bytes on a packet is taken for one of a stream, behind
 	// which the next is expected; a shorter one is made durable at once.
 	streamPacket = 32 << 10
-	// streamPause is for how long that is expected.
-	streamPause = 20 * time.Millisecond
+	// streamPause is for how long that is expected. A writer that is slower than that makes
+	// each packet durable; one that flushes just at the end of a packet waits so long.
+	streamPause = 50 * time.Millisecond
 	// maxUnacked is how many packets wait for their acknowledgement.
 	maxUnacked = 128
 )

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/gateway/hadoop"
 	"github.com/leasefs/leasefs/gateway/users"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/lowlevel"
@@ -112,7 +113,7 @@ func (t *Table) place(ctx context.Context, op, path string, key users.Key) (*wri
 }
 
 // add keeps a file that was opened just now.
-func (t *Table) add(p *writing, w *client.Writer, path string, a Attr, resumed bool) (*file, error) {
+func (t *Table) add(p *writing, w *client.Writer, path string, a hadoop.Attr, resumed bool) (*file, error) {
 	f := &file{table: t, holder: p.u.Key, u: p.u, w: w, path: path, attr: a, leave: p.leave, resumed: resumed}
 	f.stamp = int64(w.Token()) << stampShift //nolint:gosec // checked below
 	if w.Token() >= 1<<(63-stampShift) || w.Inode() >= 1<<(63-indexBits) {
@@ -234,7 +235,7 @@ func (t *Table) resume(ctx context.Context, op string, key users.Key, path strin
 	if err != nil {
 		return nil, err
 	}
-	a, err := t.cfg.Attrs.Get(ctx, p.u, i)
+	a, err := t.rules(p.u).Attr(ctx, i)
 	if err != nil {
 		p.leave()
 		return nil, err
