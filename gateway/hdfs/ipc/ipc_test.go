@@ -352,9 +352,9 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// TestSilence: a connection ends that says nothing, or half of something, but not while it
+// TestSilentConnections: a connection ends that says nothing, or half of something, but not while it
 // waits for an answer.
-func TestSilence(t *testing.T) {
+func TestSilentConnections(t *testing.T) {
 	run(t, Config{Idle: time.Minute}, func(t *testing.T, b *bench) {
 		after := func(say func(p *peer)) time.Duration {
 			p := b.dial()
