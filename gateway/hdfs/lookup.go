@@ -238,7 +238,7 @@ func (q lookup) getStoragePolicy(ctx context.Context, m *pb.PathRequestProto) (p
 }
 
 // getAclStatus is what HDFS answers for what has no more than a mode.
-func (q lookup) getAclStatus(ctx context.Context, m *pb.PathRequestProto) (proto.Message, error) {
+func (q lookup) getACLStatus(ctx context.Context, m *pb.PathRequestProto) (proto.Message, error) {
 	i, err := q.stat(ctx, m.GetSrc())
 	if err != nil {
 		return nil, err

@@ -110,7 +110,7 @@ var protocols = map[string]map[string]method{
 		"getFsReplicatedBlockStats": always(noneMissing),
 		"getFsECBlockGroupStats":    always(noGroups),
 		"listCorruptFileBlocks":     always(&pb.ListCorruptFileBlocksResponseProto{Corrupt: &pb.CorruptFileBlocksProto{Cookie: proto.String("")}}),
-		"getAclStatus":              looks(lookup.getAclStatus),
+		"getAclStatus":              looks(lookup.getACLStatus),
 		"getXAttrs":                 looks(lookup.getXattrs),
 		"listXAttrs":                looks(lookup.listXattrs),
 		"checkAccess":               looks(lookup.checkAccess),

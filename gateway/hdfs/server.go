@@ -120,7 +120,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	s.data = data.Start(data.Config{Files: s.files, Users: s.users, Listener: bytes, Idle: cfg.Idle, Logger: s.log})
 	s.rpc = ipc.Serve(calls, ipc.Config{
 		Handle: s.handle,
-		Admit:  func(user, real string) error { return hadoop.MayActFor(cfg.Proxies, real, user) },
+		Admit:  func(user, by string) error { return hadoop.MayActFor(cfg.Proxies, by, user) },
 		Once:   func(protocol, method string) bool { return protocol == clientProtocol && once[method] },
 		Idle:   cfg.Idle, Logger: s.log,
 	})

@@ -127,10 +127,10 @@ func (p *peer) header(id int32) *pb.RpcRequestHeaderProto {
 
 func (p *peer) hello(auth byte) { p.send([]byte{'h', 'r', 'p', 'c', version, 0, auth}) }
 
-func (p *peer) introduce(user, real string) {
+func (p *peer) introduce(user, proxy string) {
 	c := &pb.IpcConnectionContextProto{UserInfo: &pb.UserInformationProto{EffectiveUser: &user}}
-	if real != "" {
-		c.UserInfo.RealUser = &real
+	if proxy != "" {
+		c.UserInfo.RealUser = &proxy
 	}
 	p.send(framed(p.t, p.header(contextID), c))
 }
@@ -188,6 +188,9 @@ func (p *peer) fails(class, text string) *pb.RpcResponseHeaderProto {
 	}
 	return h
 }
+
+// pass lets simulated time pass.
+func pass(d time.Duration) { <-time.After(d) }
 
 // ended fails the test unless the server has closed the connection.
 func (p *peer) ended() {
@@ -320,8 +323,8 @@ func TestRefused(t *testing.T) {
 		}, hadoop.RPCServer, "takes protocol buffers"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			admit := func(user, real string) error {
-				if real == "eve" {
+			admit := func(_, by string) error {
+				if by == "eve" {
 					return errors.New("eve may not")
 				}
 				return nil
@@ -376,7 +379,7 @@ func TestSilence(t *testing.T) {
 			}
 		}
 		b.methods["long"] = func(context.Context, *Call) (proto.Message, error) {
-			time.Sleep(90 * time.Second)
+			pass(90 * time.Second)
 			return &pb.PathRequestProto{Src: proto.String("done")}, nil
 		}
 		p := b.meet("ann")
@@ -392,7 +395,7 @@ func TestUnread(t *testing.T) {
 	run(t, Config{}, func(t *testing.T, b *bench) {
 		p := b.meet("ann")
 		p.call(1, "echo", "x")
-		time.Sleep(writeTime + time.Second)
+		pass(writeTime + time.Second)
 		p.ended()
 	})
 }
@@ -406,7 +409,7 @@ func TestOnce(t *testing.T) {
 		b.methods["add"] = func(ctx context.Context, _ *Call) (proto.Message, error) {
 			made++
 			n := made
-			time.Sleep(time.Second)
+			pass(time.Second)
 			if fail {
 				return nil, errors.New("failed")
 			}
@@ -441,13 +444,13 @@ func TestOnce(t *testing.T) {
 		if got := q.text(3); got != "5" {
 			t.Errorf("a call that failed was not made again: %s", got)
 		}
-		time.Sleep(answerTime - time.Minute) // not so long that the connection ends
+		pass(answerTime - time.Minute) // not so long that the connection ends
 		q = b.meet("ann")
 		q.call(1, "add", "")
 		if got := q.text(1); got != "1" {
 			t.Errorf("an answer was forgotten early: %s", got)
 		}
-		time.Sleep(2 * time.Minute)
+		pass(2 * time.Minute)
 		q.call(1, "add", "")
 		if got := q.text(1); got == "1" {
 			t.Error("an answer is kept for ever")
@@ -533,7 +536,7 @@ func TestClose(t *testing.T) {
 					<-ctx.Done()
 					return nil, ctx.Err()
 				}
-				time.Sleep(time.Second)
+				pass(time.Second)
 				return &pb.PathRequestProto{Src: proto.String("done")}, nil
 			},
 		})
