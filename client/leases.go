@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"io/fs"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -176,9 +177,15 @@ func (l *Leases) each(ctx context.Context, op string, paths []string, one func(p
 		}
 		return one(path)
 	}
+	if len(paths) > MaxTxOps {
+		return fserror.New(fserror.InvalidArgument, op, "", "at most %d paths at once, not %d", MaxTxOps, len(paths))
+	}
 	t := NewTx(l.fs)
 	t.name = op
-	for _, path := range paths {
+	for i, path := range paths {
+		if slices.Contains(paths[:i], path) {
+			return fserror.New(fserror.InvalidArgument, op, path, "the path is given twice")
+		}
 		several(t, path)
 	}
 	_, err := t.Commit(ctx)

@@ -7,6 +7,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/leasefs/leasefs/internal/clock"
@@ -138,11 +139,11 @@ func blocks(content []byte, typ string) iter.Seq2[[]byte, error] {
 	}
 }
 
-// Verify returns nil if a client's certificate is good at that time: it is signed by one of
-// the authorities, over those shown with it, and is not revoked.
-func (a *Authorities) Verify(shown []*x509.Certificate, at time.Time) error {
+// Verify returns until when a client's certificate is good, if it is at that time: it is
+// signed by one of the authorities, over those shown with it, and none of them is revoked.
+func (a *Authorities) Verify(shown []*x509.Certificate, at time.Time) (until time.Time, err error) {
 	if len(shown) == 0 {
-		return fserror.New(fserror.Permission, "", "", "no certificate was shown")
+		return until, fserror.New(fserror.Permission, "", "", "no certificate was shown")
 	}
 	between := x509.NewCertPool()
 	for _, c := range shown[1:] {
@@ -152,14 +153,20 @@ func (a *Authorities) Verify(shown []*x509.Certificate, at time.Time) error {
 		Roots: a.Pool, Intermediates: between, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 	if err != nil {
-		return fserror.New(fserror.Permission, "", "", "the client's certificate is not good: %v", err)
+		return until, fserror.New(fserror.Permission, "", "", "the client's certificate is not good: %v", err)
 	}
 	for _, chain := range chains {
-		if !a.revokedIn(chain) {
-			return nil
+		if a.revokedIn(chain) {
+			continue
+		}
+		if end := slices.MinFunc(chain, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }).NotAfter; end.After(until) {
+			until = end
 		}
 	}
-	return fserror.New(fserror.Permission, "", "", "the client's certificate was revoked")
+	if until.IsZero() {
+		return until, fserror.New(fserror.Permission, "", "", "the client's certificate was revoked")
+	}
+	return until, nil
 }
 
 func (a *Authorities) revokedIn(chain []*x509.Certificate) bool {

@@ -1,10 +1,14 @@
 package proof
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
 	"fmt"
+	"math/big"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -210,5 +214,44 @@ func TestUserOf(t *testing.T) {
 		if got != c.want || (err == nil) != (c.want != "") {
 			t.Errorf("%v: %q, %v", c, got, err)
 		}
+	}
+}
+
+// TestChainEnds: a certificate is good for as long as all that lead to its authority are.
+func TestChainEnds(t *testing.T) {
+	now := time.Now()
+	issue := func(name string, ca bool, life time.Duration, by *x509.Certificate, byKey *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		template := &x509.Certificate{
+			SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: name}, IsCA: ca, BasicConstraintsValid: ca,
+			NotBefore: now.Add(-time.Hour), NotAfter: now.Add(life), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		}
+		if by == nil {
+			by, byKey = template, key
+		}
+		der, err := x509.CreateCertificate(rand.Reader, template, by, &key.PublicKey, byKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := x509.ParseCertificate(der)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c, key
+	}
+	root, rootKey := issue("root", true, 3*time.Hour, nil, nil)
+	short, shortKey := issue("between", true, time.Hour, root, rootKey)
+	leaf, _ := issue("ann", false, 2*time.Hour, short, shortKey)
+	a := &Authorities{Pool: x509.NewCertPool()}
+	a.Pool.AddCert(root)
+	until, err := a.Verify([]*x509.Certificate{leaf, short}, now)
+	if err != nil || !until.Equal(short.NotAfter) {
+		t.Errorf("good until %v, %v; want %v", until, err, short.NotAfter)
+	}
+	if _, err := a.Verify([]*x509.Certificate{leaf, short}, short.NotAfter.Add(time.Second)); !errors.Is(err, fserror.Permission) {
+		t.Errorf("after the one between: %v", err)
 	}
 }

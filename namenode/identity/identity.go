@@ -186,14 +186,15 @@ func tokenOf(ctx context.Context) (*[32]byte, error) {
 func (g *Guard) identify(c *Caller) error {
 	c.User, c.Groups, c.until = "", nil, time.Time{}
 	if len(c.shown) > 0 {
-		if err := g.verify(c.shown); err != nil {
+		until, err := g.verify(c.shown)
+		if err != nil {
 			return err
 		}
 		user, err := proof.UserOf(c.shown[0])
 		if err != nil {
 			return fserror.Wrap(fserror.Permission, "", "", err).Because(fserror.ReasonProof)
 		}
-		c.User, c.until = user, c.shown[0].NotAfter
+		c.User, c.until = user, until
 	}
 	if c.sum != nil {
 		if g.cfg.Tokens == nil {
@@ -220,19 +221,21 @@ func (g *Guard) identify(c *Caller) error {
 	return refuse("a client certificate or a token is needed")
 }
 
-func (g *Guard) verify(shown []*x509.Certificate) error {
+// verify returns until when a certificate is good.
+func (g *Guard) verify(shown []*x509.Certificate) (time.Time, error) {
 	now := g.clock.Wall()
 	if g.cfg.Authorities == nil { // the handshake has verified all but what changes
 		if now.After(shown[0].NotAfter) {
-			return refuse("the client's certificate has expired")
+			return time.Time{}, refuse("the client's certificate has expired")
 		}
-		return nil
+		return shown[0].NotAfter, nil
 	}
+	until, err := g.cfg.Authorities.Get().Verify(shown, now)
 	var e *fserror.Error
-	if err := g.cfg.Authorities.Get().Verify(shown, now); errors.As(err, &e) {
-		return e.Because(fserror.ReasonProof)
+	if errors.As(err, &e) {
+		return until, e.Because(fserror.ReasonProof)
 	}
-	return nil
+	return until, nil
 }
 
 func refuse(format string, args ...any) *fserror.Error {

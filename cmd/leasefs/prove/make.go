@@ -1,6 +1,7 @@
 package prove
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -15,6 +16,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/leasefs/leasefs/internal/fserror"
@@ -35,9 +37,11 @@ func Token(file, user string, groups []string) (line string, err error) {
 const (
 	caCert = "ca.pem"
 	caKey  = "ca.key"
+	caList = "ca.crl"
 )
 
-// Authority makes a new authority with its files in a folder, which is made if it is missing.
+// Authority makes a new authority with its files in a folder, which is made if it is missing,
+// and an empty list of revoked certificates.
 func Authority(dir, name string, now time.Time, life time.Duration) (cert string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", local(dir, err)
@@ -47,7 +51,92 @@ func Authority(dir, name string, now time.Time, life time.Duration) (cert string
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 	}
 	cert = filepath.Join(dir, caCert)
-	return cert, issue(template, nil, now, life, cert, filepath.Join(dir, caKey))
+	if err := issue(template, nil, now, life, cert, filepath.Join(dir, caKey)); err != nil {
+		return cert, err
+	}
+	_, err = Revoke(dir, "", now)
+	return cert, err
+}
+
+// Revoke adds a certificate in a file, signed by the authority in a folder, to the
+// authority's list of revoked ones; "" adds none. The new list takes the place of the old
+// one in one step. It is in force for as long as the authority is.
+func Revoke(dir, file string, now time.Time) (list string, err error) {
+	ca, err := tls.LoadX509KeyPair(filepath.Join(dir, caCert), filepath.Join(dir, caKey))
+	if err != nil {
+		return "", local(dir, err)
+	}
+	list = filepath.Join(dir, caList)
+	next := &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: now.Add(-5 * time.Minute), NextUpdate: ca.Leaf.NotAfter}
+	old, err := os.ReadFile(list) //nolint:gosec // the user names the folder
+	switch {
+	case err == nil:
+		l, err := readList(list, old)
+		if err == nil {
+			err = l.CheckSignatureFrom(ca.Leaf)
+		}
+		if err != nil {
+			return "", local(list, err)
+		}
+		next.RevokedCertificateEntries = l.RevokedCertificateEntries
+		if l.Number != nil {
+			next.Number.Add(next.Number, l.Number)
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return "", local(list, err)
+	}
+	if file != "" {
+		cert, err := readCertificate(file)
+		if err == nil {
+			err = cert.CheckSignatureFrom(ca.Leaf)
+		}
+		if err != nil {
+			return "", local(file, err)
+		}
+		if slices.ContainsFunc(next.RevokedCertificateEntries, func(e x509.RevocationListEntry) bool { return e.SerialNumber.Cmp(cert.SerialNumber) == 0 }) {
+			return list, nil
+		}
+		next.RevokedCertificateEntries = append(next.RevokedCertificateEntries, x509.RevocationListEntry{SerialNumber: cert.SerialNumber, RevocationTime: now})
+	}
+	key, ok := ca.PrivateKey.(crypto.Signer)
+	if !ok {
+		return "", fserror.New(fserror.InvalidArgument, "", dir, "the authority's key cannot sign")
+	}
+	der, err := x509.CreateRevocationList(rand.Reader, next, ca.Leaf, key)
+	if err != nil {
+		return "", err
+	}
+	fresh := list + ".new" // one that a crash left is of no use
+	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", local(fresh, err)
+	}
+	if err := create(fresh, pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der}), 0o644); err != nil {
+		return "", err
+	}
+	if err := os.Rename(fresh, list); err != nil {
+		return "", local(list, err)
+	}
+	return list, nil
+}
+
+func readList(name string, content []byte) (*x509.RevocationList, error) {
+	b, _ := pem.Decode(content)
+	if b == nil || b.Type != "X509 CRL" {
+		return nil, fserror.New(fserror.InvalidArgument, "", name, "it is no list of revoked certificates in PEM")
+	}
+	return x509.ParseRevocationList(b.Bytes)
+}
+
+func readCertificate(name string) (*x509.Certificate, error) {
+	content, err := os.ReadFile(name) //nolint:gosec // the user names it
+	if err != nil {
+		return nil, err
+	}
+	b, _ := pem.Decode(content)
+	if b == nil || b.Type != "CERTIFICATE" {
+		return nil, fserror.New(fserror.InvalidArgument, "", name, "it is no certificate in PEM")
+	}
+	return x509.ParseCertificate(b.Bytes)
 }
 
 // Certificate makes a certificate that an authority in a folder has signed: of a client,
@@ -141,6 +230,10 @@ func local(name string, err error) error {
 		kind = fserror.NotFound
 	case errors.Is(err, fs.ErrPermission):
 		kind = fserror.Permission
+	}
+	var fe *fserror.Error
+	if errors.As(err, &fe) {
+		return err
 	}
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
