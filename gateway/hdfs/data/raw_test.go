@@ -5,8 +5,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"hash/crc32"
 	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -51,7 +53,7 @@ func start(t testing.TB, mods ...func(*data.Config)) *rig {
 // gateway starts one, which ends with the test or by end.
 func gateway(t testing.TB, nn *env.Namenode, key []byte, mods ...func(*data.Config)) *rig {
 	t.Helper()
-	life, kill := context.WithCancel(context.Background())
+	life, kill := context.WithCancel(context.Background()) //nolint:usetesting // it ends after the test
 	r := &rig{t: t, nn: nn, users: users.New(life, client.Config{Namenodes: []string{nn.Addr()}, WriteAhead: 1, ReadAhead: 1, Timeout: patience / 2}, 100, nil)}
 	r.files = files.New(files.Config{Users: r.users, Key: key})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -254,7 +256,7 @@ func (w *wire) ends() {
 	w.t.Helper()
 	for {
 		if _, err := w.in.ReadByte(); err != nil {
-			if ne, ok := err.(net.Error); ok && ne.Timeout() {
+			if errors.Is(err, os.ErrDeadlineExceeded) {
 				w.t.Fatal("the connection is still open")
 			}
 			return
