@@ -361,3 +361,20 @@ func FuzzPackets(f *testing.F) {
 	f.Add(op.Bytes())
 	f.Fuzz(func(t *testing.T, b []byte) { data.Decode(b) })
 }
+
+// TestEndWithoutNamenode: the gateway ends while a flush waits for a namenode that is not there.
+func TestEndWithoutNamenode(t *testing.T) {
+	r := start(t)
+	_, b := r.create("c", "/f", 1<<20)
+	w := r.writing(b)
+	w.put(0, []byte("hello"))
+	r.nn.Stop(t)
+	w.send(5, []byte("later"), false)
+	began := time.Now()
+	r.srv.Close()
+	if d := time.Since(began); d > patience/4 { // a call is tried for patience/2
+		t.Errorf("it took %s", d)
+	}
+	w.ends()
+	r.nn.Start(t)
+}

@@ -75,6 +75,7 @@ func (c *conn) write(m *hadoop.OpWriteBlockProto) error {
 		return c.refuse(hadoop.Status_ERROR, err)
 	}
 	defer pipe.Close()
+	defer context.AfterFunc(c.life, pipe.Close)() // a flush under way does not hold up the end
 	closing := m.GetStage() == hadoop.OpWriteBlockProto_PIPELINE_CLOSE_RECOVERY
 	if closing {
 		if err := pipe.Flush(); err != nil {

@@ -69,7 +69,7 @@ func (p *Pipe) Context() context.Context { return p.ctx }
 // Path is for messages.
 func (p *Pipe) Path() string { return p.f.path }
 
-// Close ends the pipe. The file stays open.
+// Close ends the pipe. The file stays open. Safe for concurrent use.
 func (p *Pipe) Close() {
 	p.f.pipe.CompareAndSwap(p, nil)
 	p.cancel(fserror.New(fserror.Closed, "write", p.f.path, "the connection is closed"))
