@@ -41,14 +41,15 @@ func (f lowLevel) CacheRemaining() time.Duration {
 	return f.cache.Remaining()
 }
 
-func (f lowLevel) Locate(ctx context.Context, path string) (*FileInfo, error) {
-	path, err := clean("stat", path)
-	if err != nil {
-		return nil, err
+func (f lowLevel) Locate(ctx context.Context, at door.Ref) (_ *FileInfo, err error) {
+	if at.Base == 0 {
+		if at.Path, err = clean("stat", at.Path); err != nil {
+			return nil, err
+		}
 	}
 	resp := new(pb.StatResponse)
-	req := &pb.StatRequest{Caller: f.caller, At: followPath(ctx, path), Where: true}
-	if err := f.nn.Do(ctx, &namecall.Call{Op: "stat", Path: path}, pb.Namenode_Stat_FullMethodName, req, resp); err != nil {
+	req := &pb.StatRequest{Caller: f.caller, At: follow(ctx, at), Where: true}
+	if err := f.nn.Do(ctx, &namecall.Call{Op: "stat", Path: at.Path}, pb.Namenode_Stat_FullMethodName, req, resp); err != nil {
 		return nil, err
 	}
 	i := fileInfo(resp.GetPath(), resp.GetAttr())
@@ -113,7 +114,7 @@ func (f lowLevel) SetAttrInode(ctx context.Context, inode uint64, path string, c
 }
 
 func (f lowLevel) SetAttrAll(ctx context.Context, path string, change func(*FileInfo) AttrChange) error {
-	top, err := f.Locate(ctx, path)
+	top, err := f.Locate(ctx, door.At(path))
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ func TestWithoutLinks(t *testing.T) {
 		fs.Symlink(ctx, "/real", "/link"), fs.Symlink(ctx, "f", "/real/dir/alias")); err != nil {
 		t.Fatal(err)
 	}
-	if i, err := lowlevel.Of(fs).Locate(ctx, "/link/dir/alias"); err != nil || i.Path != "/real/dir/f" || i.Length != 1 {
+	if i, err := lowlevel.Of(fs).Locate(ctx, lowlevel.At("/link/dir/alias")); err != nil || i.Path != "/real/dir/f" || i.Length != 1 {
 		t.Errorf("it is located at %v, %v", i, err)
 	}
 	straight := client.WithoutLinks(ctx)
@@ -33,7 +33,7 @@ func TestWithoutLinks(t *testing.T) {
 			}
 		}
 		_, serr := fs.Stat(straight, path)
-		_, lerr := lowlevel.Of(fs).Locate(straight, path)
+		_, lerr := lowlevel.Of(fs).Locate(straight, lowlevel.At(path))
 		_, rerr := fs.ReadFile(straight, path)
 		_, aerr := fs.Append(straight, path)
 		for call, err := range map[string]error{

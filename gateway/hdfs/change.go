@@ -21,7 +21,7 @@ func mode(p *pb.FsPermissionProto) fs.FileMode {
 }
 
 func (q change) mkdirs(ctx context.Context, m *pb.MkdirsRequestProto) (proto.Message, error) {
-	p, err := q.path(m.GetSrc())
+	p, err := q.path(ctx, m.GetSrc())
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func (q change) mkdirs(ctx context.Context, m *pb.MkdirsRequestProto) (proto.Mes
 }
 
 func (q change) createSymlink(ctx context.Context, m *pb.CreateSymlinkRequestProto) (proto.Message, error) {
-	p, err := q.path(m.GetLink())
+	p, err := q.path(ctx, m.GetLink())
 	if err != nil {
 		return nil, err
 	}
@@ -51,15 +51,15 @@ func (q change) createSymlink(ctx context.Context, m *pb.CreateSymlinkRequestPro
 }
 
 // both are the two paths of a rename.
-func (q change) both(src, dst string) (from, to string, err error) {
-	if from, err = q.path(src); err == nil {
-		to, err = q.path(dst)
+func (q change) both(ctx context.Context, src, dst string) (from, to string, err error) {
+	if from, err = q.path(ctx, src); err == nil {
+		to, err = q.path(ctx, dst)
 	}
 	return from, to, err
 }
 
 func (q change) rename(ctx context.Context, m *pb.RenameRequestProto) (proto.Message, error) {
-	from, to, err := q.both(m.GetSrc(), m.GetDst())
+	from, to, err := q.both(ctx, m.GetSrc(), m.GetDst())
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (q change) rename(ctx context.Context, m *pb.RenameRequestProto) (proto.Mes
 }
 
 func (q change) rename2(ctx context.Context, m *pb.Rename2RequestProto) (proto.Message, error) {
-	from, to, err := q.both(m.GetSrc(), m.GetDst())
+	from, to, err := q.both(ctx, m.GetSrc(), m.GetDst())
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (q change) rename2(ctx context.Context, m *pb.Rename2RequestProto) (proto.M
 }
 
 func (q change) delete(ctx context.Context, m *pb.DeleteRequestProto) (proto.Message, error) {
-	p, err := q.path(m.GetSrc())
+	p, err := q.path(ctx, m.GetSrc())
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (q change) delete(ctx context.Context, m *pb.DeleteRequestProto) (proto.Mes
 }
 
 func (q change) concat(ctx context.Context, m *pb.ConcatRequestProto) (proto.Message, error) {
-	p, err := q.path(m.GetTrg())
+	p, err := q.path(ctx, m.GetTrg())
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (q change) concat(ctx context.Context, m *pb.ConcatRequestProto) (proto.Mes
 }
 
 func (q change) setReplication(ctx context.Context, m *pb.SetReplicationRequestProto) (proto.Message, error) {
-	p, err := q.path(m.GetSrc())
+	p, err := q.path(ctx, m.GetSrc())
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (q change) setReplication(ctx context.Context, m *pb.SetReplicationRequestP
 }
 
 func (q change) setOwner(ctx context.Context, m *pb.SetOwnerRequestProto) (proto.Message, error) {
-	p, err := q.path(m.GetSrc())
+	p, err := q.path(ctx, m.GetSrc())
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func (q change) setOwner(ctx context.Context, m *pb.SetOwnerRequestProto) (proto
 }
 
 func (q change) setPermission(ctx context.Context, m *pb.SetPermissionRequestProto) (proto.Message, error) {
-	p, err := q.path(m.GetSrc())
+	p, err := q.path(ctx, m.GetSrc())
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ const maxMillis = 253402300799999
 
 // setTimes sets the time of modification. There is none of access.
 func (q change) setTimes(ctx context.Context, m *pb.SetTimesRequestProto) (proto.Message, error) {
-	p, err := q.path(m.GetSrc())
+	p, err := q.path(ctx, m.GetSrc())
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +143,7 @@ const (
 )
 
 func (q change) setXattr(ctx context.Context, m *pb.SetXAttrRequestProto) (proto.Message, error) {
-	p, err := q.path(m.GetSrc())
+	p, err := q.path(ctx, m.GetSrc())
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +162,7 @@ func (q change) setXattr(ctx context.Context, m *pb.SetXAttrRequestProto) (proto
 }
 
 func (q change) removeXattr(ctx context.Context, m *pb.XAttrsRequestProto) (proto.Message, error) {
-	p, err := q.path(m.GetSrc())
+	p, err := q.path(ctx, m.GetSrc())
 	if err != nil {
 		return nil, err
 	}

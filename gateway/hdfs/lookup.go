@@ -21,7 +21,7 @@ func (q lookup) getFileInfo(ctx context.Context, m *pb.PathRequestProto) (proto.
 }
 
 func (q lookup) getFileLinkInfo(ctx context.Context, m *pb.PathRequestProto) (proto.Message, error) {
-	p, err := q.path(m.GetSrc())
+	p, err := q.path(ctx, m.GetSrc())
 	if err != nil {
 		return nil, err
 	}
@@ -31,7 +31,7 @@ func (q lookup) getFileLinkInfo(ctx context.Context, m *pb.PathRequestProto) (pr
 
 // stat follows symbolic links.
 func (q *request) stat(ctx context.Context, src string) (*client.FileInfo, error) {
-	p, err := q.path(src)
+	p, err := q.path(ctx, src)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +39,7 @@ func (q *request) stat(ctx context.Context, src string) (*client.FileInfo, error
 }
 
 func (q lookup) getLinkTarget(ctx context.Context, m *pb.PathRequestProto) (proto.Message, error) {
-	p, err := q.path(m.GetSrc())
+	p, err := q.path(ctx, m.GetSrc())
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ const (
 )
 
 func (q lookup) getListing(ctx context.Context, m *pb.GetListingRequestProto) (proto.Message, error) {
-	dir, err := q.path(m.GetSrc())
+	dir, err := q.path(ctx, m.GetSrc())
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ func (q lookup) locate(ctx context.Context, dir string, entries []*client.FileIn
 				return
 			}
 			name := string(all[n].GetPath())
-			all[n] = describe(loc.Info, name, hadoop.Attr(loc.Attr))
+			all[n] = describe(loc.Info, name, loc.Attr)
 			all[n].Locations = q.located(loc)
 		})
 	}
@@ -148,7 +148,7 @@ func (q lookup) locate(ctx context.Context, dir string, entries []*client.FileIn
 }
 
 func (q lookup) summary(ctx context.Context, src string) (client.Summary, error) {
-	p, err := q.path(src)
+	p, err := q.path(ctx, src)
 	if err != nil {
 		return client.Summary{}, err
 	}
@@ -238,7 +238,7 @@ func (q lookup) getStoragePolicy(ctx context.Context, m *pb.PathRequestProto) (p
 }
 
 // getAclStatus is what HDFS answers for what has no more than a mode.
-func (q lookup) getAclStatus(ctx context.Context, m *pb.PathRequestProto) (proto.Message, error) {
+func (q lookup) getACLStatus(ctx context.Context, m *pb.PathRequestProto) (proto.Message, error) {
 	i, err := q.stat(ctx, m.GetSrc())
 	if err != nil {
 		return nil, err
@@ -250,7 +250,7 @@ func (q lookup) getAclStatus(ctx context.Context, m *pb.PathRequestProto) (proto
 }
 
 func (q lookup) checkAccess(ctx context.Context, m *pb.CheckAccessRequestProto) (proto.Message, error) {
-	p, err := q.path(m.GetPath())
+	p, err := q.path(ctx, m.GetPath())
 	if err != nil {
 		return nil, err
 	}
@@ -258,7 +258,7 @@ func (q lookup) checkAccess(ctx context.Context, m *pb.CheckAccessRequestProto) 
 }
 
 func (q lookup) getXattrs(ctx context.Context, m *pb.XAttrsRequestProto) (proto.Message, error) {
-	p, err := q.path(m.GetSrc())
+	p, err := q.path(ctx, m.GetSrc())
 	if err != nil {
 		return nil, err
 	}
@@ -287,7 +287,7 @@ func (q lookup) getXattrs(ctx context.Context, m *pb.XAttrsRequestProto) (proto.
 }
 
 func (q lookup) listXattrs(ctx context.Context, m *pb.PathRequestProto) (proto.Message, error) {
-	p, err := q.path(m.GetSrc())
+	p, err := q.path(ctx, m.GetSrc())
 	if err != nil {
 		return nil, err
 	}

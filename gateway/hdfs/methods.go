@@ -2,6 +2,8 @@ package hdfs
 
 import (
 	"context"
+	"strconv"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -10,6 +12,7 @@ import (
 	"github.com/leasefs/leasefs/gateway/hdfs/ipc"
 	"github.com/leasefs/leasefs/gateway/users"
 	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/internal/lowlevel"
 )
 
 // request is one call of a known user.
@@ -107,7 +110,7 @@ var protocols = map[string]map[string]method{
 		"getFsReplicatedBlockStats": always(noneMissing),
 		"getFsECBlockGroupStats":    always(noGroups),
 		"listCorruptFileBlocks":     always(&pb.ListCorruptFileBlocksResponseProto{Corrupt: &pb.CorruptFileBlocksProto{Cookie: proto.String("")}}),
-		"getAclStatus":              looks(lookup.getAclStatus),
+		"getAclStatus":              looks(lookup.getACLStatus),
 		"getXAttrs":                 looks(lookup.getXattrs),
 		"listXAttrs":                looks(lookup.listXattrs),
 		"checkAccess":               looks(lookup.checkAccess),
@@ -254,8 +257,26 @@ func (s *Server) handle(ctx context.Context, c *ipc.Call) (proto.Message, error)
 	return m(ctx, q)
 }
 
-// path is a path as the library has it.
-func (q *request) path(src string) (string, error) { return fspath.Clean(src) }
+// byInode is before the number of an inode in the path of a file that a client has a
+// handle of.
+const byInode = "/.reserved/.inodes/"
+
+// path is a path as the library has it. HDFS's path by inode becomes that where the
+// inode is now.
+func (q *request) path(ctx context.Context, src string) (string, error) {
+	if number, ok := strings.CutPrefix(src, byInode); ok {
+		inode, err := strconv.ParseUint(number, 10, 63)
+		if err != nil || inode == 0 {
+			return "", hadoop.Refuse(hadoop.InvalidPath, "Invalid inode path: %.300s", src)
+		}
+		i, err := q.fs.Locate(ctx, lowlevel.Inode(inode))
+		if err != nil {
+			return "", err
+		}
+		return i.Path, nil
+	}
+	return fspath.Clean(src)
+}
 
 // done is an answer that says nothing.
 func done(err error) (proto.Message, error) {

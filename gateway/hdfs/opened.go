@@ -29,15 +29,15 @@ func holder(name string) (string, error) {
 }
 
 // by are the path and the client of a call.
-func (q *request) by(src, name string) (path, client string, err error) {
-	if path, err = q.path(src); err == nil {
+func (q *request) by(ctx context.Context, src, name string) (path, client string, err error) {
+	if path, err = q.path(ctx, src); err == nil {
 		client, err = holder(name)
 	}
 	return path, client, err
 }
 
 func (q opened) create(ctx context.Context, m *pb.CreateRequestProto) (proto.Message, error) {
-	p, by, err := q.by(m.GetSrc(), m.GetClientName())
+	p, by, err := q.by(ctx, m.GetSrc(), m.GetClientName())
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func (q opened) create(ctx context.Context, m *pb.CreateRequestProto) (proto.Mes
 	f, err := q.files.Create(ctx, q.user, by, p, files.Create{
 		Mode:   mode(m.GetMasked()),
 		Create: flag&pb.CreateFlagProto_CREATE != 0, Overwrite: flag&pb.CreateFlagProto_OVERWRITE != 0, CreateParent: m.GetCreateParent(),
-		Attr: files.Attr{Replication: int64(m.GetReplication()), BlockSize: int64(m.GetBlockSize())}, //nolint:gosec // it was looked at
+		Attr: hadoop.Attr{Replication: int64(m.GetReplication()), BlockSize: int64(m.GetBlockSize())}, //nolint:gosec // it was looked at
 	})
 	if err != nil {
 		return nil, q.fs.NotCreated(ctx, p, err)
@@ -67,13 +67,13 @@ func (q opened) create(ctx context.Context, m *pb.CreateRequestProto) (proto.Mes
 // written describes a file to its writer, as one with a single replica: where there
 // should be three, Hadoop's client looks for further DataNodes before it appends.
 func written(f files.Opened) *pb.HdfsFileStatusProto {
-	st := describe(f.Info, "", hadoop.Attr(f.Attr))
+	st := describe(f.Info, "", f.Attr)
 	st.BlockReplication = proto.Uint32(1)
 	return st
 }
 
 func (q opened) append(ctx context.Context, m *pb.AppendRequestProto) (proto.Message, error) {
-	p, by, err := q.by(m.GetSrc(), m.GetClientName())
+	p, by, err := q.by(ctx, m.GetSrc(), m.GetClientName())
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (q opened) append(ctx context.Context, m *pb.AppendRequestProto) (proto.Mes
 }
 
 func (q opened) addBlock(ctx context.Context, m *pb.AddBlockRequestProto) (proto.Message, error) {
-	p, by, err := q.by(m.GetSrc(), m.GetClientName())
+	p, by, err := q.by(ctx, m.GetSrc(), m.GetClientName())
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func (q opened) addBlock(ctx context.Context, m *pb.AddBlockRequestProto) (proto
 }
 
 func (q opened) abandonBlock(ctx context.Context, m *pb.AbandonBlockRequestProto) (proto.Message, error) {
-	p, by, err := q.by(m.GetSrc(), m.GetHolder())
+	p, by, err := q.by(ctx, m.GetSrc(), m.GetHolder())
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func (q opened) abandonBlock(ctx context.Context, m *pb.AbandonBlockRequestProto
 }
 
 func (q opened) complete(ctx context.Context, m *pb.CompleteRequestProto) (proto.Message, error) {
-	p, by, err := q.by(m.GetSrc(), m.GetClientName())
+	p, by, err := q.by(ctx, m.GetSrc(), m.GetClientName())
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func (q opened) complete(ctx context.Context, m *pb.CompleteRequestProto) (proto
 }
 
 func (q opened) fsync(ctx context.Context, m *pb.FsyncRequestProto) (proto.Message, error) {
-	p, by, err := q.by(m.GetSrc(), m.GetClient())
+	p, by, err := q.by(ctx, m.GetSrc(), m.GetClient())
 	if err != nil {
 		return nil, err
 	}
@@ -164,25 +164,23 @@ func missing(p string, err error) error {
 }
 
 func (q opened) recoverLease(ctx context.Context, m *pb.RecoverLeaseRequestProto) (proto.Message, error) {
-	p, err := q.path(m.GetSrc())
+	p, err := q.path(ctx, m.GetSrc())
 	if err != nil {
 		return nil, err
 	}
-	ok, err := q.files.Recover(ctx, q.user, p)
-	return yes(ok, missing(p, err))
+	return yes(q.files.Recover(ctx, q.user, p))
 }
 
 func (q opened) isFileClosed(ctx context.Context, m *pb.PathRequestProto) (proto.Message, error) {
-	p, err := q.path(m.GetSrc())
+	p, err := q.path(ctx, m.GetSrc())
 	if err != nil {
 		return nil, err
 	}
-	ok, err := q.files.IsClosed(ctx, q.user, p)
-	return yes(ok, missing(p, err))
+	return yes(q.files.IsClosed(ctx, q.user, p))
 }
 
 func (q opened) truncate(ctx context.Context, m *pb.TruncateRequestProto) (proto.Message, error) {
-	p, by, err := q.by(m.GetSrc(), m.GetClientName())
+	p, by, err := q.by(ctx, m.GetSrc(), m.GetClientName())
 	if err != nil {
 		return nil, err
 	}
@@ -235,7 +233,7 @@ func (q opened) updatePipeline(ctx context.Context, m *pb.UpdatePipelineRequestP
 }
 
 func (q opened) getBlockLocations(ctx context.Context, m *pb.GetBlockLocationsRequestProto) (proto.Message, error) {
-	p, err := q.path(m.GetSrc())
+	p, err := q.path(ctx, m.GetSrc())
 	if err != nil {
 		return nil, err
 	}
@@ -251,7 +249,7 @@ func (q opened) getBlockLocations(ctx context.Context, m *pb.GetBlockLocationsRe
 
 // getLocatedFileInfo is getFileInfo with all blocks.
 func (q opened) getLocatedFileInfo(ctx context.Context, m *pb.GetLocatedFileInfoRequestProto) (proto.Message, error) {
-	p, err := q.path(m.GetSrc())
+	p, err := q.path(ctx, m.GetSrc())
 	if err != nil {
 		return nil, err
 	}
@@ -265,7 +263,7 @@ func (q opened) getLocatedFileInfo(ctx context.Context, m *pb.GetLocatedFileInfo
 	if err != nil {
 		return nil, err
 	}
-	st := describe(loc.Info, "", hadoop.Attr(loc.Attr))
+	st := describe(loc.Info, "", loc.Attr)
 	st.Locations = q.located(loc)
 	return &pb.StatusResponseProto{Fs: st}, nil
 }

@@ -3,7 +3,6 @@ package hdfs
 import (
 	"cmp"
 	"context"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -117,11 +116,11 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		cfg.Logger.Warn("waiting", "op", w.Op, "path", w.Path, "for", w.For, "cause", w.Cause)
 	}
 	s.users = users.New(s.life, cfg.Client, maxSessions, s.log)
-	s.files = files.New(files.Config{Users: s.users, Attrs: attrs{s.log}, Open: cfg.Open, Key: cfg.Key, Logger: s.log})
+	s.files = files.New(files.Config{Users: s.users, Open: cfg.Open, Key: cfg.Key, Logger: s.log})
 	s.data = data.Start(data.Config{Files: s.files, Users: s.users, Listener: bytes, Idle: cfg.Idle, Logger: s.log})
 	s.rpc = ipc.Serve(calls, ipc.Config{
 		Handle: s.handle,
-		Admit:  func(user, real string) error { return hadoop.MayActFor(cfg.Proxies, real, user) },
+		Admit:  func(user, by string) error { return hadoop.MayActFor(cfg.Proxies, by, user) },
 		Once:   func(protocol, method string) bool { return protocol == clientProtocol && once[method] },
 		Idle:   cfg.Idle, Logger: s.log,
 	})
@@ -181,23 +180,3 @@ func (s *Server) sweep() {
 		}
 	}
 }
-
-// attrs is files.Attrs.
-type attrs struct{ log *slog.Logger }
-
-// of is a session with the rules of HDFS.
-func (a attrs) of(u *users.User) hadoop.FS { return hadoop.FS{FS: u.FS, User: u.User, Log: a.log} }
-
-// Get implements files.Attrs.
-func (a attrs) Get(ctx context.Context, u *users.User, i *client.FileInfo) (files.Attr, error) {
-	at, err := a.of(u).Attr(ctx, i)
-	return files.Attr(at), err
-}
-
-// Keep implements files.Attrs.
-func (a attrs) Keep(ctx context.Context, u *users.User, inode uint64, path string, at files.Attr, mode fs.FileMode) error {
-	return a.of(u).Keep(ctx, inode, path, hadoop.Attr(at), mode)
-}
-
-// Default implements files.Attrs.
-func (attrs) Default() files.Attr { return files.Attr(hadoop.DefaultAttr) }

@@ -16,12 +16,21 @@ import (
 	"github.com/leasefs/leasefs/test/env"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// The client keeps a goroutine for each block that it could not write.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/colinmarc/hdfs/v2/internal/transfer.(*blockWriteStream).ackPackets"))
+}
 
 // start starts a namenode and a gateway to it, which ends with the test.
 func start(t *testing.T, mods ...func(*hdfs.Config)) (*env.Namenode, *hdfs.Server) {
 	t.Helper()
 	n := env.Start(t)
+	return n, gateway(t, n, mods...)
+}
+
+// gateway starts one, which ends with the test.
+func gateway(t *testing.T, n *env.Namenode, mods ...func(*hdfs.Config)) *hdfs.Server {
+	t.Helper()
 	cfg := hdfs.Config{Client: client.Config{Namenodes: []string{n.Addr()}}, Listen: "127.0.0.1:0", Data: "127.0.0.1:0"}
 	for _, mod := range mods {
 		mod(&cfg)
@@ -37,7 +46,7 @@ func start(t *testing.T, mods ...func(*hdfs.Config)) (*env.Namenode, *hdfs.Serve
 			t.Error(err)
 		}
 	})
-	return n, s
+	return s
 }
 
 // connect returns a client of HDFS, which ends before the gateway does.

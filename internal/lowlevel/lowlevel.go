@@ -63,7 +63,7 @@ type Calls interface {
 	CacheRemaining() time.Duration
 	// Locate is Stat, but FileInfo.Path is where the file or directory is: it has no
 	// symbolic link in it.
-	Locate(ctx context.Context, path string) (*client.FileInfo, error)
+	Locate(ctx context.Context, at Ref) (*client.FileInfo, error)
 	// OpenInode is Open for an inode. kept tells whether its view of the file is: as
 	// long as it is, Refresh would not change it.
 	OpenInode(ctx context.Context, inode uint64, path string) (r *client.Reader, kept bool, err error)

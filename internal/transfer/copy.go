@@ -24,7 +24,7 @@ func Copy(ctx context.Context, fsys *client.FS, from, to string, overwrite bool)
 	if info.IsDir() {
 		return fserror.New(fserror.IsDirectory, op, from, "is a directory").Because(fserror.ReasonTree)
 	}
-	dir, err := low.Locate(ctx, to)
+	dir, err := low.Locate(ctx, lowlevel.At(to))
 	switch {
 	case err == nil && dir.IsDir():
 		_, name := fspath.Split(from)

@@ -65,7 +65,7 @@ type localDir struct {
 }
 
 func (g *getter) run(ctx context.Context, remote, local string) error {
-	info, err := g.fs.Locate(ctx, remote)
+	info, err := g.fs.Locate(ctx, lowlevel.At(remote))
 	if err != nil {
 		return fserror.With(err, "get", remote)
 	}

@@ -91,7 +91,7 @@ func (p *putter) run(ctx context.Context, local, remote string) error {
 // target is where the copy goes, and whether that is exactly what the user named,
 // which may be a link to a file; in a directory that was named no link is followed.
 func (p *putter) target(ctx context.Context, local, remote string) (path string, exact bool, err error) {
-	info, err := p.fs.Locate(ctx, remote)
+	info, err := p.fs.Locate(ctx, lowlevel.At(remote))
 	switch {
 	case err == nil && info.IsDir():
 		name := filepath.Base(local)
@@ -113,7 +113,7 @@ func (p *putter) target(ctx context.Context, local, remote string) (path string,
 			return "", false, err
 		}
 	}
-	info, err = p.fs.Locate(ctx, parent)
+	info, err = p.fs.Locate(ctx, lowlevel.At(parent))
 	if fserror.KindOf(err) == fserror.NotFound {
 		return "", false, fserror.New(fserror.NotFound, "put", remote, "no such directory: %s", parent)
 	}

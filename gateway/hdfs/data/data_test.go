@@ -266,6 +266,11 @@ func TestOldWriters(t *testing.T) {
 			w := r.writing(b)
 			w.put(0, []byte("hello"))
 			lose(t, r)
+			if name == "deleted" || name == "replaced" { // who sends no more learns of it by his next call
+				idle := r.files.InUse
+				env.Eventually(t, "the gateway knows", func() bool { return idle() == 0 || name == "replaced" && idle() == 1 })
+				w.acked(w.send(5, nil, false), pb.Status_SUCCESS)
+			}
 			// The connection ends by itself, or at the next packet.
 			_, _ = w.Write(w.packet(5, []byte("lost"), false, false))
 			w.ends()

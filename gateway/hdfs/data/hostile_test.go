@@ -211,9 +211,9 @@ func TestForeignTokens(t *testing.T) {
 	r.kind("a token to read, used to write", err, fserror.Permission)
 }
 
-// TestSilence: a client that is silent, with a block open or without, is given up; its file stays
+// TestSilentClients: a client that is silent, with a block open or without, is given up; its file stays
 // open for it.
-func TestSilence(t *testing.T) {
+func TestSilentClients(t *testing.T) {
 	r := start(t, func(c *data.Config) { c.Idle = 300 * time.Millisecond })
 	_, b := r.create("c", "/f", 1<<20)
 	w := r.writing(b)
@@ -252,7 +252,7 @@ func TestSilence(t *testing.T) {
 // TestNoRoom: only so many files are open at once, and nobody gets all places.
 func TestNoRoom(t *testing.T) {
 	r := start(t)
-	few := files.New(files.Config{Users: r.users, Attrs: attrs{}, Open: 8})
+	few := files.New(files.Config{Users: r.users, Open: 8})
 	defer few.Close(t.Context())
 	n := 0
 	var err error
@@ -360,4 +360,21 @@ func FuzzPackets(f *testing.F) {
 	_, _ = protodelim.MarshalTo(&op, &pb.ClientReadStatusProto{Status: pb.Status_SUCCESS.Enum()})
 	f.Add(op.Bytes())
 	f.Fuzz(func(t *testing.T, b []byte) { data.Decode(b) })
+}
+
+// TestEndWithoutNamenode: the gateway ends while a flush waits for a namenode that is not there.
+func TestEndWithoutNamenode(t *testing.T) {
+	r := start(t)
+	_, b := r.create("c", "/f", 1<<20)
+	w := r.writing(b)
+	w.put(0, []byte("hello"))
+	r.nn.Stop(t)
+	w.send(5, []byte("later"), false)
+	began := time.Now()
+	r.srv.Close()
+	if d := time.Since(began); d > patience/4 { // a call is tried for patience/2
+		t.Errorf("it took %s", d)
+	}
+	w.ends()
+	r.nn.Start(t)
 }

@@ -5,10 +5,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"hash/crc32"
-	"io/fs"
-	"log/slog"
 	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -33,7 +33,7 @@ const patience = 60 * time.Second
 
 // rig is a namenode, and what a gateway has without the calls.
 type rig struct {
-	t     *testing.T
+	t     testing.TB
 	nn    *env.Namenode
 	users *users.Table
 	files *files.Table
@@ -42,18 +42,7 @@ type rig struct {
 	fs    *client.FS
 }
 
-type attrs struct{}
-
-func (attrs) Default() files.Attr { return files.Attr(hadoop.DefaultAttr) }
-func (attrs) Get(ctx context.Context, u *users.User, i *client.FileInfo) (files.Attr, error) {
-	a, err := hadoop.FS{FS: u.FS, User: u.User, Log: slog.New(slog.DiscardHandler)}.Attr(ctx, i)
-	return files.Attr(a), err
-}
-func (attrs) Keep(ctx context.Context, u *users.User, inode uint64, path string, a files.Attr, mode fs.FileMode) error {
-	return hadoop.FS{FS: u.FS, User: u.User, Log: slog.New(slog.DiscardHandler)}.Keep(ctx, inode, path, hadoop.Attr(a), mode)
-}
-
-func start(t *testing.T, mods ...func(*data.Config)) *rig {
+func start(t testing.TB, mods ...func(*data.Config)) *rig {
 	t.Helper()
 	nn := env.Start(t)
 	r := gateway(t, nn, nil, mods...)
@@ -62,11 +51,11 @@ func start(t *testing.T, mods ...func(*data.Config)) *rig {
 }
 
 // gateway starts one, which ends with the test or by end.
-func gateway(t *testing.T, nn *env.Namenode, key []byte, mods ...func(*data.Config)) *rig {
+func gateway(t testing.TB, nn *env.Namenode, key []byte, mods ...func(*data.Config)) *rig {
 	t.Helper()
-	life, kill := context.WithCancel(context.Background())
+	life, kill := context.WithCancel(context.Background()) //nolint:usetesting // it ends after the test
 	r := &rig{t: t, nn: nn, users: users.New(life, client.Config{Namenodes: []string{nn.Addr()}, WriteAhead: 1, ReadAhead: 1, Timeout: patience / 2}, 100, nil)}
-	r.files = files.New(files.Config{Users: r.users, Attrs: attrs{}, Key: key})
+	r.files = files.New(files.Config{Users: r.users, Key: key})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +86,7 @@ const kib = 1 << 10
 // create makes a file with blocks of so many bytes and asks for its first block.
 func (r *rig) create(name, path string, size int64) (inode uint64, b files.Block) {
 	r.t.Helper()
-	o, err := r.files.Create(r.t.Context(), r.u, name, path, files.Create{Mode: 0o644, Create: true, CreateParent: true, Attr: files.Attr{BlockSize: size}})
+	o, err := r.files.Create(r.t.Context(), r.u, name, path, files.Create{Mode: 0o644, Create: true, CreateParent: true, Attr: hadoop.Attr{BlockSize: size}})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -139,7 +128,7 @@ func (r *rig) kind(what string, err error, want fserror.Kind) {
 // wire is a data connection as a client has it.
 type wire struct {
 	net.Conn
-	t     *testing.T
+	t     testing.TB
 	in    *bufio.Reader
 	seqno int64
 }
@@ -267,7 +256,7 @@ func (w *wire) ends() {
 	w.t.Helper()
 	for {
 		if _, err := w.in.ReadByte(); err != nil {
-			if ne, ok := err.(net.Error); ok && ne.Timeout() {
+			if errors.Is(err, os.ErrDeadlineExceeded) {
 				w.t.Fatal("the connection is still open")
 			}
 			return

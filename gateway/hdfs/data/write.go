@@ -21,8 +21,9 @@ const (
 	// streamPacket is from how many bytes on a packet is taken for one of a stream, behind
 	// which the next is expected; a shorter one is made durable at once.
 	streamPacket = 32 << 10
-	// streamPause is for how long that is expected.
-	streamPause = 20 * time.Millisecond
+	// streamPause is for how long that is expected. A writer that is slower than that makes
+	// each packet durable; one that flushes just at the end of a packet waits so long.
+	streamPause = 50 * time.Millisecond
 	// maxUnacked is how many packets wait for their acknowledgement.
 	maxUnacked = 128
 )
@@ -74,6 +75,7 @@ func (c *conn) write(m *hadoop.OpWriteBlockProto) error {
 		return c.refuse(hadoop.Status_ERROR, err)
 	}
 	defer pipe.Close()
+	defer context.AfterFunc(c.life, pipe.Close)() // a flush under way does not hold up the end
 	closing := m.GetStage() == hadoop.OpWriteBlockProto_PIPELINE_CLOSE_RECOVERY
 	if closing {
 		if err := pipe.Flush(); err != nil {

@@ -1,36 +1,20 @@
 package files
 
 import (
-	"context"
 	"io/fs"
 	"log/slog"
 	"time"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/gateway/hadoop"
 	"github.com/leasefs/leasefs/gateway/users"
 )
-
-// Attr is what Hadoop's clients say of a file, and are told again.
-type Attr struct{ Replication, BlockSize int64 }
-
-// Attrs keeps the Attr of files.
-type Attrs interface {
-	// Get returns that of a file, both numbers positive.
-	Get(ctx context.Context, u *users.User, i *client.FileInfo) (Attr, error)
-	// Keep keeps that of a file that u has just made with WithMode(mode|0o200), unless it
-	// is the default, and sets its mode then.
-	Keep(ctx context.Context, u *users.User, inode uint64, path string, a Attr, mode fs.FileMode) error
-	// Default is that of files for which Keep was never called.
-	Default() Attr
-}
 
 // Config is what a Table is made of. The zero value of a field that is not needed stands
 // for its default.
 type Config struct {
 	// Users has the sessions; needed. Those of writers have the Hadoop client's name.
 	Users *users.Table
-	// Attrs keeps block sizes; needed.
-	Attrs Attrs
 	// Open is how many files may be open for write at once; each has up to two blocks
 	// of the library in memory while bytes arrive. 0: DefaultOpen.
 	Open int
@@ -57,7 +41,7 @@ type Block struct {
 // Opened is a file that was opened for write.
 type Opened struct {
 	Info *client.FileInfo
-	Attr Attr
+	Attr hadoop.Attr
 	// Last is the last block if it has room, and Append was not asked for a new one.
 	Last *Block
 }
@@ -68,13 +52,13 @@ type Create struct {
 	Create       bool        // make it if it is missing; else NotFound
 	Overwrite    bool        // replace it, whoever writes it
 	CreateParent bool        // make missing directories
-	Attr         Attr        // 0: the default
+	Attr         hadoop.Attr // 0: the default
 }
 
 // Located is where a file's bytes are.
 type Located struct {
 	Info   *client.FileInfo
-	Attr   Attr
+	Attr   hadoop.Attr
 	Length int64   // that readers see
 	Blocks []Block // those that the range touches; MaxLocated at most, from its beginning
 	Last   *Block  // the last block of the file; nil if it is empty

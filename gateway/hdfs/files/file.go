@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/gateway/hadoop"
 	"github.com/leasefs/leasefs/gateway/users"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
@@ -17,7 +18,7 @@ type file struct {
 	u      *users.User // the session that holds it
 	w      *client.Writer
 	path   string
-	attr   Attr
+	attr   hadoop.Attr
 	leave  func()
 	gone   atomic.Bool
 

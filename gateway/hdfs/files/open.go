@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/gateway/hadoop"
 	"github.com/leasefs/leasefs/gateway/users"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/lowlevel"
@@ -21,12 +22,7 @@ func held(op, path string, i *client.FileInfo) error {
 // Create makes a file and opens it for write. Exists, NotFound, IsDirectory.
 func (t *Table) Create(ctx context.Context, u *users.User, name, path string, c Create) (Opened, error) {
 	const op = "create"
-	if c.Attr.BlockSize == 0 {
-		c.Attr.BlockSize = t.cfg.Attrs.Default().BlockSize
-	}
-	if c.Attr.Replication == 0 {
-		c.Attr.Replication = t.cfg.Attrs.Default().Replication
-	}
+	c.Attr = c.Attr.Or(hadoop.DefaultAttr)
 	if !c.Create {
 		if _, err := u.FS.Stat(ctx, path); err != nil {
 			return Opened{}, err
@@ -36,12 +32,7 @@ func (t *Table) Create(ctx context.Context, u *users.User, name, path string, c 
 	if err != nil {
 		return Opened{}, err
 	}
-	plain := c.Attr == t.cfg.Attrs.Default()
-	mode := c.Mode
-	if !plain {
-		mode |= 0o200 // who may not write a file may not set its attributes
-	}
-	opts := []client.OpenOption{client.WithMode(mode)}
+	opts := []client.OpenOption{client.WithMode(c.Attr.Making(c.Mode))}
 	if c.Overwrite { // as HDFS: whoever is writing the old one loses it
 		opts = append(opts, client.WithOverwrite(), client.WithSteal())
 	}
@@ -66,16 +57,19 @@ func (t *Table) Create(ctx context.Context, u *users.User, name, path string, c 
 		p.leave()
 		return Opened{}, err
 	}
-	if !plain {
-		if err := t.cfg.Attrs.Keep(ctx, p.u, w.Inode(), path, c.Attr, c.Mode); err != nil {
-			return Opened{}, errors.Join(err, t.giveUp(ctx, f))
-		}
+	if err := t.rules(p.u).Keep(ctx, w.Inode(), path, c.Attr, c.Mode); err != nil {
+		return Opened{}, errors.Join(err, t.giveUp(ctx, f))
 	}
 	i, _, err := p.u.FS.LstatKept(ctx, lowlevel.Inode(w.Inode()))
 	if err != nil {
 		return Opened{}, errors.Join(err, t.giveUp(ctx, f))
 	}
 	return Opened{Info: i, Attr: c.Attr}, nil
+}
+
+// rules are those of HDFS for a session.
+func (t *Table) rules(u *users.User) hadoop.FS {
+	return hadoop.FS{FS: u.FS, User: u.User, Log: t.cfg.Logger}
 }
 
 // giveUp closes a file that could be opened, and not be used.
@@ -122,12 +116,12 @@ func (t *Table) Append(ctx context.Context, u *users.User, name, path string, ne
 }
 
 // attr describes a file by inode.
-func (t *Table) attr(ctx context.Context, u *users.User, inode uint64) (*client.FileInfo, Attr, error) {
+func (t *Table) attr(ctx context.Context, u *users.User, inode uint64) (*client.FileInfo, hadoop.Attr, error) {
 	i, _, err := u.FS.LstatKept(ctx, lowlevel.Inode(inode))
 	if err != nil {
-		return nil, Attr{}, err
+		return nil, hadoop.Attr{}, err
 	}
-	a, err := t.cfg.Attrs.Get(ctx, u, i)
+	a, err := t.rules(u).Attr(ctx, i)
 	return i, a, err
 }
 
@@ -209,7 +203,7 @@ func (t *Table) Locate(ctx context.Context, u *users.User, path string, offset, 
 	if err != nil {
 		return Located{}, err
 	}
-	a, err := t.cfg.Attrs.Get(ctx, u, i)
+	a, err := t.rules(u).Attr(ctx, i)
 	if err != nil {
 		return Located{}, err
 	}

@@ -57,7 +57,7 @@ func (t *Table) Pipe(ctx context.Context, g Grant, s Setup) (*Pipe, error) {
 		return nil, fserror.New(fserror.InvalidArgument, op, f.path, "block %d has %d bytes, and the client believes that it has %d to %d", s.Block.ID, have, s.Min, s.Max)
 	}
 	p := &Pipe{f: f, at: f.block}
-	p.ctx, p.cancel = context.WithCancelCause(f.w.Context())
+	p.ctx, p.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	f.hangUp()
 	f.pipe.Store(p)
 	return p, nil
@@ -69,7 +69,7 @@ func (p *Pipe) Context() context.Context { return p.ctx }
 // Path is for messages.
 func (p *Pipe) Path() string { return p.f.path }
 
-// Close ends the pipe. The file stays open.
+// Close ends the pipe. The file stays open. Safe for concurrent use.
 func (p *Pipe) Close() {
 	p.f.pipe.CompareAndSwap(p, nil)
 	p.cancel(fserror.New(fserror.Closed, "write", p.f.path, "the connection is closed"))

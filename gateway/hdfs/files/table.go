@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/gateway/hadoop"
 	"github.com/leasefs/leasefs/gateway/users"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/lowlevel"
@@ -112,7 +113,7 @@ func (t *Table) place(ctx context.Context, op, path string, key users.Key) (*wri
 }
 
 // add keeps a file that was opened just now.
-func (t *Table) add(p *writing, w *client.Writer, path string, a Attr, resumed bool) (*file, error) {
+func (t *Table) add(p *writing, w *client.Writer, path string, a hadoop.Attr, resumed bool) (*file, error) {
 	f := &file{table: t, holder: p.u.Key, u: p.u, w: w, path: path, attr: a, leave: p.leave, resumed: resumed}
 	f.stamp = int64(w.Token()) << stampShift //nolint:gosec // checked below
 	if w.Token() >= 1<<(63-stampShift) || w.Inode() >= 1<<(63-indexBits) {
@@ -139,12 +140,17 @@ func (t *Table) add(p *writing, w *client.Writer, path string, a Attr, resumed b
 	return f, nil
 }
 
-// end lets go of a file whose lease is lost.
+// end lets go of a file whose lease is lost. The connection of its writer ends, too, so
+// that he sees it soon; but of a file that is gone only when he sends more: a client of
+// HDFS asks to complete it then, and learns the reason.
 func (t *Table) end(f *file) {
-	if t.forget(f) {
-		f.hangUp()
-		_ = f.w.Abort() // there is nothing to close
+	if !t.forget(f) {
+		return
 	}
+	if fserror.KindOf(context.Cause(f.w.Context())) != fserror.LeaseLostGone {
+		f.hangUp()
+	}
+	_ = f.w.Abort() // there is nothing to close
 }
 
 // forget takes a file out, once.
@@ -229,7 +235,7 @@ func (t *Table) resume(ctx context.Context, op string, key users.Key, path strin
 	if err != nil {
 		return nil, err
 	}
-	a, err := t.cfg.Attrs.Get(ctx, p.u, i)
+	a, err := t.rules(p.u).Attr(ctx, i)
 	if err != nil {
 		p.leave()
 		return nil, err

@@ -245,20 +245,20 @@ func (c *conn) introduce(rest []byte) error {
 	if _, err := take(rest, &m); err != nil {
 		return bad(unauthorized, "the context of a connection cannot be decoded: %s", err)
 	}
-	user, real := m.GetUserInfo().GetEffectiveUser(), m.GetUserInfo().GetRealUser()
-	if real == "" {
-		real = user
+	user, by := m.GetUserInfo().GetEffectiveUser(), m.GetUserInfo().GetRealUser()
+	if by == "" {
+		by = user
 	}
-	for _, name := range []string{user, real} {
+	for _, name := range []string{user, by} {
 		if name == "" || len(name) > 255 || !utf8.ValidString(name) || !isPrint(name) {
 			return bad(unauthorized, "a connection says that its user is %.300q; a name has 1 to 255 bytes, and only characters that can be printed", name)
 		}
 	}
-	if err := c.server.cfg.Admit(user, real); err != nil {
+	if err := c.server.cfg.Admit(user, by); err != nil {
 		return bad(unauthorized, "%s", hadoop.Message(err))
 	}
-	c.user, c.real = user, real
-	c.taker = share.Taker{Names: []string{"user " + real}}
+	c.user, c.real = user, by
+	c.taker = share.Taker{Names: []string{"user " + by}}
 	if a, err := netip.ParseAddrPort(c.nc.RemoteAddr().String()); err == nil && !a.Addr().IsLoopback() {
 		c.taker.Names = append(c.taker.Names, "address "+conns.AddressName(a.Addr()))
 	}

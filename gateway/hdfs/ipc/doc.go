@@ -14,7 +14,7 @@
 //
 // A client whose connection broke sends a call again, under the same number. Config.Once
 // names the calls that must not happen twice: their answers are kept for ten minutes by user,
-// client and number (package-private type answers), and a call does not end with its
+// client and number, and a call does not end with its
 // connection. Answers are this server's: another one makes the call again.
 //
 // # Limits

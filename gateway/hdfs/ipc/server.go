@@ -58,8 +58,8 @@ type Config struct {
 	// call is one of Once, and after two minutes. The client is told an error by its Java
 	// name (package gateway/hadoop) and text. A panic ends the call alone.
 	Handle func(context.Context, *Call) (proto.Message, error)
-	// Admit is asked whether a client that says that it is real may ask for user; needed.
-	Admit func(user, real string) error
+	// Admit is asked whether a client that says that it is by may ask for user; needed.
+	Admit func(user, by string) error
 	// Once tells whether a call must not happen twice; nil: none.
 	Once func(protocol, method string) bool
 	// Idle is for how long a connection may say nothing and wait for nothing. 0: DefaultIdle.
