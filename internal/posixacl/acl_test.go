@@ -58,7 +58,8 @@ func TestApply(t *testing.T) {
 		{"twice", plain, Modify, "u:bob:r,u:bob:w", ""},
 		{"nothing", plain, Modify, "", ""},
 		{"too much", plain, RemoveAll, "u:bob", ""},
-		{"unknown", plain, Exact + 1, "u:bob:r", ""},
+		{"whole", "user::rwx,user:bob:rw-,group::r-x,mask::rwx,other::r--,default:user::rwx,default:group::r-x,default:other::r--", Whole, "u::r,g::r,o::r", "user::r--,group::r--,other::r--"},
+		{"unknown", plain, Whole + 1, "u:bob:r", ""},
 	} {
 		before := parse(t, c.before)
 		was := before.String()

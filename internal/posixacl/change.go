@@ -23,6 +23,8 @@ const (
 	RemoveAll
 	// Exact is Replace, but no mask is computed.
 	Exact
+	// Whole makes the entries all that there is, the default ACL included; no mask is computed.
+	Whole
 )
 
 // Change is a change of a list.
@@ -38,7 +40,7 @@ const mostGiven = 2 * MaxEntries
 // is no ACL, or the change makes no sense. Neither list is changed.
 func (a ACL) Apply(c Change) (ACL, error) {
 	given := sort(slices.Clone(c.Entries))
-	if c.Action > Exact {
+	if c.Action > Whole {
 		return nil, invalid("%d is no way to change one", c.Action)
 	}
 	if len(given) > mostGiven {
@@ -77,7 +79,7 @@ func (a ACL) Apply(c Change) (ACL, error) {
 		a.unmask(out)
 	}
 	out = sort(copyDefaults(out))
-	if c.Action != Exact {
+	if c.Action != Exact && c.Action != Whole {
 		var err error
 		if out, err = p.masks(out, c.Action == Remove); err != nil {
 			return nil, err
@@ -124,6 +126,8 @@ func (p *parts) keeps(c Change, given ACL, e Entry) bool {
 		return !p.of(e).given
 	case RemoveDefault:
 		return !e.Default
+	case Whole:
+		return false
 	}
 	return !slices.ContainsFunc(given, e.sameAs)
 }

@@ -564,7 +564,7 @@ func (m *machine) SetACL(t *rapid.T) {
 	if n == nil || n.typ != TypeSymlink && n.acl == nil {
 		return
 	}
-	change := posixacl.Change{Action: rapid.SampledFrom([]posixacl.Action{posixacl.Replace, posixacl.Modify, posixacl.Modify, posixacl.Remove, posixacl.RemoveDefault, posixacl.RemoveAll, posixacl.Exact}).Draw(t, "action")}
+	change := posixacl.Change{Action: rapid.SampledFrom([]posixacl.Action{posixacl.Replace, posixacl.Modify, posixacl.Modify, posixacl.Remove, posixacl.RemoveDefault, posixacl.RemoveAll, posixacl.Exact, posixacl.Whole}).Draw(t, "action")}
 	if change.Action != posixacl.RemoveDefault && change.Action != posixacl.RemoveAll {
 		given := rapid.SliceOfNDistinct(rapid.SampledFrom(aclEntries), 1, 5, func(e string) string { return e }).Draw(t, "entries")
 		if change.Action != posixacl.Modify && change.Action != posixacl.Remove {
