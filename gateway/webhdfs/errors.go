@@ -17,6 +17,7 @@ const (
 	accessControl       = "org.apache.hadoop.security.AccessControlException"
 	alreadyBeingCreated = "org.apache.hadoop.hdfs.protocol.AlreadyBeingCreatedException"
 	authorization       = "org.apache.hadoop.security.authorize.AuthorizationException"
+	aclException        = "org.apache.hadoop.hdfs.protocol.AclException"
 	checksumWrong       = "org.apache.hadoop.fs.ChecksumException"
 	fileExists          = "org.apache.hadoop.fs.FileAlreadyExistsException"
 	fileNotFound        = "java.io.FileNotFoundException"

@@ -92,6 +92,7 @@ const attrsAtOnce = 16
 // fileStatus is Hadoop's description of a file; its fields are in HDFS's order.
 type fileStatus struct {
 	AccessTime       int64  `json:"accessTime"`
+	ACLBit           bool   `json:"aclBit,omitempty"`
 	BlockSize        int64  `json:"blockSize"`
 	ChildrenNum      uint64 `json:"childrenNum"`
 	FileID           uint64 `json:"fileId"`
@@ -111,7 +112,7 @@ type fileStatus struct {
 func (q *request) status(ctx context.Context, i *client.FileInfo, name string) (fileStatus, error) {
 	st := fileStatus{
 		ChildrenNum: i.Entries, FileID: i.Inode, Owner: i.User, Group: i.Group,
-		ModificationTime: i.ModTime().UnixMilli(), Permission: octal(i.Mode()), PathSuffix: name,
+		ModificationTime: i.ModTime().UnixMilli(), Permission: octal(i.Mode()), PathSuffix: name, ACLBit: i.HasACL || i.HasDefault,
 	}
 	switch i.Type() {
 	case fs.ModeDir:

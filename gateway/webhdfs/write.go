@@ -113,7 +113,7 @@ func (q transfer) create() error {
 	if id := q.params.text("opening"); id != "" {
 		return q.second(id)
 	}
-	mode, err := q.params.mode("permission", 0o644)
+	mode, less, err := q.params.unmasked(0o644)
 	if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (q transfer) create() error {
 	}
 	a := hadoopAttr{replication, size}.or(defaultAttr)
 	return q.first(-1, func(ctx context.Context) (*client.Writer, error) {
-		opts := []client.OpenOption{client.WithMode(mode)}
+		opts := []client.OpenOption{client.WithMode(mode), client.WithUmask(less)}
 		if a != defaultAttr {
 			opts[0] = client.WithMode(mode | 0o200) // who may not write a file may not set its attributes
 		}
@@ -149,7 +149,7 @@ func (q transfer) create() error {
 			return nil, q.notCreated(err)
 		}
 		if a != defaultAttr {
-			if err := q.keep(ctx, w, a, mode); err != nil {
+			if err := q.keep(ctx, w, a, mode&^less); err != nil {
 				return nil, errors.Join(err, w.AbortContext(ctx))
 			}
 		}
