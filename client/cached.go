@@ -25,6 +25,7 @@ const (
 	readAttr                     // attributes of an inode
 	readFile                     // by inode or path, as the next one
 	readXattrs
+	readACL
 	readNames      // which names a directory may have
 	readDelegation // the delegation of a directory
 )
@@ -56,11 +57,12 @@ func (k readKey) ref(ctx context.Context) *pb.Ref {
 // that a call under ctx does not follow.
 func (k readKey) throughLinks(ctx context.Context) bool { return k.at.Base == 0 && !followsLinks(ctx) }
 
-// kept is an answer that is kept: at most one of the first five is set.
+// kept is an answer that is kept: at most one of the first six is set.
 type kept struct {
 	inode   uint64 // that has the name: see Leads of the cache
 	attr    *pb.Attr
 	xattrs  *pb.XattrsResponse
+	acl     *pb.AclResponse
 	missing *fserror.Error
 	file    *pb.GetFileResponse
 	names   *delegation.Names
@@ -90,6 +92,9 @@ func newReadCache(cfg *Config) *readCache {
 			}
 			for _, x := range v.xattrs.GetXattrs() {
 				size += int64(len(x.GetName())+len(x.GetValue())) + 100
+			}
+			for _, e := range v.acl.GetEntries() {
+				size += int64(len(e.GetName())) + 100
 			}
 			return size
 		},

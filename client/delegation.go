@@ -183,12 +183,12 @@ func (f lowLevel) Draft(r door.Ref, path string, opts ...OpenOption) (*delegatio
 		return nil, false
 	}
 	dir, name, ok := f.dirOf(r)
-	if !ok || f.mayOpen("create", r.Path) != nil {
+	if !ok || dir.GetAcl()&2 != 0 || f.mayOpen("create", r.Path) != nil { // what it inherits, the namenode says
 		return nil, false
 	}
 	o := gather(opts)
 	return f.delegations.Begin(delegation.File{
-		Dir: dir, Name: name, At: r, Path: cmp.Or(path, r.Path), Mode: modeToWire(o.mode), HasMode: o.hasMode, Owner: o.owner.wire(),
+		Dir: dir, Name: name, At: r, Path: cmp.Or(path, r.Path), Mode: modeToWire(o.mode &^ o.less), HasMode: o.hasMode, Owner: o.owner.wire(),
 	})
 }
 

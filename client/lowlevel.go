@@ -91,8 +91,8 @@ func (f lowLevel) CreateClosed(ctx context.Context, r door.Ref, opts ...OpenOpti
 	return resp.GetAttr().GetInode(), err
 }
 
-func (f lowLevel) MkdirFor(ctx context.Context, r door.Ref, mode fs.FileMode, owner Owner) (inode uint64, err error) {
-	return f.mkdir(ctx, r, &pb.MkdirRequest{Mode: modeToWire(mode), Owner: owner.wire()})
+func (f lowLevel) MkdirFor(ctx context.Context, r door.Ref, mode, umask fs.FileMode, owner Owner) (inode uint64, err error) {
+	return f.mkdir(ctx, r, &pb.MkdirRequest{Mode: modeToWire(mode), Less: modeToWire(umask), Owner: owner.wire()})
 }
 
 func (f lowLevel) SymlinkFor(ctx context.Context, target string, r door.Ref, owner Owner) error {
@@ -114,12 +114,27 @@ func (f lowLevel) SetAttrInode(ctx context.Context, inode uint64, path string, c
 }
 
 func (f lowLevel) SetAttrAll(ctx context.Context, path string, change func(*FileInfo) AttrChange) error {
+	return f.changeAll(ctx, path, func(i *FileInfo, path string) error { return f.SetAttrInode(ctx, i.Inode, path, change(i)) })
+}
+
+func (f lowLevel) ChangeACLAll(ctx context.Context, path string, change func(*FileInfo) (ACLChange, bool)) error {
+	return f.changeAll(ctx, path, func(i *FileInfo, path string) error {
+		c, ok := change(i)
+		if !ok {
+			return nil
+		}
+		return f.changeACL(ctx, path, pb.Inode(i.Inode), c)
+	})
+}
+
+// changeAll changes what is at a path, and all that is below it but symbolic links.
+func (f lowLevel) changeAll(ctx context.Context, path string, change func(i *FileInfo, path string) error) error {
 	top, err := f.Locate(ctx, door.At(path))
 	if err != nil {
 		return err
 	}
 	// It may be what lets the rest be listed.
-	if err := f.SetAttrInode(ctx, top.Inode, path, change(top)); err != nil || !top.IsDir() {
+	if err := change(top, path); err != nil || !top.IsDir() {
 		return err
 	}
 	first := true
@@ -130,7 +145,7 @@ func (f lowLevel) SetAttrAll(ctx context.Context, path string, change func(*File
 		case first && i.Inode != top.Inode:
 			return fserror.New(fserror.NotFound, "setattr", path, "another directory took its place; try again")
 		case !first && i.Type() != fs.ModeSymlink:
-			err = f.SetAttrInode(ctx, i.Inode, i.Path, change(i))
+			err = change(i, i.Path)
 		}
 		if err != nil && !errors.Is(err, fserror.NotFound) {
 			return err

@@ -64,7 +64,7 @@ func (o *openOptions) at(ctx context.Context, r door.Ref) *pb.Ref {
 
 func (f *engine) createRequest(caller *pb.Caller, at *pb.Ref, o *openOptions) *pb.CreateRequest {
 	req := &pb.CreateRequest{
-		Caller: caller, At: at, Mode: modeToWire(o.mode), HasMode: o.hasMode,
+		Caller: caller, At: at, Mode: modeToWire(o.mode), HasMode: o.hasMode, Less: modeToWire(o.less),
 		Overwrite: o.overwrite, Steal: o.steal, Parents: o.parents, Lease: uint64(o.lease),
 		Owner: o.owner.wire(), Umask: proto.Uint32(modeToWire(*f.cfg.Umask)),
 	}

@@ -15,6 +15,7 @@ type OpenOption func(*openOptions)
 type openOptions struct {
 	mode      fs.FileMode
 	hasMode   bool
+	less      fs.FileMode // bits that mode loses, unless a default ACL takes their place
 	overwrite bool
 	steal     bool
 	parents   bool
@@ -31,6 +32,7 @@ type openOptions struct {
 	writer    *pb.WriterId // that the new one replaces
 	xattrs    []Xattr
 	owner     Owner
+	acl       ACL
 }
 
 func gather(opts []OpenOption) openOptions {
@@ -47,6 +49,18 @@ func gather(opts []OpenOption) openOptions {
 // exists.
 func WithMode(mode fs.FileMode) OpenOption {
 	return func(o *openOptions) { o.mode, o.hasMode = mode, true }
+}
+
+// WithACL gives a file its ACL before it gets its name. It is for WriteFrom and WriteFile alone,
+// and the mode is then what the ACL says. Errors as of SetACL.
+func WithACL(acl ACL) OpenOption {
+	return func(o *openOptions) { o.acl = acl }
+}
+
+// WithUmask takes bits from the mode of WithMode, unless the file is made in a directory
+// with a default ACL: what it inherits takes their place, as with umask(2).
+func WithUmask(mask fs.FileMode) OpenOption {
+	return func(o *openOptions) { o.less = mask }
 }
 
 // Owner is a user and a group. An empty one is not said.

@@ -40,7 +40,7 @@ func TestMakingForAnother(t *testing.T) {
 			return errs[0]
 		},
 		"mkdir": func(f *client.FS, path string, o client.Owner) error {
-			_, err := lowlevel.Of(f).MkdirFor(t.Context(), lowlevel.At(path), 0o755, o)
+			_, err := lowlevel.Of(f).MkdirFor(t.Context(), lowlevel.At(path), 0o755, 0, o)
 			return err
 		},
 		"symlink": func(f *client.FS, path string, o client.Owner) error {

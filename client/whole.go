@@ -65,7 +65,9 @@ func (s *scratch) write(ctx context.Context, path string, opts []OpenOption, fil
 		return err
 	}
 	shut := len(o.xattrs) > 0 && o.hasMode && o.mode&0o200 == 0
-	if opts = opts[:len(opts):len(opts)]; shut { // who may not write a file may not set them
+	if opts = opts[:len(opts):len(opts)]; len(o.acl) > 0 { // nobody else until it has its ACL
+		opts = append(opts, WithMode(o.mode&fs.ModeSticky|0o600))
+	} else if shut { // who may not write a file may not set them
 		opts = append(opts, WithMode(o.mode|0o200))
 	} else if o.hasMode {
 		opts = append(opts, WithMode(o.mode))
@@ -83,7 +85,9 @@ func (s *scratch) write(ctx context.Context, path string, opts []OpenOption, fil
 	temp := fspath.Join(dir, fspath.TempName(name))
 	err = s.make(ctx, temp, opts, func(w *Writer) error {
 		err := setXattrs(ctx, w, o.xattrs)
-		if err == nil && shut {
+		if err == nil && len(o.acl) > 0 {
+			err = s.f.changeACL(ctx, w.path, pb.Inode(w.key.Inode), ACLChange{Action: ACLWhole, Entries: o.acl})
+		} else if err == nil && shut {
 			err = s.f.changeAttr(ctx, w.path, pb.Inode(w.key.Inode), AttrChange{SetMode: true, Mode: o.mode})
 		}
 		if err != nil {

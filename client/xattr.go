@@ -39,15 +39,15 @@ type Xattr struct {
 	Value []byte // at most MaxXattrValue; all of a file with their names at most 16 KiB
 }
 
-// Xattrs are the extended attributes of one file or directory. It is safe for
-// concurrent use.
+// Xattrs are the extended attributes of one file or directory, and its ACL. It is safe
+// for concurrent use.
 type Xattrs struct {
 	fs    *engine
 	path  string
 	inode uint64 // 0: of what is at path
 }
 
-// Xattrs returns the calls about extended attributes of a file or directory; a
+// Xattrs returns the calls about extended attributes and the ACL of a file or directory; a
 // symbolic link is followed.
 func (f *FS) Xattrs(path string) *Xattrs { return &Xattrs{fs: f.engine, path: path} }
 

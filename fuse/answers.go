@@ -39,9 +39,22 @@ func (a answers) Lookup(cancel <-chan struct{}, in *fuse.InHeader, name string, 
 // Create implements fuse.RawFileSystem, as Lookup does. The kernel would ask for
 // the attributes of each new file before it opens it.
 func (a answers) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) fuse.Status {
+	in.Mode |= in.Umask << umaskShift
 	s := a.RawFileSystem.Create(cancel, in, name, out)
 	a.attrs(cancel, &in.InHeader, s, &out.EntryOut)
 	return s
+}
+
+// Mkdir implements fuse.RawFileSystem: a node is told the umask with the mode.
+func (a answers) Mkdir(cancel <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.EntryOut) fuse.Status {
+	in.Mode |= in.Umask << umaskShift
+	return a.RawFileSystem.Mkdir(cancel, in, name, out)
+}
+
+// Mknod implements fuse.RawFileSystem, as Mkdir does.
+func (a answers) Mknod(cancel <-chan struct{}, in *fuse.MknodIn, name string, out *fuse.EntryOut) fuse.Status {
+	in.Mode |= in.Umask << umaskShift
+	return a.RawFileSystem.Mknod(cancel, in, name, out)
 }
 
 // attrs answers GETATTR of a node that the kernel is about to be told of, if that

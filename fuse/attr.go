@@ -40,6 +40,12 @@ func modeOf(bits uint32) fs.FileMode {
 	return m
 }
 
+// umaskShift is where answers put the umask of a process beside the mode of what it makes.
+const umaskShift = 16
+
+// umaskOf is the umask that came with a mode.
+func umaskOf(bits uint32) fs.FileMode { return fs.FileMode(bits >> umaskShift & 0o777) }
+
 // fill makes attributes for the kernel of those of the namespace. All times are
 // the modification time.
 func (m *Mounted) fill(out *fuse.Attr, i *client.FileInfo) {

@@ -34,7 +34,7 @@ func (n *node) Create(ctx context.Context, name string, flags, mode uint32, out 
 	var ino uint64
 	var err error
 	if writes(flags) {
-		if w, err = n.createWaiting(ctx, raw, at, modeOf(mode)); err == nil {
+		if w, err = n.createWaiting(ctx, raw, at, mode); err == nil {
 			ino = w.Inode()
 		}
 	} else {
@@ -61,7 +61,7 @@ func (n *node) Create(ctx context.Context, name string, flags, mode uint32, out 
 	}
 	f.mu.Unlock()
 	f.add(h)
-	n.created(raw, out, ino, mode&0o1777|syscall.S_IFREG)
+	n.created(raw, out, ino, mode&0o1777&^uint32(umaskOf(mode))|syscall.S_IFREG)
 	if w == nil {
 		h.pages(true, threadOf(raw))
 		return i, h, fuse.FOPEN_NOFLUSH, 0
@@ -72,7 +72,7 @@ func (n *node) Create(ctx context.Context, name string, flags, mode uint32, out 
 // createClosed makes an empty file.
 func (m *Mounted) createClosed(ctx, raw context.Context, at lowlevel.Ref, mode uint32) (ino uint64, err error) {
 	err = m.giver.do(raw, func(o client.Owner) (err error) {
-		ino, err = m.fs.CreateClosed(ctx, at, client.WithMode(modeOf(mode)), client.WithOwner(o))
+		ino, err = m.fs.CreateClosed(ctx, at, client.WithMode(modeOf(mode)), client.WithUmask(umaskOf(mode)), client.WithOwner(o))
 		return err
 	})
 	return ino, err
@@ -151,7 +151,10 @@ func (n *node) Mkdir(ctx context.Context, name string, mode uint32, out *fuse.En
 	if e != 0 {
 		return nil, e
 	}
-	err := n.m.giver.do(raw, func(o client.Owner) (err error) { _, err = n.m.fs.MkdirFor(ctx, at, modeOf(mode), o); return err })
+	err := n.m.giver.do(raw, func(o client.Owner) (err error) {
+		_, err = n.m.fs.MkdirFor(ctx, at, modeOf(mode), umaskOf(mode), o)
+		return err
+	})
 	if err != nil {
 		return nil, errno(err)
 	}

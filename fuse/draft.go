@@ -3,7 +3,6 @@ package fuse
 import (
 	"context"
 	"errors"
-	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -117,7 +116,7 @@ func (n *node) createDraft(raw context.Context, at lowlevel.Ref, flags, mode uin
 	if owner != (client.Owner{}) && !n.m.giver.gave.Load() {
 		return nil, nil, false // whether it can be his has to be tried
 	}
-	d, ok := n.m.fs.Draft(at, n.path(at.Path), client.WithMode(modeOf(mode)), client.WithOwner(owner))
+	d, ok := n.m.fs.Draft(at, n.path(at.Path), client.WithMode(modeOf(mode)), client.WithUmask(umaskOf(mode)), client.WithOwner(owner))
 	if !ok {
 		return nil, nil, false
 	}
@@ -144,12 +143,12 @@ func (n *node) createDraft(raw context.Context, at lowlevel.Ref, flags, mode uin
 
 // createWaiting is Create, which waits, if the mount does so, while another makes
 // the file without having said so.
-func (n *node) createWaiting(ctx, raw context.Context, at lowlevel.Ref, mode os.FileMode) (*client.Writer, error) {
+func (n *node) createWaiting(ctx, raw context.Context, at lowlevel.Ref, mode uint32) (*client.Writer, error) {
 	m := n.m
 	var w *client.Writer
 	create := func() error {
 		return m.giver.do(raw, func(o client.Owner) (err error) {
-			w, err = m.fs.CreateAt(ctx, at, n.path(at.Path), client.WithMode(mode), client.WithOwner(o))
+			w, err = m.fs.CreateAt(ctx, at, n.path(at.Path), client.WithMode(modeOf(mode)), client.WithUmask(umaskOf(mode)), client.WithOwner(o))
 			return err
 		})
 	}

@@ -56,7 +56,8 @@ func (h *handle) mayLock(raw context.Context) syscall.Errno {
 	ctx, end := h.n.m.op(raw)
 	defer end()
 	var a fuse.Attr
-	if _, _, e := h.n.attrs(ctx, &a); e != 0 {
+	i, _, e := h.n.attrs(ctx, &a)
+	if e != 0 {
 		return e
 	}
 	var may bool
@@ -65,6 +66,10 @@ func (h *handle) mayLock(raw context.Context) syscall.Errno {
 		may = true
 	case c.Uid == a.Uid:
 		may = a.Mode&0o200 != 0
+	case i.HasACL:
+		if may, e = mayByACL(ctx, h.n, c, a.Gid, 2); e != 0 {
+			return e
+		}
 	case c.Gid == a.Gid || inGroup(c.Pid, a.Gid):
 		may = a.Mode&0o020 != 0
 	default:

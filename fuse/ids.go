@@ -97,6 +97,11 @@ func (c *ids) uid(name string) uint32 {
 	if c.asUID != nil {
 		return *c.asUID
 	}
+	return c.uidOf(name)
+}
+
+// uidOf is uid whatever is shown as owner of everything.
+func (c *ids) uidOf(name string) uint32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.fresh()
@@ -112,6 +117,11 @@ func (c *ids) gid(name string) uint32 {
 	if c.asGID != nil {
 		return *c.asGID
 	}
+	return c.gidOf(name)
+}
+
+// gidOf is gid whatever is shown as group of everything.
+func (c *ids) gidOf(name string) uint32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.fresh()
@@ -128,6 +138,11 @@ func (c *ids) user(uid uint32) string {
 	if c.asUID != nil && *c.asUID == uid {
 		return ""
 	}
+	return c.userName(uid)
+}
+
+// userName is user whatever is shown as owner of everything.
+func (c *ids) userName(uid uint32) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.fresh()
@@ -145,6 +160,11 @@ func (c *ids) groupName(gid uint32) string {
 	if c.asGID != nil && *c.asGID == gid {
 		return ""
 	}
+	return c.nameOfGroup(gid)
+}
+
+// nameOfGroup is groupName whatever is shown as group of everything.
+func (c *ids) nameOfGroup(gid uint32) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.fresh()

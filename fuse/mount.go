@@ -180,10 +180,12 @@ func (m *Mounted) mount(ctx context.Context, o Options) error {
 		MountOptions: fuse.MountOptions{
 			AllowOther: o.AllowOther, Options: kernel, FsName: source, Name: "leasefs",
 			DirectMount: direct, DirectMountFlags: flags, MaxWrite: maxIO, MaxBackground: 64, Logger: logger,
+			EnableAcl:     true, // the kernel checks by ACLs, too
 			DisableSplice: true, // what is read is in memory, and may be more than a pipe takes
 			// O_TRUNC comes with OPEN, so that it is one with taking the lease; flock
 			// comes, record locks do not; there are no set-id bits to be taken away.
-			ExtraCapabilities: fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_FLOCK_LOCKS | fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_HANDLE_KILLPRIV_V2,
+			ExtraCapabilities: fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_FLOCK_LOCKS | fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_HANDLE_KILLPRIV_V2 |
+				fuse.CAP_DONT_MASK, // what a default ACL says takes the place of the umask
 		},
 	}
 	root := &node{m: m, ino: ino}

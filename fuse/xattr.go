@@ -30,6 +30,8 @@ const (
 func (n *node) Getxattr(ctx context.Context, attr string, dest []byte) (uint32, syscall.Errno) {
 	switch {
 	case strings.HasPrefix(attr, userPrefix), strings.HasPrefix(attr, xattrPrefix):
+	case isACL(attr):
+		return getACL(ctx, n, attr, dest)
 	case strings.HasPrefix(attr, "security."):
 		return 0, syscall.ENODATA
 	default:
@@ -118,6 +120,9 @@ func (n *node) Setxattr(ctx context.Context, attr string, data []byte, flags uin
 	if attr == xattrLease {
 		return attachTo(ctx, n, strings.TrimRight(string(data), "\x00\n"), flags)
 	}
+	if isACL(attr) {
+		return setACL(ctx, n, attr, data)
+	}
 	if !strings.HasPrefix(attr, userPrefix) {
 		return noXattr(attr)
 	}
@@ -183,6 +188,9 @@ func attach(raw context.Context, n *node, id client.LeaseID, flags uint32) sysca
 func (n *node) Removexattr(ctx context.Context, attr string) syscall.Errno {
 	if attr == xattrLease {
 		return attach(ctx, n, 0, 0)
+	}
+	if isACL(attr) {
+		return setACL(ctx, n, attr, nil)
 	}
 	if !strings.HasPrefix(attr, userPrefix) {
 		return noXattr(attr)

@@ -23,7 +23,12 @@ func (s *tree) Mkdir(ctx context.Context, r *pb.MkdirRequest) (*pb.MutateRespons
 			return nil, err
 		}
 	}
+	less, err := mode(r.GetLess())
+	if err != nil {
+		return nil, err
+	}
 	return s.mutate(ctx, r, true, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
+		c.DirLess = less
 		if lease := namespace.LeaseID(r.GetLease()); lease != 0 {
 			return engine.OrNil(namespace.PlanMkdirLeased(tx.Tree, c, ref(r.GetAt()), m, r.GetParents(), lease))
 		}

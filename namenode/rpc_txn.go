@@ -282,6 +282,7 @@ func (s *writers) planOp(tx *engine.Tx, t *namespace.Tree, c *namespace.Call, o 
 		return s.planFile(tx, t, c, namespace.CreateRequest{At: namespace.Follow(path), Overwrite: true, KeepMode: !w.Write.GetHasMode(), Holder: h}, w.Write)
 	case *pb.TxOp_Mkdir:
 		m, err := uint16(defaultDirMode), error(nil)
+		c.DirLess = 0
 		if w.Mkdir.GetHasMode() {
 			if m, err = mode(w.Mkdir.GetMode()); err != nil {
 				return nil, err
@@ -311,7 +312,7 @@ func planXattr(t *namespace.Tree, c *namespace.Call, path string, x *pb.TxXattr,
 func (s *writers) planFile(tx *engine.Tx, t *namespace.Tree, c *namespace.Call, req namespace.CreateRequest, f *pb.TxFile) (namespace.Op, error) {
 	req.Close, req.Data, req.Parents, req.Lease = true, f.GetData(), f.GetParents(), namespace.LeaseID(f.GetLease())
 	var err error
-	if req.Mode, req.DirMode, err = modes(f.GetHasMode(), f.GetMode(), f.Umask); err != nil {
+	if req.Mode, req.DirMode, err = modes(c, f.GetHasMode(), f.GetMode(), 0, f.Umask); err != nil {
 		return nil, err
 	}
 	op, err := namespace.PlanCreate(t, c, req)

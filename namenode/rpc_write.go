@@ -20,10 +20,9 @@ import (
 )
 
 const (
-	defaultUmask    = 0o022
-	defaultFileMode = 0o666 &^ defaultUmask
-	defaultDirMode  = 0o777 &^ defaultUmask
-	maxAllocate     = 16
+	defaultUmask   = 0o022
+	defaultDirMode = 0o777 &^ defaultUmask
+	maxAllocate    = 16
 )
 
 // Create makes a new file, see the wire contract.
@@ -87,7 +86,7 @@ func (s *writers) lookAt(ctx context.Context, r *pb.CreateRequest, resp *pb.Open
 func (s *writers) create(ctx context.Context, r *pb.CreateRequest, do engine.Request) (out engine.Outcome, req namespace.CreateRequest, wait uint64, err error) {
 	c, id, err := s.asked(ctx, r)
 	if err == nil {
-		req, err = s.createRequest(r)
+		req, err = s.createRequest(c, r)
 	}
 	if err != nil {
 		return out, req, 0, err
@@ -137,7 +136,7 @@ func (s *writers) orBeingWritten(tx *engine.Tx, c *namespace.Call, req namespace
 }
 
 // createRequest checks what the tree does not.
-func (s *writers) createRequest(r *pb.CreateRequest) (namespace.CreateRequest, error) {
+func (s *writers) createRequest(c *namespace.Call, r *pb.CreateRequest) (namespace.CreateRequest, error) {
 	req := namespace.CreateRequest{
 		At: ref(r.GetAt()), KeepMode: !r.GetHasMode(),
 		Overwrite: r.GetOverwrite() || r.GetSteal(), Parents: r.GetParents(), Close: r.GetClose(),
@@ -150,7 +149,7 @@ func (s *writers) createRequest(r *pb.CreateRequest) (namespace.CreateRequest, e
 	if err != nil {
 		return req, err
 	}
-	if req.Mode, req.DirMode, err = modes(r.GetHasMode(), r.GetMode(), r.Umask); err != nil {
+	if req.Mode, req.DirMode, err = modes(c, r.GetHasMode(), r.GetMode(), r.GetLess(), r.Umask); err != nil {
 		return req, err
 	}
 	h, err := s.holder(r.GetCaller())
@@ -170,17 +169,21 @@ func checkData(data []byte, want uint32) error {
 	return nil
 }
 
-// modes are those of a file that a request makes, and of missing parents.
-func modes(has bool, of uint32, umask *uint32) (file, dir uint16, err error) {
-	file, dir = defaultFileMode, defaultDirMode
+// modes are those of a file that a request makes, and of missing parents, and sets what c
+// takes from them.
+func modes(c *namespace.Call, has bool, of, less uint32, umask *uint32) (file, dir uint16, err error) {
+	file, dir = 0o666, 0o777
+	c.FileLess, c.DirLess = defaultUmask, defaultUmask
 	if umask != nil {
-		mask, err := mode(*umask)
-		if err != nil {
+		if c.FileLess, err = mode(*umask); err != nil {
 			return 0, 0, err
 		}
-		file, dir = 0o666&^mask, 0o777&^mask
+		c.DirLess = c.FileLess
 	}
 	if has {
+		if c.FileLess, err = mode(less); err != nil {
+			return 0, 0, err
+		}
 		file, err = mode(of)
 	}
 	return file, dir, err
@@ -262,7 +265,7 @@ func (s *writers) planAppend(ctx context.Context, tx *engine.Tx, c *namespace.Ca
 			return nil, notAtEnd(0, r.GetExpectedLength())
 		}
 		req := namespace.CreateRequest{At: ref(r.GetAt()), Parents: r.GetParents(), Holder: h, Token: token, Lease: lease}
-		if req.Mode, req.DirMode, err = modes(r.GetHasMode(), r.GetMode(), r.Umask); err != nil {
+		if req.Mode, req.DirMode, err = modes(c, r.GetHasMode(), r.GetMode(), 0, r.Umask); err != nil {
 			return nil, err
 		}
 		return engine.OrNil(namespace.PlanCreate(tx.Tree, c, req))

@@ -288,6 +288,14 @@ func (v *vanisher) sendings() (list map[string]func() sending, waits map[string]
 			req := &pb.SetXattrRequest{Call: r.Call(), Caller: who, At: pb.At(v.file("x")), Name: "user.a", Value: []byte("v"), Action: pb.XattrAction_XATTR_ACTION_CREATE}
 			return func(ctx context.Context, l link) error { _, err := l.nn.SetXattr(ctx, req); return err }
 		},
+		"ChangeAcl": func() sending {
+			req := &pb.ChangeAclRequest{Call: r.Call(), Caller: who, At: pb.At(v.file("x")), Action: pb.AclAction_ACL_ACTION_MODIFY, Entries: []*pb.AclEntry{{Tag: pb.AclTag_ACL_TAG_USER, Name: "u", Perm: 4}}}
+			return func(ctx context.Context, l link) error { _, err := l.nn.ChangeAcl(ctx, req); return err }
+		},
+		"Acl": func() sending {
+			req := &pb.AclRequest{Caller: who, At: pb.At(v.file("x"))}
+			return func(ctx context.Context, l link) error { _, err := l.nn.Acl(ctx, req); return err }
+		},
 		"Xattrs": func() sending {
 			return func(ctx context.Context, l link) error {
 				_, err := l.nn.Xattrs(ctx, &pb.XattrsRequest{Caller: who, At: pb.At("/")})

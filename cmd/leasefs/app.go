@@ -48,7 +48,7 @@ func (p *program) commands() []*cli.Command {
 		catCommand(p), headCommand(p), tailCommand(p),
 		lsCommand(p), treeCommand(p), findCommand(p), statCommand(p), duCommand(p), dfCommand(p),
 		mkdirCommand(p), cpCommand(p), mvCommand(p), rmCommand(p), touchCommand(p), truncateCommand(p), concatCommand(p),
-		chmodCommand(p), chownCommand(p), xattrCommand(p), lnCommand(p), txnCommand(p),
+		chmodCommand(p), chownCommand(p), xattrCommand(p), aclCommand(p), lnCommand(p), txnCommand(p),
 		leaseCommand(p), lockCommand(p), registerCommand(p), watchCommand(p),
 		mountCommand(p), gatewayCommand(p),
 		statusCommand(p), adminCommand(p),

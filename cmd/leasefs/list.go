@@ -138,7 +138,7 @@ func (l *lister) long(w *screen.Table, i *client.FileInfo, name string) {
 	if i.Open != nil {
 		mark = "w"
 	}
-	fmt.Fprintf(w, "%s%s\t%s\t%s\t%s\t%s\t%s%s\n", screen.ModeString(i.Mode()), mark, i.User, i.Group,
+	fmt.Fprintf(w, "%s%s%s\t%s\t%s\t%s\t%s\t%s%s\n", screen.ModeString(i.Mode()), screen.ACLMark(i), mark, i.User, i.Group,
 		screen.Size(i.Length, l.flags.Bool("human")), screen.ShortTime(i.ModTime()), l.Name(name), l.Marks(i))
 }
 

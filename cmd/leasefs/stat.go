@@ -52,7 +52,10 @@ func (p *program) printStat(i *client.FileInfo) {
 	} else {
 		row("length", "%d (%s, %d in the tail)", i.Length, screen.Plural(i.Blocks, "block", "blocks"), i.TailLength)
 	}
-	row("mode", "%s (%s)", screen.Octal(i.Mode()), screen.ModeString(i.Mode()))
+	row("mode", "%s (%s%s)", screen.Octal(i.Mode()), screen.ModeString(i.Mode()), screen.ACLMark(i))
+	if what := screen.ACLs(i); what != "" {
+		row("acl", "%s", what)
+	}
 	row("owner", "%s:%s", i.User, i.Group)
 	row("mtime", "%s", i.ModTime().Local().Format("2006-01-02 15:04:05.000 -0700"))
 	row("inode", "%d", i.Inode)

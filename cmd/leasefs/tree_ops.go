@@ -38,6 +38,8 @@ func mkdirCommand(p *program) *cli.Command {
 				switch {
 				case lease != 0:
 					err = e.fs.Leases().Mkdir(e.ctx, lease, path, o.mode, parents)
+				case !e.flags.IsSet("mode"):
+					err = lowlevel.Of(e.fs).MkdirMasked(e.ctx, path, 0o777, 0o777&^o.mode, parents)
 				case parents:
 					err = e.fs.MkdirAll(e.ctx, path, o.mode)
 				default:

@@ -12,6 +12,7 @@ import (
 // Java names of exceptions, as Hadoop's client looks for them.
 const (
 	AccessControl       = "org.apache.hadoop.security.AccessControlException"
+	ACL                 = "org.apache.hadoop.hdfs.protocol.AclException"
 	AlreadyBeingCreated = "org.apache.hadoop.hdfs.protocol.AlreadyBeingCreatedException"
 	Authorization       = "org.apache.hadoop.security.authorize.AuthorizationException"
 	ChecksumWrong       = "org.apache.hadoop.fs.ChecksumException"

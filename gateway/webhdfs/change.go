@@ -10,11 +10,11 @@ import (
 )
 
 func (q change) mkdirs() error {
-	mode, err := q.params.mode("permission", 0o755)
+	mode, less, err := q.params.unmasked(0o755)
 	if err != nil {
 		return err
 	}
-	if err := q.fs.MkdirAll(q.ctx, q.path, mode); err != nil {
+	if err := q.fs.MkdirMasked(q.ctx, q.path, mode, less, true); err != nil {
 		return err
 	}
 	return q.yes(true)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasefs/leasefs/gateway/hadoop"
 	"github.com/leasefs/leasefs/gateway/users"
+	"github.com/leasefs/leasefs/internal/posixacl"
 )
 
 // request is one request of a known user for a known operation.
@@ -90,7 +91,7 @@ var operations = map[string]map[string]operation{
 		"GETSTATUS":                     looks(lookup.getStatus),
 		"GETSTORAGEPOLICY":              looks(lookup.getStoragePolicy),
 		"GETALLSTORAGEPOLICY":           looks(lookup.getAllStoragePolicy),
-		"GETACLSTATUS":                  lacking("access control lists"),
+		"GETACLSTATUS":                  looks(lookup.getACLStatus),
 		"GETECPOLICY":                   looks(lookup.getECPolicy),
 		"GETECPOLICIES":                 lacking("erasure coding policies"),
 		"GETECCODECS":                   lacking("erasure coding policies"),
@@ -112,11 +113,11 @@ var operations = map[string]map[string]operation{
 		"REMOVEXATTR":           changes(change.removeXattr),
 		"RENEWDELEGATIONTOKEN":  lacking("delegation tokens"),
 		"CANCELDELEGATIONTOKEN": lacking("delegation tokens"),
-		"MODIFYACLENTRIES":      lacking("access control lists"),
-		"REMOVEACLENTRIES":      lacking("access control lists"),
-		"REMOVEDEFAULTACL":      lacking("access control lists"),
-		"REMOVEACL":             lacking("access control lists"),
-		"SETACL":                lacking("access control lists"),
+		"MODIFYACLENTRIES":      acl(posixacl.Modify, true),
+		"REMOVEACLENTRIES":      acl(posixacl.Remove, true),
+		"REMOVEDEFAULTACL":      acl(posixacl.RemoveDefault, false),
+		"REMOVEACL":             acl(posixacl.RemoveAll, false),
+		"SETACL":                acl(posixacl.Replace, true),
 		"ALLOWSNAPSHOT":         lacking("snapshots"),
 		"DISALLOWSNAPSHOT":      lacking("snapshots"),
 		"CREATESNAPSHOT":        lacking("snapshots"),

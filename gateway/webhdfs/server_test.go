@@ -546,3 +546,55 @@ func TestNames(t *testing.T) {
 		want(t, name, once(t, s, "DELETE", "/"+url.PathEscape(name+"2")+"?op=DELETE", ""), 200, "true")
 	}
 }
+
+// TestACLs: the operations of ACLs, in Hadoop's words.
+func TestACLs(t *testing.T) {
+	_, s := start(t)
+	put := func(url string) reply { return once(t, s, "PUT", url, "") }
+	status := func(path string) string { return once(t, s, "GET", path+"?op=GETACLSTATUS", "").body }
+	is := func(what, path, entries, permission string) {
+		t.Helper()
+		got := status(path)
+		if !strings.Contains(got, `"entries":[`+entries+`],`) || !strings.Contains(got, `"permission":"`+permission+`"`) || !strings.Contains(got, `"stickyBit":false`) {
+			t.Fatalf("%s: %s", what, got)
+		}
+	}
+	bit := func() bool {
+		return strings.Contains(once(t, s, "GET", "/d?op=GETFILESTATUS", "").body, `"aclBit":true`)
+	}
+	want(t, "mkdir", put("/d?op=MKDIRS&permission=750"), 200, "true")
+	is("none", "/d", ``, "750")
+	if bit() {
+		t.Fatal("it has the bit without an ACL")
+	}
+	want(t, "modify", put("/d?op=MODIFYACLENTRIES&aclspec=user:bob:rwx,default:group:staff:r-x"), 200, "")
+	const access = `"user:bob:rwx","group::r-x"`
+	const byDefault = `"default:user::rwx","default:group::r-x","default:group:staff:r-x","default:mask::r-x","default:other::---"`
+	is("modified", "/d", access+","+byDefault, "770")
+	if !bit() {
+		t.Fatal("it has no bit with an ACL")
+	}
+	want(t, "a child", put("/d/sub?op=MKDIRS&permission=700&unmaskedpermission=777"), 200, "true")
+	is("a child", "/d/sub", `"group::r-x","group:staff:r-x",`+byDefault, "750")
+	want(t, "remove entries", put("/d?op=REMOVEACLENTRIES&aclspec=user:bob:,default:group:staff"), 200, "")
+	is("removed", "/d", `"group::r-x","default:user::rwx","default:group::r-x","default:mask::r-x","default:other::---"`, "750")
+	want(t, "remove default", put("/d?op=REMOVEDEFAULTACL"), 200, "")
+	is("no default", "/d", `"group::r-x"`, "750")
+	want(t, "set", put("/d?op=SETACL&aclspec=user::rwx,user:eve:r--,group::---,other::---"), 200, "")
+	is("set", "/d", `"user:eve:r--","group::---"`, "740")
+	want(t, "remove", put("/d?op=REMOVEACL"), 200, "")
+	is("removed", "/d", ``, "700")
+	for spec, class := range map[string]string{
+		"user::rwx":           "org.apache.hadoop.hdfs.protocol.AclException",
+		"user:bob:rwz":        "IllegalArgumentException",
+		"user:bob:rwX":        "IllegalArgumentException",
+		"":                    "IllegalArgumentException",
+		"user:bob,group::rwx": "IllegalArgumentException",
+	} {
+		if r := put("/d?op=SETACL&aclspec=" + spec); r.status < 400 || !strings.Contains(r.body, class) {
+			t.Errorf("%q: %d %s", spec, r.status, r.body)
+		}
+	}
+	want(t, "not the owner's", put("/d?op=REMOVEACL&user.name=mallory"), 403, "AccessControlException")
+	want(t, "nothing there", once(t, s, "GET", "/none?op=GETACLSTATUS", ""), 404, "FileNotFoundException")
+}

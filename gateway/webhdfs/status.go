@@ -11,6 +11,7 @@ import (
 // fileStatus is Hadoop's description of a file; its fields are in HDFS's order.
 type fileStatus struct {
 	AccessTime       int64  `json:"accessTime"`
+	ACLBit           bool   `json:"aclBit,omitempty"`
 	BlockSize        int64  `json:"blockSize"`
 	ChildrenNum      uint64 `json:"childrenNum"`
 	FileID           uint64 `json:"fileId"`
@@ -35,7 +36,7 @@ func (q *request) status(i *client.FileInfo, name string) (fileStatus, error) {
 func describe(i *client.FileInfo, name string, a hadoop.Attr) fileStatus {
 	st := fileStatus{
 		ChildrenNum: i.Entries, FileID: i.Inode, Owner: i.User, Group: i.Group,
-		ModificationTime: i.ModTime().UnixMilli(), Permission: octal(i.Mode()), PathSuffix: name,
+		ModificationTime: i.ModTime().UnixMilli(), Permission: octal(i.Mode()), PathSuffix: name, ACLBit: i.HasACL || i.HasDefault,
 	}
 	switch i.Type() {
 	case fs.ModeDir:

@@ -144,7 +144,7 @@ func (q transfer) create() error {
 	if id := q.params.text("opening"); id != "" {
 		return q.second(id)
 	}
-	mode, err := q.params.mode("permission", 0o644)
+	mode, less, err := q.params.unmasked(0o644)
 	if err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ func (q transfer) create() error {
 	}
 	a := hadoop.Attr{Replication: replication, BlockSize: size}.Or(hadoop.DefaultAttr)
 	return q.first(-1, here, func(ctx context.Context) (*client.Writer, error) {
-		opts := []client.OpenOption{client.WithMode(a.Making(mode))}
+		opts := []client.OpenOption{client.WithMode(a.Making(mode)), client.WithUmask(less)}
 		if overwrite { // as HDFS: whoever is writing the old one loses it
 			opts = append(opts, client.WithOverwrite(), client.WithSteal())
 		}
@@ -180,7 +180,7 @@ func (q transfer) create() error {
 		if err != nil {
 			return nil, q.fs.NotCreated(q.ctx, q.path, err)
 		}
-		if err := q.fs.Keep(ctx, w.Inode(), q.path, a, mode); err != nil {
+		if err := q.fs.Keep(ctx, w.Inode(), q.path, a, mode&^less); err != nil {
 			return nil, errors.Join(err, w.AbortContext(ctx))
 		}
 		return w, nil

@@ -151,3 +151,38 @@ func truncate(s string, n int) string {
 	}
 	return s[:n]
 }
+
+// CheckNames is CheckName for several: those of directories and a last one.
+func CheckNames(dirs []string, name string) error {
+	for _, d := range dirs {
+		if err := CheckName(d); err != nil {
+			return err
+		}
+	}
+	return CheckName(name)
+}
+
+// Names are the components of name/rest, checked: the last one, and those before it, nil if
+// there are none. rest may have doubled slashes, or be empty.
+func Names(name, rest string) (dirs []string, last string, err error) {
+	names := []string{name}
+	for rest != "" {
+		var next string
+		if next, rest, _ = strings.Cut(rest, "/"); next != "" {
+			names = append(names, next)
+		}
+	}
+	end := len(names) - 1
+	if end > 0 {
+		dirs = names[:end]
+	}
+	return dirs, names[end], CheckNames(dirs, names[end])
+}
+
+// Fits reports whether a path of so many components and bytes can be named.
+func Fits(depth, size int) bool { return depth <= MaxDepth && size <= MaxPath }
+
+// TooLong is the error (NameTooLong) of a call about a path, if what would not fit.
+func TooLong(op, path, what string) error {
+	return fserror.New(fserror.NameTooLong, op, path, "%s would be over the limits of %d components and %d bytes", what, MaxDepth, MaxPath)
+}

@@ -83,9 +83,11 @@ type Calls interface {
 	// CreateClosed makes an empty file, as Create and Close do, and returns its
 	// inode. Options as of Create.
 	CreateClosed(ctx context.Context, at Ref, opts ...client.OpenOption) (inode uint64, err error)
-	// MkdirFor is Mkdir for another, see WithOwner. It returns the inode of the new
-	// directory.
-	MkdirFor(ctx context.Context, at Ref, mode fs.FileMode, owner client.Owner) (inode uint64, err error)
+	// MkdirFor is Mkdir for another, see WithOwner, and with a umask as of WithUmask. It
+	// returns the inode of the new directory.
+	MkdirFor(ctx context.Context, at Ref, mode, umask fs.FileMode, owner client.Owner) (inode uint64, err error)
+	// MkdirMasked is Mkdir, or with parents MkdirAll, with a umask as of WithUmask.
+	MkdirMasked(ctx context.Context, path string, mode, umask fs.FileMode, parents bool) error
 	// SymlinkFor is Symlink for another, see WithOwner.
 	SymlinkFor(ctx context.Context, target string, at Ref, owner client.Owner) error
 	// AppendInode is Append for an inode; path is the Writer's, too.
@@ -99,6 +101,8 @@ type Calls interface {
 	// change says how, of each. What a name led to then is changed, wherever it is,
 	// and not what takes its place; what is gone is no error.
 	SetAttrAll(ctx context.Context, path string, change func(*client.FileInfo) client.AttrChange) error
+	// ChangeACLAll is SetAttrAll for ACLs; change returns false to change nothing.
+	ChangeACLAll(ctx context.Context, path string, change func(*client.FileInfo) (client.ACLChange, bool)) error
 
 	// Vouch says that whoever this client writes for is alive: from the first call on, a
 	// lease is renewed only after another one. For who serves clients that renew, or do not.

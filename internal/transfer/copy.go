@@ -10,7 +10,7 @@ import (
 	"github.com/leasefs/leasefs/internal/lowlevel"
 )
 
-// Copy copies a file within the namespace, with its permission bits: into to, if
+// Copy copies a file within the namespace, with its permission bits and its ACL: into to, if
 // that is a directory, else to that path. It is there whole or not at all. One
 // that is open for write is copied as far as it was flushed. IsDirectory, and
 // errors as of client.FS.WriteFrom.
@@ -40,6 +40,13 @@ func Copy(ctx context.Context, fsys *client.FS, from, to string, overwrite bool)
 	}
 	defer func() { _ = r.Close() }() // only read
 	opts := []client.OpenOption{client.WithMode(info.Mode() & (fs.ModePerm | fs.ModeSticky))}
+	if info.HasACL {
+		list, err := low.XattrsInode(info.Inode).ACL(ctx)
+		if err != nil {
+			return fserror.With(err, op, from)
+		}
+		opts = append(opts, client.WithACL(list))
+	}
 	if overwrite {
 		opts = append(opts, client.WithOverwrite())
 	}

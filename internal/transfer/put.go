@@ -109,7 +109,7 @@ func (p *putter) target(ctx context.Context, local, remote string) (path string,
 	}
 	parent, name := fspath.Split(remote)
 	if p.opts.Parents && parent != "/" {
-		if err := p.fs.MkdirAll(ctx, parent, p.fs.Info().DirMode); err != nil {
+		if err := p.fs.MkdirMasked(ctx, parent, 0o777, 0o777&^p.fs.Info().DirMode, true); err != nil {
 			return "", false, err
 		}
 	}
@@ -250,7 +250,7 @@ func (w *putWalk) send() error {
 // mkdir makes a directory that its owner can fill; it gets its own mode at the end.
 func (p *putter) mkdir(ctx context.Context, e entry) error {
 	mode := e.info.Mode() & (fs.ModePerm | fs.ModeSticky)
-	inode, err := p.fs.MkdirFor(ctx, lowlevel.At(e.remote), mode|0o700, client.Owner{})
+	inode, err := p.fs.MkdirFor(ctx, lowlevel.At(e.remote), mode|0o700, 0, client.Owner{})
 	if err == nil {
 		p.directories.Add(1)
 		p.dirs = append(p.dirs, remoteDir{inode, e.remote, mode, e.info.ModTime()})

@@ -113,7 +113,7 @@ func (tx *Tx) change(ctx context.Context, r *Request, recall *Recall) (out Outco
 			return Outcome{Noop: true}, err
 		}
 		done, err := tx.Apply(r.ID, op, recall)
-		return Outcome{CallResult: done.Answer(op)}, err
+		return Outcome{CallResult: namespace.Answer(&done, op)}, err
 	}
 	e := tx.e
 	if err := e.cfg.Reign.Active(); err != nil {
@@ -149,7 +149,7 @@ func (tx *Tx) change(ctx context.Context, r *Request, recall *Recall) (out Outco
 	if err == nil {
 		remembered()
 	}
-	out.CallResult = done.Answer(op)
+	out.CallResult = namespace.Answer(&done, op)
 	return out, err
 }
 

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/posixacl"
 )
 
 // drawOp draws a record that may fit the state or not.
@@ -97,6 +98,11 @@ func drawOp(t *rapid.T, next uint64) Op {
 		return &OpCreateAs{Session: session(), Inode: id("inode"), OpCreate: OpCreate{
 			Parent: id("parent"), Name: name("name"), User: user(), Closed: rapid.Bool().Draw(t, "closed"), Data: data(), Lease: lease(), Replace: id("replace") / 8,
 		}}
+	case 38:
+		op := &OpSetACL{Inode: id("inode"), Mode: 0o70000 | 0o750}
+		op.Access = rapid.SampledFrom([]posixacl.ACL{nil, {{Tag: posixacl.OwningGroup, Perm: 4}}, {{Tag: posixacl.User, Name: "u", Perm: 6}, {Tag: posixacl.OwningGroup}}, {{Tag: posixacl.User, Name: "u"}}, {{Tag: 9}}}).Draw(t, "access")
+		op.Default = rapid.SampledFrom([]posixacl.ACL{nil, posixacl.FromMode(0o750), append(posixacl.FromMode(0o750), posixacl.Entry{Tag: posixacl.Other}), {{Tag: posixacl.Owner, Perm: 7}, {Tag: posixacl.OwningGroup, Perm: 5}, {Tag: posixacl.Group, Name: "g", Perm: 6}, {Tag: posixacl.Mask, Perm: 6}, {Tag: posixacl.Other}}}).Draw(t, "default")
+		return op
 	case 20:
 		return &OpGrant{ID: lease(), TTL: num("ttl"), Owner: Owner{User: user()}}
 	case 34:

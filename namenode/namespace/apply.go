@@ -4,35 +4,7 @@ import (
 	"fmt"
 
 	"github.com/leasefs/leasefs/internal/fserror"
-	"github.com/leasefs/leasefs/internal/fspath"
 )
-
-// Result is what an applied record did.
-type Result struct {
-	TxID         uint64
-	Inode        InodeID // made, changed or deleted; 0 if the record is about none
-	Length       int64   // of the file now, in bytes
-	BlocksLength int64   // where its tail begins, in bytes
-	// Opened is the file that is now open under a new epoch.
-	Opened *OpenFile
-	// Closed are the files that are no longer open under the epoch given.
-	Closed []ClosedFile
-	// Lease is the granted lease that the record is about. Granted is set if
-	// the record granted it, LeaseEnded if it ended it.
-	Lease      LeaseID
-	Granted    *Lease
-	LeaseEnded bool
-	// LeaseOwner is the user whose lease ended.
-	LeaseOwner string
-	Reason     string // of the end of the lease, such as LeaseRevoked
-	Deleted    int    // attached files that the end of leases deleted
-	// Forgotten are sessions whose results are not kept any more.
-	Forgotten []SessionID
-	// flag is that of the CallResult.
-	flag bool
-	// Events are what the record did to names, in order, if Tree.Events is on.
-	Events []Event
-}
 
 func closedFile(n *inode, reason string) ClosedFile {
 	g := n.ext.open.grant
@@ -73,7 +45,7 @@ func (t *Tree) Apply(e Entry) (Result, error) {
 	}
 	t.ages.Forget(AgeKey{Session: writer.Holder.Session})
 	t.ages.Forget(AgeKey{Inode: writer.Inode})
-	t.results.Remember(e.Call, t.reigned, r.Answer(e.Op))
+	t.results.Remember(e.Call, t.reigned, Answer(&r, e.Op))
 	r.Forgotten = t.results.Expire(t.reigned)
 	if t.events {
 		r.Events = append(r.Events, n.of(&r)...)
@@ -165,23 +137,5 @@ func (t applier) entry(dir InodeID, name string, id InodeID) (*inode, error) {
 	return n, nil
 }
 
-func checkNames(dirs []string, name string) error {
-	for _, d := range dirs {
-		if err := fspath.CheckName(d); err != nil {
-			return err
-		}
-	}
-	return fspath.CheckName(name)
-}
-
-// Answer is what the call of a record is answered, now and when it is repeated.
-func (r *Result) Answer(op Op) CallResult {
-	out := CallResult{TxID: r.TxID, Op: opType(op), Inode: r.Inode, Length: r.Length, BlocksLength: r.BlocksLength, Flag: r.flag}
-	if r.Opened != nil {
-		out.Token = r.Opened.Token
-	}
-	if r.Granted != nil {
-		out.Inode = InodeID(r.Lease)
-	}
-	return out
-}
+// Answer is what the call of a record, which did r, is answered, now and when it is repeated.
+func Answer(r *Result, op Op) CallResult { return r.Answer(opType(op)) }

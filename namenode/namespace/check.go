@@ -38,7 +38,13 @@ func (t *Tree) Check() []string {
 	})
 	if len(c.problems) < maxProblems {
 		c.entries()
-		c.xattrs()
+		c.counts.XattrBytes = c.t.xattrs.Check(c.problem, func(id InodeID) *int64 {
+			if n := c.t.get(id); n != nil {
+				return &c.uses.Of(n.user).Xattrs
+			}
+			return nil
+		})
+		c.acls()
 		c.indexes()
 		c.tables()
 	}
@@ -48,6 +54,9 @@ func (t *Tree) Check() []string {
 func (c *checker) inode(n *inode) {
 	t := c.t
 	c.counts.Inodes++
+	if n.mode&aclBit != 0 {
+		c.counts.ACLs++
+	}
 	switch n.typ {
 	case TypeFile:
 		c.counts.Files++
@@ -158,7 +167,7 @@ func (c *checker) file(n *inode) {
 	if sum != n.blocksLength() {
 		c.problem("file %d has blocks of %d bytes, but counts %d", n.id, sum, n.blocksLength())
 	}
-	c.counts.addTail(n, 1)
+	c.counts.AddTail(n.tailMemory(), n.open() != nil, 1)
 	c.uses.Of(n.user).Tails += n.tailMemory()
 	o := n.open()
 	if o == nil {
@@ -232,21 +241,14 @@ func (c *checker) tables() {
 	t.cachers.Check(c.problem, t.nextInode)
 }
 
-// xattrs checks that extended attributes belong to inodes and keep the limits.
-func (c *checker) xattrs() {
+// acls checks who has ACLs, and what these are counted for.
+func (c *checker) acls() {
 	t := c.t
-	t.xattrs.Each(func(x tables.Xattr) bool {
-		_, fits := t.xattrs.Fits(x)
-		c.counts.XattrBytes += x.Memory()
-		if n := t.get(x.Inode); n != nil {
-			c.uses.Of(n.user).Xattrs += x.Memory()
-		}
-		switch {
-		case t.get(x.Inode) == nil:
-			c.problem("extended attribute %q is of inode %d, which is not there", x.Name, x.Inode)
-		case tables.CheckXattrName(x.Name) != nil || !fits:
-			c.problem("extended attribute %q of inode %d is over a limit", x.Name, x.Inode)
-		}
-		return len(c.problems) < maxProblems
+	t.acls.Check(c.problem, func(id InodeID) (has, isDir bool) {
+		n := t.get(id)
+		return n != nil && n.mode&aclBit != 0, n != nil && n.typ == TypeDir
+	}, func(user uint16, bytes int64) {
+		c.uses.Of(user).ACLs += bytes
+		c.counts.ACLBytes += bytes
 	})
 }

@@ -1,6 +1,11 @@
 package namespace
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/namenode/namespace/acl"
+)
 
 // chain is directories to be made, each inside the one before, and a leaf in
 // the last of them.
@@ -12,6 +17,7 @@ type chain struct {
 	leaf    *inode // without name and parent, and number unless one was set aside
 	user    string
 	group   string
+	kept    *acl.ACL // of the file that the leaf replaces
 }
 
 // checkChain says why a chain cannot be made. replace is what the leaf's name
@@ -20,7 +26,7 @@ func (t applier) checkChain(c *chain, replace InodeID) (old *inode, err error) {
 	if _, err := t.reachableDir(c.parent); err != nil {
 		return nil, err
 	}
-	if err := checkNames(c.dirs, c.name); err != nil {
+	if err := fspath.CheckNames(c.dirs, c.name); err != nil {
 		return nil, err
 	}
 	if err := t.fitOwners(c.user, c.group); err != nil {
@@ -44,14 +50,18 @@ func (t applier) makeChain(c *chain, old *inode) *inode {
 	if len(c.dirs) > 0 {
 		top = c.dirs[0]
 	}
-	parent := c.parent
+	parent, byDefault := c.parent, t.defaultOf(c.parent)
 	for _, name := range c.dirs {
 		d := &inode{typ: TypeDir, mode: c.dirMode & modeBits, mtime: t.now.Time}
 		d.ownExt().n = 1
-		t.attach(d, parent, name, user, group)
+		t.attach(d, parent, name, user, group, d.inherit(byDefault))
 		parent = d.id
 	}
-	t.attach(c.leaf, parent, c.name, user, group)
+	acls := acl.Of{Access: c.kept}
+	if old == nil {
+		acls = c.leaf.inherit(byDefault)
+	}
+	t.attach(c.leaf, parent, c.name, user, group, acls)
 	t.touchEntry(c.parent, top)
 	t.changeEntries(c.parent, delta(old == nil))
 	return c.leaf
@@ -59,12 +69,15 @@ func (t applier) makeChain(c *chain, old *inode) *inode {
 
 // attach numbers and names a new inode and hangs it into a directory, whose
 // own attributes are the caller's affair.
-func (t applier) attach(n *inode, parent InodeID, name string, user, group uint16) {
+func (t applier) attach(n *inode, parent InodeID, name string, user, group uint16, acls acl.Of) {
 	if n.id == 0 {
 		n.id = t.nextInode
 		t.nextInode++
 	}
 	n.parent, n.user, n.group = parent, user, group
+	if acls.Inode = n.id; acls.Access != nil || acls.Default != nil {
+		n.marked(t.acls.Give(acls, user, t.countACL))
+	}
 	if len(name) > inlineName {
 		name = strings.Clone(name)
 	}
@@ -72,7 +85,7 @@ func (t applier) attach(n *inode, parent InodeID, name string, user, group uint1
 	t.clear(parent, name)
 	t.put(n)
 	t.linkEntry(n)
-	t.counts.addType(n.typ, 1)
+	t.counts.Add(n.typ, 1)
 	t.touch(Change{Kind: ChangeAttr, Inode: n.id})
 }
 

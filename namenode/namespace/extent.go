@@ -1,7 +1,6 @@
 package namespace
 
 import (
-	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
 )
 
@@ -10,18 +9,11 @@ import (
 // cannot be named then, but renamed and deleted from above.
 const maxDeepLook = 2000
 
-// fits reports whether a path of that extent can be named.
-func fits(depth, size int) bool { return depth <= fspath.MaxDepth && size <= fspath.MaxPath }
-
-func tooLong(op, path, what string) error {
-	return fserror.New(fserror.NameTooLong, op, path, "%s would be over the limits of %d components and %d bytes", what, fspath.MaxDepth, fspath.MaxPath)
-}
-
 // deepens reports whether a directory's move makes paths below it too long.
 func (v view) deepens(dir *inode, to place) bool {
-	depth, size := v.extent(to.dir)
+	depth, size := v.slots.Extent(to.dir.id)
 	depth, size = depth+1, size+1+len(to.name)
-	if d, s := v.extent(dir); depth <= d && size <= s {
+	if d, s := v.slots.Extent(dir.id); depth <= d && size <= s {
 		return false
 	}
 	stack := []*level{{id: dir.id, path: size}}
@@ -35,7 +27,7 @@ func (v view) deepens(dir *inode, to place) bool {
 			continue
 		}
 		path := l.path + 1 + int(n.nameLen)
-		if !fits(depth+len(stack), path) {
+		if !fspath.Fits(depth+len(stack), path) {
 			for ; n.id != dir.id; n = v.get(n.parent) {
 				v.lookAttr(n.id)
 			}

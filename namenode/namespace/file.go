@@ -52,7 +52,7 @@ func (t applier) opened(n, next *inode, why string, h Holder, token Token) Resul
 	r := fileResult(next)
 	o := next.openFile()
 	r.Opened, r.Closed = &o, closed
-	r.flag = closed != nil && why == ReasonTakenOver
+	r.Flag = closed != nil && why == ReasonTakenOver
 	return r
 }
 

@@ -52,9 +52,12 @@ func (t applier) free(n *inode, reason string) []ClosedFile {
 	}
 	t.unattach(n)
 	t.dropXattrs(n.id)
+	if n.mode&aclBit != 0 {
+		t.acls.Drop(n.id, t.countACL)
+	}
 	t.disownBlocks(n.blocks())
 	t.drop(n)
-	t.counts.addType(n.typ, -1)
+	t.counts.Add(n.typ, -1)
 	t.touch(Change{Kind: ChangeAttr, Inode: n.id})
 	return closed
 }

@@ -28,34 +28,9 @@ func (t *inodes) Path(id InodeID) (string, bool) {
 	return strings.Join(names, "/"), true
 }
 
-// isBelow reports whether n is the directory id or somewhere below it.
-func (t *inodes) isBelow(n *inode, id InodeID) bool {
-	for at, up := n.id, n.parent; at != id; {
-		s, _ := t.slots.Get(up)
-		if s == nil {
-			return false
-		}
-		at, up = up, s.Parent
-	}
-	return true
-}
-
 // IsBelow reports whether a directory is another one, or below it.
 func (t *inodes) IsBelow(dir, top InodeID) bool {
-	n := t.get(dir)
-	return n != nil && t.isBelow(n, top)
-}
-
-// extent is how many components, and bytes, the path of a directory has; both 0
-// for the root.
-func (t *inodes) extent(dir *inode) (depth, size int) {
-	up, name := dir.parent, dir.nameLen
-	for up != 0 {
-		depth, size = depth+1, size+1+int(name)
-		s, _ := t.slots.Get(up)
-		up, name = s.Parent, s.NameLen
-	}
-	return depth, size
+	return t.get(dir) != nil && t.slots.IsBelow(dir, top)
 }
 
 // openBelow returns the open files below a directory by number.

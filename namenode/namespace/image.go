@@ -11,7 +11,7 @@ import (
 // imageVersion is the version of the layout, and grows with each change to it. Versions
 // from oldestImage on can be read.
 const (
-	imageVersion = 9
+	imageVersion = 10
 	oldestImage  = 7
 )
 
@@ -37,6 +37,7 @@ var imageParts = []struct {
 	{"calls' results", func(im *imageCoder) { im.t.results.Code(im.Coder) }},
 	{"leases", (*imageCoder).leases},
 	{"extended attributes", func(im *imageCoder) { im.t.xattrs.Code(im.Coder, im.t.addXattr) }},
+	{"ACLs", (*imageCoder).acls},
 	{"inode numbers set aside", func(im *imageCoder) { im.t.cachers.CodeNumbers(im.Coder, im.t.nextInode) }},
 	{"counts at the end", (*imageCoder).trailer},
 }

@@ -34,6 +34,12 @@ func rich(t tb) *rig {
 		t.Fatalf("%v", err)
 	}
 	r.must(t, op)
+	r.mkdir(t, "/acl")
+	r.setACL(t, "/acl", "user::rwx,user:alice:rwx,group::r-x,mask::rwx,other::---,d:u:bob:rw,d:g:staff:r")
+	r.mkdir(t, "/acl/below")
+	r.create(t, "/acl/below/heir", "x")
+	r.setACL(t, "/acl/below/heir", "user:carol:r")
+	r.create(t, "/acl/heir", "")
 	r.create(t, "/gone/deep/deeper/f", "x")
 	v := r.open(t, "/gone/blocks", "client")
 	r.commit(t, v, "block")

@@ -46,6 +46,7 @@ func (im *imageCoder) inode(n *inode) {
 	var flags uint8
 	p, id := &im.prev, int64(n.id) //nolint:gosec // as bits
 	if im.Writes() {
+		n.mode = n.perm()
 		flags = n.flags(p)
 	}
 	im.U8(&flags)
@@ -133,12 +134,7 @@ func (im *imageCoder) openState(x *ext) {
 	im.U64(&g.epoch)
 	im.Raw((*[16]byte)(&g.token))
 	im.I64(&g.since)
-	im.Raw((*[16]byte)(&h.Session))
-	im.I64(&h.PID)
-	im.Text(&h.User)
-	im.Text(&h.Client)
-	im.Text(&h.Host)
-	im.I64(&h.TTL)
+	h.CodeOpen(im.Coder)
 	im.I64(&o.last.Offset)
 	im.U32(&o.last.Len)
 	im.Sum32(&o.last.CRC)
@@ -273,5 +269,5 @@ func (im *imageCoder) add(n *inode) {
 	}
 	s := n.slot()
 	im.place.Add(n.id, &s, n.ext)
-	im.t.counts.addType(n.typ, 1)
+	im.t.counts.Add(n.typ, 1)
 }

@@ -40,6 +40,13 @@ func (im *imageCoder) leases() {
 	t.cachers.CodeTerms(im.Coder)
 }
 
+// acls codes the ACLs.
+func (im *imageCoder) acls() {
+	if im.version >= 10 {
+		im.t.acls.Code(im.Coder, im.t.users.Len(), im.t.addACL, im.t.countACL)
+	}
+}
+
 // trailer codes what a reader must have counted itself.
 func (im *imageCoder) trailer() {
 	c := im.t.Counts()

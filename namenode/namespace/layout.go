@@ -10,7 +10,7 @@ import (
 // docs/design/records-and-image.md. The op is not changed.
 func EncodeOp(dst []byte, call CallID, op Op) (typ uint8, body []byte) {
 	c := coder{codec.Encoder(dst)}
-	c.call(&call)
+	call.Code(c.Coder)
 	op.fields(c)
 	return opType(op), c.Written()
 }
@@ -27,7 +27,7 @@ func DecodeOp(typ uint8, body []byte) (CallID, Op, error) {
 	}
 	c := coder{codec.Decoder(body)}
 	var call CallID
-	c.call(&call)
+	call.Code(c.Coder)
 	op.fields(c)
 	if c.OK() && c.Left() > 0 {
 		c.Fail("bytes after the end")
@@ -50,21 +50,5 @@ func (c coder) key(v *blockstore.Key)       { c.U64(&v.Term); c.U64(&v.Seq) }
 func (c coder) block(v *Block)              { c.key(&v.Key); c.U32(&v.Stored); c.U32(&v.Used); c.Sum32(&v.CRC) }
 func (c coder) owner(user, group *string)   { c.Text(user); c.Text(group) }
 func (c coder) entry(d *InodeID, n *string) { c.inode(d); c.Text(n) }
-
-// call is one byte 0 for a record without a call.
-func (c coder) call(v *CallID) {
-	has := !v.None()
-	c.Bool(&has)
-	if !has {
-		return
-	}
-	c.Raw((*[16]byte)(&v.Session))
-	c.U64(&v.Seq)
-	c.U64(&v.Acked)
-	c.Sum64(&v.Hash)
-	if !c.Writes() && c.OK() && v.None() {
-		c.Fail("a call without a session")
-	}
-}
 
 func (c coder) lease(v *LeaseID) { c.U64((*uint64)(v)) }

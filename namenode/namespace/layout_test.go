@@ -7,6 +7,8 @@ import (
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/posixacl"
+	"github.com/leasefs/leasefs/namenode/namespace/acl"
 )
 
 // samples is one record of each kind with every field set.
@@ -52,6 +54,11 @@ func samples() []Op {
 		&OpReserve{Session: h.Session, Count: 1<<32 - 1},
 		&OpCreateAs{Session: h.Session, Inode: 7, OpCreate: OpCreate{Parent: 1, Name: "f", Mode: 0o644, User: "u", Group: "g", MTime: 1, Closed: true, Data: []byte("x"), Lease: 3}},
 		&OpEnd{ID: 1 << 40, Reason: LeaseExpired},
+		&OpSetACL{Inode: 7, Mode: 0o1770, Lists: acl.Lists{
+			Access:  posixacl.ACL{{Tag: posixacl.User, Name: "alice", Perm: 6}, {Tag: posixacl.OwningGroup, Perm: 5}, {Tag: posixacl.Group, Name: "staff", Perm: 4}},
+			Default: posixacl.FromMode(0o750),
+		}},
+		&OpSetACL{Inode: 7, Mode: 0o644},
 		&OpTxn{Parts: []Op{
 			&OpCreate{Parent: 2, Name: "f", Closed: true, Data: []byte("x"), Lease: 3},
 			&OpMkdir{Parent: 1, Names: []string{"a", "b"}, Mode: 0o755, User: "u", Group: "g"},
@@ -144,6 +151,13 @@ func TestLayoutIsFixed(t *testing.T) {
 		{CallID{}, &OpHide{Parent: 1, Name: "a", Inode: 200, Hidden: "h", Lease: 5, FromParent: 2, FromName: "b", Detach: true}, "\x00\x01\x01a\xc8\x01\x01h\x05\x02\x01b\x01"},
 		{CallID{}, &OpHide{Parent: 1, Name: "a", Inode: 3, Hidden: "h", Lease: 5}, "\x00\x01\x01a\x03\x01h\x05\x00\x00\x00"},
 		{CallID{}, &OpXattr{Inode: 7, Name: "user.a", Value: []byte("xy")}, "\x00\x07\x06user.a\x02xy\x00"},
+		{
+			CallID{}, &OpSetACL{Inode: 300, Mode: 0o750, Lists: acl.Lists{
+				Access:  posixacl.ACL{{Tag: posixacl.User, Name: "u", Perm: 6}, {Tag: posixacl.OwningGroup, Perm: 5}},
+				Default: posixacl.FromMode(0o750),
+			}},
+			"\x00\xac\x02\xe8\x03" + "\x02\x02\x01u\x06\x03\x00\x05" + "\x03\x01\x00\x07\x03\x00\x05\x06\x00\x00",
+		},
 		{CallID{}, &OpXattr{Inode: 7, Name: "user.a", Remove: true}, "\x00\x07\x06user.a\x00\x01"},
 		{
 			CallID{}, &OpTxn{Parts: []Op{&OpAttach{ID: 5, Inode: 200}, &OpDelete{Parent: 1, Name: "a", Inode: 2}}},
@@ -158,6 +172,9 @@ func TestLayoutIsFixed(t *testing.T) {
 		if int(opType(op)) != 20+i {
 			t.Errorf("%T has number %d", op, opType(op))
 		}
+	}
+	if opType(&OpSetACL{}) != 38 {
+		t.Errorf("an OpSetACL has number %d", opType(&OpSetACL{}))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/internal/posixacl"
 )
 
 // node is an inode of the model; the model is a plain map of paths.
@@ -21,8 +22,52 @@ type node struct {
 	bytes   string
 	open    bool
 	writer  Writer
-	session SessionID // of the writer
-	lease   LeaseID   // that it is attached to
+	session SessionID    // of the writer
+	lease   LeaseID      // that it is attached to
+	acl     posixacl.ACL // with what the mode says; nil: the model does not know it
+}
+
+// heir is the ACL of something that is made with a mode in a directory.
+func heir(dir *node, typ Type, mode uint16) posixacl.ACL {
+	if dir == nil || dir.acl == nil {
+		return nil
+	}
+	d := dir.acl.Part(true)
+	if len(d) == 0 || typ == TypeSymlink {
+		return posixacl.FromMode(mode)
+	}
+	a := under(d, mode)
+	if typ == TypeDir {
+		a = append(a, d.AsDefault()...)
+	}
+	return a
+}
+
+// under is an access ACL, of which owner, mask (or group) and others get at most a mode.
+func under(a posixacl.ACL, mode uint16) posixacl.ACL {
+	return withBits(a, func(had uint8, bits uint16) uint8 { return had & uint8(bits&7) }, mode)
+}
+
+// chmod is an ACL with a mode.
+func chmod(a posixacl.ACL, mode uint16) posixacl.ACL {
+	return withBits(a, func(_ uint8, bits uint16) uint8 { return uint8(bits & 7) }, mode)
+}
+
+func withBits(a posixacl.ACL, perm func(had uint8, bits uint16) uint8, mode uint16) posixacl.ACL {
+	_, masked := a.Get(false, posixacl.Mask, "")
+	a = slices.Clone(a)
+	for i, e := range a {
+		switch {
+		case e.Default:
+		case e.Tag == posixacl.Owner:
+			a[i].Perm = perm(e.Perm, mode>>6)
+		case e.Tag == posixacl.Mask || e.Tag == posixacl.OwningGroup && !masked:
+			a[i].Perm = perm(e.Perm, mode>>3)
+		case e.Tag == posixacl.Other:
+			a[i].Perm = perm(e.Perm, mode)
+		}
+	}
+	return a
 }
 
 type snapshot struct {
@@ -42,7 +87,7 @@ type machine struct {
 
 func (m *machine) init(t *rapid.T) {
 	m.rig = newRig(t)
-	m.nodes = map[string]*node{"/": {id: RootID, typ: TypeDir}}
+	m.nodes = map[string]*node{"/": {id: RootID, typ: TypeDir, acl: posixacl.FromMode(0o755)}}
 	m.initLeases()
 	m.watch = newObserver(m.tree)
 }
@@ -114,11 +159,12 @@ func expect(t *rapid.T, what string, err error, want fserror.Kind) bool {
 }
 
 // learn adds directories that were made on the way.
-func (m *machine) learn(path string) {
+func (m *machine) learn(path string, mode uint16) {
 	for i, c := range path {
 		if i > 0 && c == '/' && m.nodes[path[:i]] == nil {
 			a, _ := m.tree.Stat(nil, At(path[:i]))
-			m.nodes[path[:i]] = &node{id: a.ID, typ: TypeDir}
+			dir, _ := fspath.Split(path[:i])
+			m.nodes[path[:i]] = &node{id: a.ID, typ: TypeDir, acl: heir(m.nodes[dir], TypeDir, mode)}
 		}
 	}
 }
@@ -155,8 +201,9 @@ func (m *machine) Mkdir(t *rapid.T) {
 		return
 	}
 	id := m.must(t, op).Inode
-	m.learn(path)
-	m.nodes[path] = &node{id: id, typ: TypeDir, lease: lease}
+	m.learn(path, 0o755)
+	dir, _ := fspath.Split(path)
+	m.nodes[path] = &node{id: id, typ: TypeDir, lease: lease, acl: heir(m.nodes[dir], TypeDir, 0o755)}
 }
 
 func (m *machine) Create(t *rapid.T) {
@@ -191,8 +238,15 @@ func (m *machine) Create(t *rapid.T) {
 	if len(res.Closed) > 0 != (n != nil && n.open) {
 		t.Fatalf("create over %+v closed %v", n, res.Closed)
 	}
-	m.learn(path)
-	m.nodes[path] = &node{id: res.Inode, typ: TypeFile, bytes: data, open: !closed, lease: lease}
+	m.learn(path, 0o755)
+	dir, _ := fspath.Split(path)
+	of := heir(m.nodes[dir], TypeFile, 0o644)
+	if n != nil { // a file that replaces one keeps who may use it, under its own mode
+		if of = nil; n.acl != nil {
+			of = chmod(n.acl, 0o644)
+		}
+	}
+	m.nodes[path] = &node{id: res.Inode, typ: TypeFile, bytes: data, open: !closed, lease: lease, acl: of}
 	if !closed {
 		m.nodes[path].writer = Writer{Inode: res.Inode, Epoch: res.Opened.Epoch, Token: token}
 		m.nodes[path].session = h.Session
@@ -493,12 +547,53 @@ func (m *machine) SetAttr(t *rapid.T) {
 	if m.nodes[path] == nil {
 		return
 	}
-	op, err := PlanSetAttr(m.tree, nil, At(path), OpSetAttr{SetMode: true, Mode: rapid.SampledFrom([]uint16{0o755, 0o711, 0o700, 0o644, 0}).Draw(t, "mode"), User: rapid.SampledFrom([]string{"", "u1", "u2"}).Draw(t, "user"), SetMTime: true})
+	mode := rapid.SampledFrom([]uint16{0o755, 0o711, 0o700, 0o644, 0}).Draw(t, "mode")
+	if n := m.nodes[path]; n.acl != nil {
+		n.acl = chmod(n.acl, mode)
+	}
+	op, err := PlanSetAttr(m.tree, nil, At(path), OpSetAttr{SetMode: true, Mode: mode, User: rapid.SampledFrom([]string{"", "u1", "u2"}).Draw(t, "user"), SetMTime: true})
 	if err != nil {
 		t.Fatalf("setattr: %v", err)
 	}
 	m.must(t, op)
 }
+
+func (m *machine) SetACL(t *rapid.T) {
+	path := m.known(t, "path")
+	n := m.nodes[path]
+	if n == nil || n.typ != TypeSymlink && n.acl == nil {
+		return
+	}
+	change := posixacl.Change{Action: rapid.SampledFrom([]posixacl.Action{posixacl.Replace, posixacl.Modify, posixacl.Modify, posixacl.Remove, posixacl.RemoveDefault, posixacl.RemoveAll, posixacl.Exact, posixacl.Whole}).Draw(t, "action")}
+	if change.Action != posixacl.RemoveDefault && change.Action != posixacl.RemoveAll {
+		given := rapid.SliceOfNDistinct(rapid.SampledFrom(aclEntries), 1, 5, func(e string) string { return e }).Draw(t, "entries")
+		if change.Action != posixacl.Modify && change.Action != posixacl.Remove {
+			given = append(given, "u::rwx", "g::r", "o::x")
+		}
+		var err error
+		if change.Entries, err = posixacl.ParseEntries(strings.Join(given, ","), false); err != nil {
+			t.Fatalf("%v", err)
+		}
+	}
+	want, wantErr := n.acl.Apply(change)
+	op, err := PlanSetACL(m.tree, nil, At(path), change)
+	switch {
+	case n.typ == TypeSymlink:
+		expect(t, "setacl", err, fserror.Unsupported)
+		return
+	case wantErr != nil || n.typ != TypeDir && len(want.Part(true)) > 0:
+		expect(t, "setacl", err, fserror.InvalidArgument)
+		return
+	case err != nil || (op == nil) != slices.Equal(want, n.acl):
+		t.Fatalf("setacl from %s to %s: %+v, %v", n.acl, want, op, err)
+	case op != nil:
+		m.must(t, op)
+	}
+	n.acl = want
+}
+
+// aclEntries are what ACLs of the model are made of.
+var aclEntries = []string{"u:u1:rw", "u:u2:x", "g:g1:r", "g:g2:rwx", "m::rw", "m::-", "d:u::rwx", "d:u:u1:rx", "d:g:g1:w", "d:m::r", "d:o::r", "d:g::rw"}
 
 func (m *machine) Reclaim(t *rapid.T) {
 	m.must(t, &OpReclaim{Limit: uint32(rapid.IntRange(1, 5).Draw(t, "limit"))})
@@ -540,6 +635,11 @@ func (m *machine) Check(t *rapid.T) {
 		types[a.Type]++
 		if a.ID != n.id || a.Type != n.typ || (a.Open != nil) != n.open || a.Lease != n.lease {
 			return fmt.Errorf("%s is %+v, should be %+v", path, a, n)
+		}
+		if n.acl != nil {
+			if have, err := m.tree.ACL(nil, Inode(a.ID)); err != nil || !slices.Equal(have, n.acl) || a.Mode&0o777 != n.acl.Mode() || (a.Access != nil) != n.acl.Part(false).Extended() || (a.Default != nil) != (len(n.acl.Part(true)) > 0) {
+				return fmt.Errorf("%s has the ACL %s and the mode %o, should have %s: %w", path, have, a.Mode, n.acl, err)
+			}
 		}
 		if n.typ == TypeFile && m.content(t, m.tree, n.id) != n.bytes {
 			return fmt.Errorf("content of %s is %q, should be %q", path, m.content(t, m.tree, n.id), n.bytes)

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
 	"github.com/leasefs/leasefs/namenode/namespace/content"
 )
 
@@ -59,9 +60,10 @@ func PlanCreate(t *Tree, c *Call, r CreateRequest) (*OpCreate, error) {
 			return nil, fserror.With(err, v.op, path)
 		}
 	}
+	fileLess, dirLess := c.Less()
 	o := &OpCreate{
 		Lease: r.Lease,
-		Mode:  r.Mode & modeBits, DirMode: r.DirMode & modeBits, User: v.caller(),
+		Mode:  v.masked(r.Mode, fileLess, at), DirMode: v.masked(r.DirMode, dirLess, at), User: v.caller(),
 		MTime: r.MTime, Closed: r.Close, Data: r.Data,
 	}
 	if !r.Close {
@@ -70,7 +72,7 @@ func PlanCreate(t *Tree, c *Call, r CreateRequest) (*OpCreate, error) {
 	if n := at.node; n != nil {
 		switch {
 		case !r.Overwrite:
-			return nil, exists(v.op, path, n)
+			return nil, calls.Exists(v.op, path, n.typ)
 		case n.typ == TypeDir:
 			return nil, isDirectory(v.op, path)
 		}
@@ -85,7 +87,7 @@ func PlanCreate(t *Tree, c *Call, r CreateRequest) (*OpCreate, error) {
 		}
 		o.Replace, o.Name = n.id, at.name
 		if r.KeepMode {
-			o.Mode = n.mode & modeBits
+			o.Mode = n.perm()
 		}
 	} else if o.Dirs, o.Name, err = v.planNew(at, r.Parents); err != nil {
 		return nil, err
@@ -131,6 +133,7 @@ func (op *OpCreate) create(t applier, id InodeID) (Result, error) {
 
 	var r Result
 	if old != nil {
+		c.kept, _ = t.aclsOf(old)
 		t.unlinkEntry(old)
 		r.Closed = t.free(old, ReasonReplaced)
 	}

@@ -3,6 +3,7 @@ package namespace
 import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
 )
 
 // OpHide takes the name (Parent, Name) from a file: it gets the name Hidden
@@ -63,7 +64,7 @@ func PlanHide(t *Tree, c *Call, op Op, h Hide) (Op, error) {
 		return nil, fserror.With(err, v.op, path)
 	}
 	if old := v.entry(o.Parent, h.Name, new(inode)); old != nil {
-		return nil, exists(v.op, v.where(old), old)
+		return nil, calls.Exists(v.op, v.where(old), old.typ)
 	}
 	if t.attachable(n.id) != nil {
 		return nil, v.errorf(fserror.NotFound, path, "lease %x of the file has ended, it is being deleted", uint64(t.leaseOf(n.id)))
@@ -88,7 +89,7 @@ func (op *OpHide) apply(t applier) (Result, error) {
 	case t.lookup(op.Parent, op.Hidden) != nil:
 		return Result{}, misfitf("directory %d has an entry %q already", op.Parent, op.Hidden)
 	}
-	if err := checkNames(nil, op.Hidden); err != nil {
+	if err := fspath.CheckName(op.Hidden); err != nil {
 		return Result{}, err
 	}
 	if _, err := t.liveLease(op.Lease); err != nil {
@@ -123,7 +124,7 @@ func (op *OpHide) apply(t applier) (Result, error) {
 		t.unlinkEntry(src)
 		t.move(src, op.Parent, op.Name, 1)
 	}
-	r.flag = true
+	r.Flag = true
 	return r, nil
 }
 

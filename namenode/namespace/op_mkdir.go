@@ -1,5 +1,7 @@
 package namespace
 
+import "github.com/leasefs/leasefs/namenode/namespace/calls"
+
 // OpMkdir makes one directory or, for -p, a chain of them: Names[1:] each
 // inside the one before.
 type OpMkdir struct {
@@ -38,14 +40,15 @@ func PlanMkdir(t *Tree, c *Call, r Ref, mode uint16, parents bool) (*OpMkdir, er
 		if parents && n.typ == TypeDir {
 			return nil, nil
 		}
-		return nil, exists(v.op, at.path, at.node)
+		return nil, calls.Exists(v.op, at.path, at.node.typ)
 	}
 	dirs, name, err := v.planNew(at, parents)
 	if err != nil {
 		return nil, err
 	}
+	_, less := c.Less()
 	return &OpMkdir{
-		Parent: at.dir.id, Names: append(dirs, name), Mode: mode & modeBits,
+		Parent: at.dir.id, Names: append(dirs, name), Mode: v.masked(mode, less, at),
 		User: v.caller(), Group: v.groupIn(at.dir),
 	}, nil
 }

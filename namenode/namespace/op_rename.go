@@ -1,6 +1,10 @@
 package namespace
 
-import "github.com/leasefs/leasefs/internal/fserror"
+import (
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
+)
 
 // OpRename moves (FromParent, FromName) to (ToParent, ToName). If Replace is
 // not 0 it is the inode there now, a file or an empty directory.
@@ -43,10 +47,10 @@ func PlanRename(t *Tree, c *Call, from, to Ref, overwrite, detach bool) (*OpRena
 		return nil, v.missing(dst)
 	case old != nil && old.id == n.id:
 		return nil, nil
-	case n.typ == TypeDir && t.isBelow(dst.dir, n.id):
+	case n.typ == TypeDir && t.slots.IsBelow(dst.dir.id, n.id):
 		return nil, v.errorf(fserror.InvalidArgument, src.path, "%s is inside it", dst.path)
 	case old != nil && !overwrite:
-		return nil, exists(v.op, dst.path, old)
+		return nil, calls.Exists(v.op, dst.path, old.typ)
 	case old != nil && old.typ == TypeDir && n.typ != TypeDir:
 		return nil, isDirectory(v.op, dst.path)
 	case old != nil && old.typ != TypeDir && n.typ == TypeDir:
@@ -72,7 +76,7 @@ func PlanRename(t *Tree, c *Call, from, to Ref, overwrite, detach bool) (*OpRena
 		}
 	}
 	if n.typ == TypeDir && v.deepens(n, dst) {
-		return nil, tooLong(v.op, dst.path, "the path of something in it")
+		return nil, fspath.TooLong(v.op, dst.path, "the path of something in it")
 	}
 	if !detach {
 		if err := v.checkRoom(t.leaseOf(n.id), dst.path, dst.dir.id); err != nil {
@@ -111,7 +115,7 @@ func (op *OpRename) apply(t applier) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if err := checkNames(nil, op.ToName); err != nil {
+	if err := fspath.CheckName(op.ToName); err != nil {
 		return Result{}, err
 	}
 	old, err := t.entry(op.ToParent, op.ToName, op.Replace)
@@ -129,7 +133,7 @@ func (op *OpRename) apply(t applier) (Result, error) {
 			return Result{}, err
 		}
 	}
-	if n.typ == TypeDir && t.isBelow(to, n.id) {
+	if n.typ == TypeDir && t.slots.IsBelow(to.id, n.id) {
 		return Result{}, misfitf("directory %d would be inside itself", n.id)
 	}
 

@@ -65,7 +65,7 @@ func PlanSetAttr(t *Tree, c *Call, r Ref, op OpSetAttr) (*OpSetAttr, error) {
 		return nil, v.errorf(fserror.Permission, path, "user %s is not in group %s", c.User, op.Group)
 	}
 	if op.Group != "" && !op.SetMode && n.typ == TypeFile && n.mode&setIDBits != 0 {
-		op.SetMode, op.Mode = true, n.mode&^setIDBits
+		op.SetMode, op.Mode = true, n.perm()&^setIDBits
 	}
 	group := op.Group
 	if group == "" {
@@ -87,7 +87,7 @@ func (op *OpSetAttr) apply(t applier) (Result, error) {
 	}
 	n = n.edit()
 	if op.SetMode {
-		n.mode = op.Mode & modeBits
+		n.mode = op.Mode&modeBits | n.mode&aclBit // what is the mask of an ACL it says
 	}
 	if op.User != "" {
 		n.user = t.users.Add(op.User)

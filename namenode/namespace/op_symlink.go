@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
 )
 
 // OpSymlink makes a symbolic link.
@@ -44,7 +45,7 @@ func PlanSymlink(t *Tree, c *Call, r Ref, target string, parents bool) (*OpSymli
 		return nil, err
 	}
 	if at.node != nil {
-		return nil, exists(v.op, at.path, at.node)
+		return nil, calls.Exists(v.op, at.path, at.node.typ)
 	}
 	dirs, name, err := v.planNew(at, parents)
 	if err != nil {

@@ -13,7 +13,7 @@ const MaxTxn = 128
 
 // OpTxn is several records that take effect together or not at all, in their order.
 // Parts can be an OpMkdir, OpSymlink, OpCreate (Closed), OpRename, OpDelete, OpAttach,
-// OpDetach and OpXattr: those that open no file. Result.Inode is the last part's.
+// OpDetach, OpXattr and OpSetACL: those that open no file. Result.Inode is the last part's.
 type OpTxn struct {
 	Parts []Op
 }
@@ -23,7 +23,7 @@ func part(op Op) bool {
 	switch op := op.(type) {
 	case *OpCreate:
 		return op.Closed
-	case *OpMkdir, *OpSymlink, *OpRename, *OpDelete, *OpAttach, *OpDetach, *OpXattr:
+	case *OpMkdir, *OpSymlink, *OpRename, *OpDelete, *OpAttach, *OpDetach, *OpXattr, *OpSetACL:
 		return true
 	}
 	return false

@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"github.com/leasefs/leasefs/internal/fserror"
-	"github.com/leasefs/leasefs/namenode/namespace/calls"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 	"github.com/leasefs/leasefs/namenode/share"
 )
@@ -24,16 +23,12 @@ func (op *OpXattr) fields(c coder) {
 	c.Bool(&op.Remove)
 }
 
-// NoXattr is the reason of the NotFound error for an extended attribute that is
-// missing, as opposed to the file.
-const NoXattr = "no such attribute"
-
 // PlanXattr checks a change of an extended attribute. It takes permission to
 // write the inode. A nil record without an error: it has this value already.
 // Errors: NotFound, Exists, Permission, Unsupported (a name outside of the user
 // namespace), TooLarge (a name or value over its limit), NoSpace (all together
 // are), InvalidArgument.
-func PlanXattr(t *Tree, c *Call, r Ref, name string, value []byte, action calls.XattrAction) (*OpXattr, error) {
+func PlanXattr(t *Tree, c *Call, r Ref, name string, value []byte, action tables.XattrAction) (*OpXattr, error) {
 	v := view{t, c, "setxattr"}
 	at, err := v.find(r)
 	if err != nil {
@@ -53,27 +48,16 @@ func PlanXattr(t *Tree, c *Call, r Ref, name string, value []byte, action calls.
 		return nil, v.errorf(fserror.Permission, path, "user %s does not own the directory, whose sticky bit is set", c.User)
 	}
 	x := tables.Xattr{Inode: n.id, Name: name, Value: string(value)}
-	old, had := t.xattrs.Get(n.id, name)
+	more, err := t.xattrs.Plan(x, action)
 	switch {
-	case action > calls.XattrRemove:
-		return nil, v.errorf(fserror.InvalidArgument, path, "unknown action %d", action)
-	case had && action == calls.XattrCreate:
-		return nil, v.errorf(fserror.Exists, path, "it has an extended attribute %q already", name)
-	case !had && (action == calls.XattrReplace || action == calls.XattrRemove):
-		err := v.errorf(fserror.NotFound, path, "it has no extended attribute %q", name)
-		err.Reason = NoXattr
-		return nil, err
-	case action == calls.XattrRemove:
+	case err != nil:
+		return nil, fserror.With(err, v.op, path)
+	case action == tables.XattrRemove:
 		return &OpXattr{Inode: n.id, Name: name, Remove: true}, nil
-	case len(value) > tables.MaxXattrValue:
-		return nil, v.errorf(fserror.TooLarge, path, "the value has %d bytes; the limit is %d", len(value), tables.MaxXattrValue)
-	case had && old == x:
+	case more < 0:
 		return nil, nil
 	}
-	if sum, fits := t.xattrs.Fits(x); !fits {
-		return nil, v.errorf(fserror.NoSpace, path, "its extended attributes would have %d bytes; the limit is %d", sum, tables.MaxXattrs)
-	}
-	if more := x.Memory() - int64(old.Size()); more > tables.XattrOverhead && t.counts.XattrBytes+more > share.Room(MaxXattrMemory, t.uses.Of(n.user).Xattrs, more, c.IsSuper()) {
+	if more > tables.XattrOverhead && t.counts.XattrBytes+more > share.Room(MaxXattrMemory, t.uses.Of(n.user).Xattrs, more, c.IsSuper()) {
 		return nil, v.errorf(fserror.NoSpace, path, "the extended attributes of all files take %d of %d bytes of the namenode's memory, and the room that is left is for owners whose files have few; remove some of %s's", t.counts.XattrBytes, MaxXattrMemory, t.users.Name(n.user))
 	}
 	return &OpXattr{Inode: n.id, Name: name, Value: value}, nil

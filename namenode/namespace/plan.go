@@ -1,6 +1,9 @@
 package namespace
 
-import "github.com/leasefs/leasefs/internal/fserror"
+import (
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fspath"
+)
 
 // caller is who owns what a call makes.
 func (v view) caller() string {
@@ -28,9 +31,8 @@ func (v view) planNew(at place, parents bool) (dirs []string, name string, err e
 	if at.rest != "" && !parents {
 		return nil, "", v.missing(at)
 	}
-	dirs, name, err = at.newNames(v.op)
-	if err != nil {
-		return nil, "", err
+	if dirs, name, err = fspath.Names(at.name, at.rest); err != nil {
+		return nil, "", fserror.With(err, v.op, at.path)
 	}
 	if at.dir.typ != TypeDir {
 		return nil, "", v.notDirectory(at.dir, at.path)
@@ -39,25 +41,15 @@ func (v view) planNew(at place, parents bool) (dirs []string, name string, err e
 		return nil, "", err
 	}
 	if at.unmeasured {
-		depth, size := v.extent(at.dir)
+		depth, size := v.slots.Extent(at.dir.id)
 		for _, d := range dirs {
 			depth, size = depth+1, size+1+len(d)
 		}
-		if !fits(depth+1, size+1+len(name)) {
-			return nil, "", tooLong(v.op, at.path, "its path")
+		if !fspath.Fits(depth+1, size+1+len(name)) {
+			return nil, "", fspath.TooLong(v.op, at.path, "its path")
 		}
 	}
 	return dirs, name, v.checkOwners(at.path, v.caller(), v.groupIn(at.dir))
-}
-
-func exists(op, path string, n *inode) error {
-	switch n.typ {
-	case TypeDir:
-		return fserror.New(fserror.Exists, op, path, "a directory of this name exists")
-	case TypeSymlink:
-		return fserror.New(fserror.Exists, op, path, "a symbolic link of this name exists")
-	}
-	return fserror.New(fserror.Exists, op, path, "the file exists")
 }
 
 // checkOwners says whether the names of a user and a group can be recorded.

@@ -17,10 +17,11 @@ const maxDeadLook = 10_000
 // attr is the public form of an inode.
 func (t *Tree) attr(n *inode) Attr {
 	a := Attr{
-		ID: n.id, Parent: n.parent, Name: n.nameString(), Type: n.typ, Mode: n.mode,
+		ID: n.id, Parent: n.parent, Name: n.nameString(), Type: n.typ, Mode: n.perm(),
 		User: t.users.Name(n.user), Group: t.groups.Name(n.group), MTime: n.mtime, Lease: t.leaseOf(n.id),
 	}
 	t.xattrs.Of(n.id, func(tables.Xattr) { a.Xattrs++ })
+	a.Access, a.Default = t.aclsOf(n)
 	switch n.typ {
 	case TypeFile:
 		a.Length = n.length()

@@ -67,6 +67,10 @@ type (
 	ClosedFile = calls.ClosedFile
 	// Writer is what a writer identifies itself with in each call.
 	Writer = calls.Writer
+	// Result is what an applied record did.
+	Result = calls.Result
+	// Counts are sizes of a tree.
+	Counts = calls.Counts
 	// CreateRequest asks for a new file.
 	CreateRequest = calls.CreateRequest
 	// Hide asks for another name for a file that loses its own.
@@ -143,47 +147,32 @@ type Op interface {
 
 // ops makes an empty record of each kind. The numbers are in journals: never reused.
 var ops = [...]func() Op{
-	1:  func() Op { return new(OpActivate) },
-	2:  func() Op { return new(OpMkdir) },
-	3:  func() Op { return new(OpCreate) },
-	4:  func() Op { return new(OpOpen) },
-	5:  func() Op { return new(OpAppendTail) },
-	6:  func() Op { return new(OpCommit) },
-	7:  func() Op { return new(OpClose) },
-	8:  func() Op { return new(OpRecover) },
-	9:  func() Op { return new(OpRename) },
-	10: func() Op { return new(OpDelete) },
-	11: func() Op { return new(OpReclaim) },
-	12: func() Op { return new(OpSetAttr) },
-	13: func() Op { return new(OpSymlink) },
-	14: func() Op { return new(OpTruncate) },
-	15: func() Op { return new(OpConcat) },
-	16: func() Op { return new(OpTombstone) },
-	17: func() Op { return new(OpCollected) },
-	18: func() Op { return new(OpImage) },
-	19: func() Op { return new(OpSafeMode) },
-	20: func() Op { return new(OpGrant) },
-	21: func() Op { return new(OpEndLease) },
-	22: func() Op { return new(OpReap) },
-	23: func() Op { return new(OpAttach) },
-	24: func() Op { return new(OpDetach) },
-	25: func() Op { return new(OpAges) },
-	26: func() Op { return new(OpCaching) },
-	27: func() Op { return new(OpCut) },
-	28: func() Op { return new(OpHide) },
-	29: func() Op { return new(OpXattr) },
-	30: func() Op { return new(OpReserve) },
-	31: func() Op { return new(OpCreateAs) },
-	32: func() Op { return new(OpEnd) },
-	33: func() Op { return new(OpTxn) },
-	34: func() Op { return new(OpGrantNamed) },
+	1: empty[OpActivate], 2: empty[OpMkdir], 3: empty[OpCreate], 4: empty[OpOpen],
+	5: empty[OpAppendTail], 6: empty[OpCommit], 7: empty[OpClose], 8: empty[OpRecover],
+	9: empty[OpRename], 10: empty[OpDelete], 11: empty[OpReclaim], 12: empty[OpSetAttr],
+	13: empty[OpSymlink], 14: empty[OpTruncate], 15: empty[OpConcat], 16: empty[OpTombstone],
+	17: empty[OpCollected], 18: empty[OpImage], 19: empty[OpSafeMode], 20: empty[OpGrant],
+	21: empty[OpEndLease], 22: empty[OpReap], 23: empty[OpAttach], 24: empty[OpDetach],
+	25: empty[OpAges], 26: empty[OpCaching], 27: empty[OpCut], 28: empty[OpHide],
+	29: empty[OpXattr], 30: empty[OpReserve], 31: empty[OpCreateAs], 32: empty[OpEnd],
+	33: empty[OpTxn], 34: empty[OpGrantNamed],
+	38: empty[OpSetACL],
+}
+
+func empty[T any, P interface {
+	*T
+	Op
+}]() Op {
+	return P(new(T))
 }
 
 // opTypes are the numbers of the kinds.
 var opTypes = func() map[reflect.Type]uint8 {
 	types := make(map[reflect.Type]uint8)
-	for i, op := range ops[1:] {
-		types[reflect.TypeOf(op())] = uint8(i + 1) //nolint:gosec // a few
+	for i, op := range ops {
+		if op != nil {
+			types[reflect.TypeOf(op())] = uint8(i) //nolint:gosec // a few
+		}
 	}
 	return types
 }()
@@ -199,7 +188,7 @@ func (unseen) events(n news) news          { return n }
 
 // newOp returns an empty record of the kind, nil if there is none such.
 func newOp(typ uint8) Op {
-	if typ == 0 || int(typ) >= len(ops) {
+	if int(typ) >= len(ops) || ops[typ] == nil {
 		return nil
 	}
 	return ops[typ]()

@@ -173,33 +173,17 @@ func isDirectory(op, path string) error {
 	return fserror.New(fserror.IsDirectory, op, path, "is a directory")
 }
 
-// newNames returns the components of a place that is missing, checked: the
-// directories to be made first, and the last one.
-func (at place) newNames(op string) (dirs []string, name string, err error) {
-	names := []string{at.name}
-	for rest := at.rest; rest != ""; {
-		var next string
-		if next, rest, _ = strings.Cut(rest, "/"); next != "" {
-			names = append(names, next)
-		}
-	}
-	last := len(names) - 1
-	if err := checkNames(names[:last], names[last]); err != nil {
-		return nil, "", fserror.With(err, op, at.path)
-	}
-	if last > 0 {
-		dirs = names[:last]
-	}
-	return dirs, names[last], nil
-}
-
 // isOwner reports whether a caller owns an inode.
 func (v view) isOwner(n *inode) bool { return v.users.Name(n.user) == v.c.User }
 
 // allowed reports whether a caller has all the permission bits want, by the
-// one class of the mode (owner, group, others) that is the caller's.
+// one class of the mode (owner, group, others) that is the caller's, or its ACL.
 func (v view) allowed(n *inode, want uint16) bool {
-	return v.c.IsSuper() || v.c.Allowed(n.mode, v.users.Name(n.user), v.groups.Name(n.group), want)
+	if v.c.IsSuper() {
+		return true
+	}
+	access, _ := v.aclsOf(n)
+	return v.c.Allowed(n.mode, v.users.Name(n.user), v.groups.Name(n.group), access, want)
 }
 
 // require returns an error of kind Permission unless the caller is allowed.
@@ -207,8 +191,9 @@ func (v view) require(n *inode, want uint16, path string) error {
 	if v.allowed(n, want) {
 		return nil
 	}
-	return v.errorf(fserror.Permission, path, "user %s may not %s %s (owner %s, group %s, mode %04o)",
-		v.c.User, wantNames[want&7], v.where(n), v.users.Name(n.user), v.groups.Name(n.group), n.mode)
+	access, _ := v.aclsOf(n)
+	return v.errorf(fserror.Permission, path, "user %s may not %s %s (owner %s, group %s, mode %04o%s)",
+		v.c.User, wantNames[want&7], v.where(n), v.users.Name(n.user), v.groups.Name(n.group), n.perm(), access.Note())
 }
 
 // requireChange is what adding an entry to a directory takes.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/posixacl"
 	"github.com/leasefs/leasefs/namenode/namespace/content"
 )
 
@@ -97,6 +98,20 @@ func replay(t tb, journal []record) *Tree {
 		}
 	}
 	return tree
+}
+
+// setACL adds entries to what something has.
+func (r *rig) setACL(t tb, path, entries string) {
+	t.Helper()
+	given, err := posixacl.ParseEntries(entries, false)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	op, err := PlanSetACL(r.tree, nil, At(path), posixacl.Change{Action: posixacl.Modify, Entries: given})
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	r.must(t, op)
 }
 
 func (r *rig) newToken() Token {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/namenode/namespace/acl"
 	"github.com/leasefs/leasefs/namenode/namespace/calls"
 	"github.com/leasefs/leasefs/namenode/namespace/slots"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
@@ -37,31 +38,6 @@ type Tree struct {
 	events  bool           // whether records make events
 }
 
-// Counts are sizes of a tree.
-type Counts struct {
-	Inodes   int // files, directories (the root too) and links, detached ones included
-	Files    int
-	Dirs     int
-	Symlinks int
-	Blocks   int // of files, detached ones included; no garbage
-	Open     int // files open for write
-	// StoredBytes is what the blocks of files take in the block store.
-	StoredBytes int64
-	// TailBytes is the memory that tails take, spare capacity included.
-	TailBytes int64
-	// ClosedTailBytes is the part of TailBytes that files have which are not open.
-	ClosedTailBytes int64
-	Garbage         int // blocks to be deleted from the store
-	// GarbageBytes is what they take there.
-	GarbageBytes int64
-	Detached     int // tops of deleted subtrees whose memory is still to be freed
-	Sessions     int // sessions with call results
-	Leases       int // granted, those included that have ended and still have files
-	Attached     int // files attached to granted leases
-	// XattrBytes is the memory that extended attributes take.
-	XattrBytes int64
-}
-
 // New returns an empty namespace: a root directory that belongs to nobody. The
 // first record must be an OpActivate.
 func New() *Tree {
@@ -80,6 +56,7 @@ func newTree() *Tree {
 			open:     tables.NewSet(cmp.Less[InodeID]),
 			detached: tables.NewSet(cmp.Less[InodeID]),
 			xattrs:   tables.NewXattrs(),
+			acls:     acl.NewTable(),
 			owners:   owners{users: tables.NewOwners(), groups: tables.NewOwners()},
 			granted:  granted{tables.NewLeases()},
 		},
@@ -115,6 +92,7 @@ func (t *Tree) copied() Tree {
 	c.leases = t.leases.Clone()
 	c.ages = t.ages.Clone()
 	c.xattrs = t.xattrs.Clone()
+	c.acls = t.acls.Clone()
 	c.users = t.users.Clone()
 	c.groups = t.groups.Clone()
 	c.reigns = t.reigns.Clone()
@@ -141,6 +119,7 @@ func (t *Tree) Counts() Counts {
 	c.Sessions = t.results.Len()
 	c.Leases = t.leases.Len()
 	c.Attached = t.leases.Attached()
+	c.ACLs = t.acls.Len()
 	return c
 }
 
@@ -152,7 +131,7 @@ func (t *Tree) CountReachable() Counts {
 	var dirs []InodeID
 	gone := func(n *inode) bool {
 		c.Inodes--
-		c.addType(n.typ, -1)
+		c.Add(n.typ, -1)
 		if n.typ == TypeDir {
 			dirs = append(dirs, n.id)
 		}

@@ -295,7 +295,7 @@ func TestIterators(t *testing.T) {
 		}
 		return true
 	})
-	if tails != 8 {
+	if tails != 9 {
 		t.Fatal(tails)
 	}
 	if keys := r.tree.Garbage(r.tree.Reigned(), 1, math.MaxInt64); len(keys) != 1 || !r.tree.IsGarbage(keys[0]) || r.tree.HasBlock(keys[0]) {

@@ -17,7 +17,7 @@ func TestNamesInADirectory(t *testing.T) {
 	n := env.Start(t)
 	f, g := n.Client(t, drafting), n.Client(t)
 	low, ctx := lowlevel.Of(f), t.Context()
-	dir, err := low.MkdirFor(ctx, lowlevel.At("/a"), 0o755, client.Owner{})
+	dir, err := low.MkdirFor(ctx, lowlevel.At("/a"), 0o755, 0, client.Owner{})
 	must(t, err)
 	in := func(name string) lowlevel.Ref { return lowlevel.Ref{Base: dir, Path: name} }
 	must(t, g.WriteFile(ctx, "/a/f", []byte("mine")))
@@ -57,7 +57,7 @@ func TestNamesInADirectory(t *testing.T) {
 			_, err := low.CreateClosed(ctx, in(name))
 			return err
 		},
-		"mkdir":   func(name string) error { _, err := low.MkdirFor(ctx, in(name), 0o755, client.Owner{}); return err },
+		"mkdir":   func(name string) error { _, err := low.MkdirFor(ctx, in(name), 0o755, 0, client.Owner{}); return err },
 		"symlink": func(name string) error { return low.SymlinkFor(ctx, "to", in(name), client.Owner{}) },
 		"rename": func(name string) error {
 			_, err := low.RenameAt(ctx, in("f"), in(name), false, lowlevel.Taken{})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"strings"
 	"sync"
 	"testing"
 
@@ -264,6 +265,29 @@ var changes = map[string]func(t *testing.T, r *rig, dir string) change{
 			check: func(t *testing.T) {
 				if v, err := r.b.Xattrs(p).Get(t.Context(), "user.a"); err != nil || string(v) != "theirs" {
 					t.Fatalf("the attribute is %q again, %v", v, err)
+				}
+			},
+		}
+	},
+	"ChangeAcl": func(t *testing.T, r *rig, dir string) change {
+		p := "/" + dir + "/f"
+		r.replace(t, p)
+		entry := func(perm uint8) client.ACL { return client.ACL{{Tag: client.ACLUser, Name: "u", Perm: perm}} }
+		return change{
+			records: 1,
+			send: func(call *pb.CallId, other bool) (proto.Message, error) {
+				perm := uint8(4)
+				if other {
+					perm = 2
+				}
+				return r.a.NN.ChangeAcl(r.ctx, &pb.ChangeAclRequest{Call: call, Caller: r.a.Who, At: pb.At(p), Action: pb.AclAction_ACL_ACTION_MODIFY, Entries: entry(perm).Wire()})
+			},
+			undo: func(t *testing.T) {
+				must(t, r.b.Xattrs(p).ChangeACL(t.Context(), client.ACLChange{Action: client.ACLModify, Entries: entry(1)}))
+			},
+			check: func(t *testing.T) {
+				if list, err := r.b.Xattrs(p).ACL(t.Context()); err != nil || !strings.Contains(list.String(), "user:u:--x") {
+					t.Fatalf("the ACL is %s again, %v", list, err)
 				}
 			},
 		}

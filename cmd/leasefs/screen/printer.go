@@ -154,6 +154,7 @@ type Info struct {
 	LinkTarget  *string `json:"link_target"`
 	TxID        *uint64 `json:"txid"`  // all changes up to it are in this answer
 	Lease       *string `json:"lease"` // the granted lease that it is attached to
+	ACL         *string `json:"acl"`   // which ACLs it has: access, default or access,default
 }
 
 // TimeJSON is how times are written under --json: RFC 3339 in UTC, with milliseconds.
@@ -163,7 +164,7 @@ const TimeJSON = "2006-01-02T15:04:05.000Z07:00"
 func ToJSON(i *client.FileInfo) Info {
 	j := Info{
 		Path: i.Path, Type: TypeName(i.Mode()), Length: i.Length, Mode: Octal(i.Mode()), User: i.User, Group: i.Group,
-		MTime: i.ModTime().UTC().Format(TimeJSON), Inode: i.Inode, Open: i.Open != nil, TxID: OrNull(i.TxID),
+		MTime: i.ModTime().UTC().Format(TimeJSON), Inode: i.Inode, Open: i.Open != nil, TxID: OrNull(i.TxID), ACL: OrNull(ACLs(i)),
 	}
 	if o := i.Open; o != nil {
 		idle := o.Holder.Idle.Milliseconds()
@@ -197,6 +198,27 @@ func Octal(m fs.FileMode) string {
 		n |= 0o1000
 	}
 	return fmt.Sprintf("%04o", n)
+}
+
+// ACLMark is what ls -l puts behind the mode of what has an ACL.
+func ACLMark(i *client.FileInfo) string {
+	if i.HasACL || i.HasDefault {
+		return "+"
+	}
+	return ""
+}
+
+// ACLs says which ACLs something has; empty: none.
+func ACLs(i *client.FileInfo) string {
+	switch {
+	case i.HasACL && i.HasDefault:
+		return "access,default"
+	case i.HasACL:
+		return "access"
+	case i.HasDefault:
+		return "default"
+	}
+	return ""
 }
 
 // ModeString is a mode as ls -l shows it.

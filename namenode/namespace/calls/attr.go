@@ -1,6 +1,8 @@
 package calls
 
 import (
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace/acl"
 	"github.com/leasefs/leasefs/namenode/namespace/content"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
@@ -36,6 +38,8 @@ type Attr struct {
 	TailLength int64          // of a file, in bytes
 	Lease      tables.LeaseID // the granted lease that it is attached to; 0: none
 	Xattrs     int            // how many extended attributes it has
+	// Access and Default are what its mode does not say of its ACLs; nil: nothing.
+	Access, Default *acl.ACL
 }
 
 // FileView is all that a reader needs of a file. Its slices are shared with
@@ -74,3 +78,14 @@ const (
 	ReasonDeleted   = "deleted"
 	ReasonReplaced  = "replaced"
 )
+
+// Exists is the error of a call that would make something where something of a type is.
+func Exists(op, path string, typ Type) error {
+	switch typ {
+	case TypeDir:
+		return fserror.New(fserror.Exists, op, path, "a directory of this name exists")
+	case TypeSymlink:
+		return fserror.New(fserror.Exists, op, path, "a symbolic link of this name exists")
+	}
+	return fserror.New(fserror.Exists, op, path, "the file exists")
+}

@@ -1,6 +1,10 @@
 package calls
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/leasefs/leasefs/namenode/namespace/acl"
+)
 
 // Call is the caller of an operation. It also collects what the answer depends on: the
 // number of the newest record, not yet durable, that changed an inode or a name which
@@ -15,6 +19,10 @@ type Call struct {
 	// ForUser and ForGroup, which only a superuser may set, own what the call makes;
 	// empty: the caller, and the group of the directory.
 	ForUser, ForGroup string
+
+	// FileLess and DirLess are bits that the modes of files and directories that the call
+	// makes do not have, unless they inherit a default ACL.
+	FileLess, DirLess uint16
 
 	// NoNewUser refuses (NoSpace) to make anybody an owner who owns nothing yet.
 	NoNewUser bool
@@ -63,17 +71,28 @@ func (c *Call) AsOf() uint64 {
 	return c.asOf
 }
 
+// Less is FileLess and DirLess; nothing for the namenode itself.
+func (c *Call) Less() (file, dir uint16) {
+	if c == nil {
+		return 0, 0
+	}
+	return c.FileLess, c.DirLess
+}
+
 // IsSuper reports whether a caller may do everything.
 func (c *Call) IsSuper() bool { return c == nil || c.Super }
 
 // Allowed reports whether a caller has all the permission bits in want on an inode, by the
-// one class of the mode (owner, group, others) that applies to the caller.
-func (c *Call) Allowed(mode uint16, user, group string, want uint16) bool {
+// one class of the mode (owner, group, others) that applies to the caller, or by an access
+// ACL, nil if there is none.
+func (c *Call) Allowed(mode uint16, user, group string, access *acl.ACL, want uint16) bool {
 	switch {
 	case c.IsSuper():
 		return true
 	case user == c.User:
 		mode >>= 6
+	case access != nil:
+		return access.Allowed(c.User, c.Groups, group, mode, want)
 	case slices.Contains(c.Groups, group):
 		mode >>= 3
 	}
@@ -82,7 +101,7 @@ func (c *Call) Allowed(mode uint16, user, group string, want uint16) bool {
 
 // MayList reports whether a caller may list a directory and continue below it.
 func (c *Call) MayList(a Attr) bool {
-	return c.Allowed(a.Mode, a.User, a.Group, MayRead|MayExecute)
+	return c.Allowed(a.Mode, a.User, a.Group, a.Access, MayRead|MayExecute)
 }
 
 // What a caller may want of an inode, as permission bits.

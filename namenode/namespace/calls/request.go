@@ -43,12 +43,12 @@ type Xattr struct {
 }
 
 // XattrAction is what is to be done with an extended attribute.
-type XattrAction uint8
+type XattrAction = tables.XattrAction
 
 // The actions.
 const (
-	XattrSet     XattrAction = iota // make or replace it
-	XattrCreate                     // Exists if it is there
-	XattrReplace                    // NotFound if it is missing
-	XattrRemove                     // NotFound if it is missing
+	XattrSet     = tables.XattrSet
+	XattrCreate  = tables.XattrCreate
+	XattrReplace = tables.XattrReplace
+	XattrRemove  = tables.XattrRemove
 )

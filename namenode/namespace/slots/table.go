@@ -86,3 +86,24 @@ func (t *Table[X]) Drop(id tables.InodeID) {
 func (t *Table[X]) Each(fn func(tables.InodeID, *Node, *X) bool) {
 	t.root.each(0, t.bits()-branchBits, fn)
 }
+
+// IsBelow reports whether an inode that is there is another one or somewhere below it.
+func (t *Table[X]) IsBelow(id, top tables.InodeID) bool {
+	for id != top {
+		n, _ := t.Get(id)
+		if n == nil {
+			return false
+		}
+		id = n.Parent
+	}
+	return true
+}
+
+// Extent is how many components, and bytes, the path of an inode that is there has; both
+// 0 for one without a parent.
+func (t *Table[X]) Extent(id tables.InodeID) (depth, size int) {
+	for n, _ := t.Get(id); n.Parent != 0; n, _ = t.Get(n.Parent) {
+		depth, size = depth+1, size+1+int(n.NameLen)
+	}
+	return depth, size
+}

@@ -27,6 +27,16 @@ func (h *Holder) Code(c *codec.Coder) {
 	c.I64(&h.TTL)
 }
 
+// CodeOpen is the layout of the holder of an open file in an image.
+func (h *Holder) CodeOpen(c *codec.Coder) {
+	c.Raw((*[16]byte)(&h.Session))
+	c.I64(&h.PID)
+	c.Text(&h.User)
+	c.Text(&h.Client)
+	c.Text(&h.Host)
+	c.I64(&h.TTL)
+}
+
 // Holders has the latest holders, so that the open files of one session share one.
 // It is no state: what it has forgotten is merely not shared.
 type Holders map[SessionID]*Holder

@@ -76,7 +76,7 @@ func FitOwners(users, groups *Owners, user, group string) error {
 }
 
 // OwnerUse is the memory, in bytes, that the files of one owner take of what all share.
-type OwnerUse struct{ Tails, Xattrs int64 }
+type OwnerUse struct{ Tails, Xattrs, ACLs int64 }
 
 // OwnerUses are by the number of the user.
 type OwnerUses []OwnerUse

@@ -41,6 +41,22 @@ type CallID struct {
 // None reports whether a record has no call.
 func (c CallID) None() bool { return c.Session == SessionID{} }
 
+// Code is the layout in a record: one byte 0 without a call.
+func (c *CallID) Code(to *codec.Coder) {
+	has := !c.None()
+	to.Bool(&has)
+	if !has {
+		return
+	}
+	to.Raw((*[16]byte)(&c.Session))
+	to.U64(&c.Seq)
+	to.U64(&c.Acked)
+	to.Sum64(&c.Hash)
+	if !to.Writes() && to.OK() && c.None() {
+		to.Fail("a call without a session")
+	}
+}
+
 // CallResult is the answer of a call that was carried out.
 type CallResult struct {
 	TxID         uint64  // the record; the answer may leave when it is durable

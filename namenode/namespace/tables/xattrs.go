@@ -123,3 +123,63 @@ func (t *Xattrs) Code(c *codec.Coder, put func(Xattr) bool) {
 		return CheckXattrName(x.Name) == nil && len(x.Value) <= MaxXattrValue && sum <= MaxXattrs && put(x)
 	})
 }
+
+// XattrAction is what is to be done with an extended attribute.
+type XattrAction uint8
+
+// The actions.
+const (
+	XattrSet     XattrAction = iota // make or replace it
+	XattrCreate                     // Exists if it is there
+	XattrReplace                    // NotFound if it is missing
+	XattrRemove                     // NotFound if it is missing
+)
+
+// NoXattr is the reason of the NotFound error for an extended attribute that is
+// missing, as opposed to the file.
+const NoXattr = "no such attribute"
+
+// Plan checks whether the one of an inode and a name can be set to a value, or removed, and
+// returns how much more memory that takes; -1 if it has that value already. Errors:
+// InvalidArgument (the action), Exists, NotFound, TooLarge and NoSpace (all of the inode).
+func (t *Xattrs) Plan(x Xattr, action XattrAction) (more int64, err error) {
+	old, had := t.Get(x.Inode, x.Name)
+	switch {
+	case action > XattrRemove:
+		return 0, fserror.New(fserror.InvalidArgument, "", "", "unknown action %d", action)
+	case had && action == XattrCreate:
+		return 0, fserror.New(fserror.Exists, "", "", "it has an extended attribute %q already", x.Name)
+	case !had && (action == XattrReplace || action == XattrRemove):
+		err := fserror.New(fserror.NotFound, "", "", "it has no extended attribute %q", x.Name)
+		err.Reason = NoXattr
+		return 0, err
+	case action == XattrRemove:
+		return 0, nil
+	case len(x.Value) > MaxXattrValue:
+		return 0, fserror.New(fserror.TooLarge, "", "", "the value has %d bytes; the limit is %d", len(x.Value), MaxXattrValue)
+	case had && old == x:
+		return -1, nil
+	}
+	if sum, fits := t.Fits(x); !fits {
+		return 0, fserror.New(fserror.NoSpace, "", "", "its extended attributes would have %d bytes; the limit is %d", sum, MaxXattrs)
+	}
+	return max(x.Memory()-int64(old.Size()), 0), nil
+}
+
+// Check checks that all belong to inodes and keep the limits. use returns where what those
+// of an inode take is counted; nil: it is not there.
+func (t *Xattrs) Check(problem Problem, use func(InodeID) *int64) (bytes int64) {
+	t.Each(func(x Xattr) bool {
+		bytes += x.Memory()
+		if u := use(x.Inode); u != nil {
+			*u += x.Memory()
+		} else {
+			problem("extended attribute %q is of inode %d, which is not there", x.Name, x.Inode)
+		}
+		if _, fits := t.Fits(x); CheckXattrName(x.Name) != nil || !fits {
+			problem("extended attribute %q of inode %d is over a limit", x.Name, x.Inode)
+		}
+		return true
+	})
+	return bytes
+}

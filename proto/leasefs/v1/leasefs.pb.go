@@ -307,6 +307,132 @@ func (XattrAction) EnumDescriptor() ([]byte, []int) {
 	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{4}
 }
 
+// AclTag is whom an entry of an ACL is for.
+type AclTag int32
+
+const (
+	AclTag_ACL_TAG_UNSPECIFIED  AclTag = 0
+	AclTag_ACL_TAG_OWNER        AclTag = 1
+	AclTag_ACL_TAG_USER         AclTag = 2 // by name
+	AclTag_ACL_TAG_OWNING_GROUP AclTag = 3
+	AclTag_ACL_TAG_GROUP        AclTag = 4 // by name
+	AclTag_ACL_TAG_MASK         AclTag = 5 // at most this for 2 to 4
+	AclTag_ACL_TAG_OTHER        AclTag = 6
+)
+
+// Enum value maps for AclTag.
+var (
+	AclTag_name = map[int32]string{
+		0: "ACL_TAG_UNSPECIFIED",
+		1: "ACL_TAG_OWNER",
+		2: "ACL_TAG_USER",
+		3: "ACL_TAG_OWNING_GROUP",
+		4: "ACL_TAG_GROUP",
+		5: "ACL_TAG_MASK",
+		6: "ACL_TAG_OTHER",
+	}
+	AclTag_value = map[string]int32{
+		"ACL_TAG_UNSPECIFIED":  0,
+		"ACL_TAG_OWNER":        1,
+		"ACL_TAG_USER":         2,
+		"ACL_TAG_OWNING_GROUP": 3,
+		"ACL_TAG_GROUP":        4,
+		"ACL_TAG_MASK":         5,
+		"ACL_TAG_OTHER":        6,
+	}
+)
+
+func (x AclTag) Enum() *AclTag {
+	p := new(AclTag)
+	*p = x
+	return p
+}
+
+func (x AclTag) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (AclTag) Descriptor() protoreflect.EnumDescriptor {
+	return file_leasefs_v1_leasefs_proto_enumTypes[5].Descriptor()
+}
+
+func (AclTag) Type() protoreflect.EnumType {
+	return &file_leasefs_v1_leasefs_proto_enumTypes[5]
+}
+
+func (x AclTag) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use AclTag.Descriptor instead.
+func (AclTag) EnumDescriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{5}
+}
+
+// AclAction is how a change uses its entries. Where a part (access, default) is changed
+// and the entries name no mask, it becomes what is needed for all that it masks, unless
+// something else is said.
+type AclAction int32
+
+const (
+	AclAction_ACL_ACTION_REPLACE        AclAction = 0 // they are the whole of the parts that they are of
+	AclAction_ACL_ACTION_MODIFY         AclAction = 1 // they are added, or replace those for the same
+	AclAction_ACL_ACTION_REMOVE         AclAction = 2 // they are taken out
+	AclAction_ACL_ACTION_REMOVE_DEFAULT AclAction = 3 // no entries: the default ACL goes
+	AclAction_ACL_ACTION_REMOVE_ALL     AclAction = 4 // no entries: what a mode cannot say goes
+	AclAction_ACL_ACTION_EXACT          AclAction = 5 // as REPLACE; the mask is as given
+	AclAction_ACL_ACTION_WHOLE          AclAction = 6 // they are all there is, default included; the mask is as given
+)
+
+// Enum value maps for AclAction.
+var (
+	AclAction_name = map[int32]string{
+		0: "ACL_ACTION_REPLACE",
+		1: "ACL_ACTION_MODIFY",
+		2: "ACL_ACTION_REMOVE",
+		3: "ACL_ACTION_REMOVE_DEFAULT",
+		4: "ACL_ACTION_REMOVE_ALL",
+		5: "ACL_ACTION_EXACT",
+		6: "ACL_ACTION_WHOLE",
+	}
+	AclAction_value = map[string]int32{
+		"ACL_ACTION_REPLACE":        0,
+		"ACL_ACTION_MODIFY":         1,
+		"ACL_ACTION_REMOVE":         2,
+		"ACL_ACTION_REMOVE_DEFAULT": 3,
+		"ACL_ACTION_REMOVE_ALL":     4,
+		"ACL_ACTION_EXACT":          5,
+		"ACL_ACTION_WHOLE":          6,
+	}
+)
+
+func (x AclAction) Enum() *AclAction {
+	p := new(AclAction)
+	*p = x
+	return p
+}
+
+func (x AclAction) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (AclAction) Descriptor() protoreflect.EnumDescriptor {
+	return file_leasefs_v1_leasefs_proto_enumTypes[6].Descriptor()
+}
+
+func (AclAction) Type() protoreflect.EnumType {
+	return &file_leasefs_v1_leasefs_proto_enumTypes[6]
+}
+
+func (x AclAction) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use AclAction.Descriptor instead.
+func (AclAction) EnumDescriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{6}
+}
+
 type SafeModeRequest_Action int32
 
 const (
@@ -343,11 +469,11 @@ func (x SafeModeRequest_Action) String() string {
 }
 
 func (SafeModeRequest_Action) Descriptor() protoreflect.EnumDescriptor {
-	return file_leasefs_v1_leasefs_proto_enumTypes[5].Descriptor()
+	return file_leasefs_v1_leasefs_proto_enumTypes[7].Descriptor()
 }
 
 func (SafeModeRequest_Action) Type() protoreflect.EnumType {
-	return &file_leasefs_v1_leasefs_proto_enumTypes[5]
+	return &file_leasefs_v1_leasefs_proto_enumTypes[7]
 }
 
 func (x SafeModeRequest_Action) Number() protoreflect.EnumNumber {
@@ -668,6 +794,7 @@ type Attr struct {
 	TailLength    int64                  `protobuf:"varint,12,opt,name=tail_length,json=tailLength,proto3" json:"tail_length,omitempty"` // of a file
 	Lease         uint64                 `protobuf:"varint,13,opt,name=lease,proto3" json:"lease,omitempty"`                             // the granted lease that it is attached to; 0: none
 	Xattrs        uint32                 `protobuf:"varint,14,opt,name=xattrs,proto3" json:"xattrs,omitempty"`                           // how many extended attributes it has
+	Acl           uint32                 `protobuf:"varint,15,opt,name=acl,proto3" json:"acl,omitempty"`                                 // 1: an access ACL that says more than mode; 2: a default ACL; 3: both
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -796,6 +923,13 @@ func (x *Attr) GetLease() uint64 {
 func (x *Attr) GetXattrs() uint32 {
 	if x != nil {
 		return x.Xattrs
+	}
+	return 0
+}
+
+func (x *Attr) GetAcl() uint32 {
+	if x != nil {
+		return x.Acl
 	}
 	return 0
 }
@@ -3819,8 +3953,10 @@ type CreateRequest struct {
 	Numbers bool   `protobuf:"varint,19,opt,name=numbers,proto3" json:"numbers,omitempty"` // with creations: set inode numbers aside, too
 	Owner   *Owner `protobuf:"bytes,20,opt,name=owner,proto3" json:"owner,omitempty"`      // whose it is
 	// Bits that the modes of what is made do not have: of a file, without has_mode,
-	// 0666 less these, of parents 0777. If it is missing: 022.
+	// 0666 less these, of parents 0777. If it is missing: 022. They do not count in a
+	// directory with a default ACL.
 	Umask         *uint32 `protobuf:"varint,21,opt,name=umask,proto3,oneof" json:"umask,omitempty"`
+	Less          uint32  `protobuf:"varint,22,opt,name=less,proto3" json:"less,omitempty"` // with has_mode: bits that mode loses, unless a default ACL takes their place
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3991,6 +4127,13 @@ func (x *CreateRequest) GetOwner() *Owner {
 func (x *CreateRequest) GetUmask() uint32 {
 	if x != nil && x.Umask != nil {
 		return *x.Umask
+	}
+	return 0
+}
+
+func (x *CreateRequest) GetLess() uint32 {
+	if x != nil {
+		return x.Less
 	}
 	return 0
 }
@@ -6198,6 +6341,7 @@ type MkdirRequest struct {
 	// Attach the directory to this granted lease. One that exists is an error then, also
 	// with parents, unless it is attached to that lease.
 	Lease         uint64 `protobuf:"varint,8,opt,name=lease,proto3" json:"lease,omitempty"`
+	Less          uint32 `protobuf:"varint,9,opt,name=less,proto3" json:"less,omitempty"` // bits that mode loses, unless a default ACL takes their place
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6284,6 +6428,13 @@ func (x *MkdirRequest) GetOwner() *Owner {
 func (x *MkdirRequest) GetLease() uint64 {
 	if x != nil {
 		return x.Lease
+	}
+	return 0
+}
+
+func (x *MkdirRequest) GetLess() uint32 {
+	if x != nil {
+		return x.Less
 	}
 	return 0
 }
@@ -9288,6 +9439,264 @@ func (x *CarriedAnswer) GetDetail() *ErrorDetail {
 	return nil
 }
 
+type AclEntry struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Default       bool                   `protobuf:"varint,1,opt,name=default,proto3" json:"default,omitempty"` // of the default ACL of a directory
+	Tag           AclTag                 `protobuf:"varint,2,opt,name=tag,proto3,enum=leasefs.v1.AclTag" json:"tag,omitempty"`
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`  // of ACL_TAG_USER and ACL_TAG_GROUP
+	Perm          uint32                 `protobuf:"varint,4,opt,name=perm,proto3" json:"perm,omitempty"` // 4 read, 2 write, 1 execute or search
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AclEntry) Reset() {
+	*x = AclEntry{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AclEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AclEntry) ProtoMessage() {}
+
+func (x *AclEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AclEntry.ProtoReflect.Descriptor instead.
+func (*AclEntry) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{115}
+}
+
+func (x *AclEntry) GetDefault() bool {
+	if x != nil {
+		return x.Default
+	}
+	return false
+}
+
+func (x *AclEntry) GetTag() AclTag {
+	if x != nil {
+		return x.Tag
+	}
+	return AclTag_ACL_TAG_UNSPECIFIED
+}
+
+func (x *AclEntry) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AclEntry) GetPerm() uint32 {
+	if x != nil {
+		return x.Perm
+	}
+	return 0
+}
+
+type AclRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	At            *Ref                   `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	Cache         bool                   `protobuf:"varint,3,opt,name=cache,proto3" json:"cache,omitempty"` // the session would like to keep the answer
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AclRequest) Reset() {
+	*x = AclRequest{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AclRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AclRequest) ProtoMessage() {}
+
+func (x *AclRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AclRequest.ProtoReflect.Descriptor instead.
+func (*AclRequest) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{116}
+}
+
+func (x *AclRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *AclRequest) GetAt() *Ref {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *AclRequest) GetCache() bool {
+	if x != nil {
+		return x.Cache
+	}
+	return false
+}
+
+type AclResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The access ACL, which has at least the owner, the owning group and others, then the
+	// default ACL: by tag, then name. Each has at most 32.
+	Entries       []*AclEntry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	Keys          []*CacheKey `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"` // what the answer depends on, if the session may keep it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AclResponse) Reset() {
+	*x = AclResponse{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AclResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AclResponse) ProtoMessage() {}
+
+func (x *AclResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AclResponse.ProtoReflect.Descriptor instead.
+func (*AclResponse) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{117}
+}
+
+func (x *AclResponse) GetEntries() []*AclEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+func (x *AclResponse) GetKeys() []*CacheKey {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+type ChangeAclRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	Caller        *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
+	At            *Ref                   `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	Action        AclAction              `protobuf:"varint,4,opt,name=action,proto3,enum=leasefs.v1.AclAction" json:"action,omitempty"`
+	Entries       []*AclEntry            `protobuf:"bytes,5,rep,name=entries,proto3" json:"entries,omitempty"` // at most 64
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeAclRequest) Reset() {
+	*x = ChangeAclRequest{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeAclRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeAclRequest) ProtoMessage() {}
+
+func (x *ChangeAclRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeAclRequest.ProtoReflect.Descriptor instead.
+func (*ChangeAclRequest) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{118}
+}
+
+func (x *ChangeAclRequest) GetCall() *CallId {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
+func (x *ChangeAclRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *ChangeAclRequest) GetAt() *Ref {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *ChangeAclRequest) GetAction() AclAction {
+	if x != nil {
+		return x.Action
+	}
+	return AclAction_ACL_ACTION_REPLACE
+}
+
+func (x *ChangeAclRequest) GetEntries() []*AclEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
 var File_leasefs_v1_leasefs_proto protoreflect.FileDescriptor
 
 const file_leasefs_v1_leasefs_proto_rawDesc = "" +
@@ -9314,7 +9723,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x05inode\x18\x01 \x01(\x04R\x05inode\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x14\n" +
 	"\x05token\x18\x03 \x01(\fR\x05token\x12\x18\n" +
-	"\asession\x18\x04 \x01(\fR\asession\"\x8d\x03\n" +
+	"\asession\x18\x04 \x01(\fR\asession\"\x9f\x03\n" +
 	"\x04Attr\x12\x14\n" +
 	"\x05inode\x18\x01 \x01(\x04R\x05inode\x12(\n" +
 	"\x04type\x18\x02 \x01(\x0e2\x14.leasefs.v1.FileTypeR\x04type\x12\x12\n" +
@@ -9332,7 +9741,8 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\vtail_length\x18\f \x01(\x03R\n" +
 	"tailLength\x12\x14\n" +
 	"\x05lease\x18\r \x01(\x04R\x05lease\x12\x16\n" +
-	"\x06xattrs\x18\x0e \x01(\rR\x06xattrs\"\xbe\x01\n" +
+	"\x06xattrs\x18\x0e \x01(\rR\x06xattrs\x12\x10\n" +
+	"\x03acl\x18\x0f \x01(\rR\x03acl\"\xbe\x01\n" +
 	"\tOpenState\x12.\n" +
 	"\x06holder\x18\x01 \x01(\v2\x16.leasefs.v1.HolderInfoR\x06holder\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\"\n" +
@@ -9577,7 +9987,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"timeUnixMs\x12\x16\n" +
 	"\x06length\x18\a \x01(\x03R\x06length\x12\x1c\n" +
 	"\tdirectory\x18\b \x01(\bR\tdirectory\x12\x16\n" +
-	"\x06holder\x18\t \x01(\tR\x06holder\"\xe7\x04\n" +
+	"\x06holder\x18\t \x01(\tR\x06holder\"\xfb\x04\n" +
 	"\rCreateRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
@@ -9600,7 +10010,8 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x02as\x18\x11 \x01(\x04R\x02as\x12\x18\n" +
 	"\anumbers\x18\x13 \x01(\bR\anumbers\x12'\n" +
 	"\x05owner\x18\x14 \x01(\v2\x11.leasefs.v1.OwnerR\x05owner\x12\x19\n" +
-	"\x05umask\x18\x15 \x01(\rH\x00R\x05umask\x88\x01\x01B\b\n" +
+	"\x05umask\x18\x15 \x01(\rH\x00R\x05umask\x88\x01\x01\x12\x12\n" +
+	"\x04less\x18\x16 \x01(\rR\x04lessB\b\n" +
 	"\x06_umask\"1\n" +
 	"\x05Owner\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x14\n" +
@@ -9785,7 +10196,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x0eMutateResponse\x12$\n" +
 	"\x04attr\x18\x01 \x01(\v2\x10.leasefs.v1.AttrR\x04attr\x12\x12\n" +
 	"\x04txid\x18\x02 \x01(\x04R\x04txid\x12\x16\n" +
-	"\x06hidden\x18\x03 \x01(\bR\x06hidden\"\x8b\x02\n" +
+	"\x06hidden\x18\x03 \x01(\bR\x06hidden\"\x9f\x02\n" +
 	"\fMkdirRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
@@ -9794,7 +10205,8 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\bhas_mode\x18\x05 \x01(\bR\ahasMode\x12\x18\n" +
 	"\aparents\x18\x06 \x01(\bR\aparents\x12'\n" +
 	"\x05owner\x18\a \x01(\v2\x11.leasefs.v1.OwnerR\x05owner\x12\x14\n" +
-	"\x05lease\x18\b \x01(\x04R\x05lease\"\x85\x02\n" +
+	"\x05lease\x18\b \x01(\x04R\x05lease\x12\x12\n" +
+	"\x04less\x18\t \x01(\rR\x04less\"\x85\x02\n" +
 	"\rRenameRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12#\n" +
@@ -10041,7 +10453,26 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\bresponse\x18\x02 \x01(\fR\bresponse\x12\x12\n" +
 	"\x04code\x18\x03 \x01(\rR\x04code\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12/\n" +
-	"\x06detail\x18\x05 \x01(\v2\x17.leasefs.v1.ErrorDetailR\x06detail*P\n" +
+	"\x06detail\x18\x05 \x01(\v2\x17.leasefs.v1.ErrorDetailR\x06detail\"r\n" +
+	"\bAclEntry\x12\x18\n" +
+	"\adefault\x18\x01 \x01(\bR\adefault\x12$\n" +
+	"\x03tag\x18\x02 \x01(\x0e2\x12.leasefs.v1.AclTagR\x03tag\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x12\n" +
+	"\x04perm\x18\x04 \x01(\rR\x04perm\"o\n" +
+	"\n" +
+	"AclRequest\x12*\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.leasefs.v1.RefR\x02at\x12\x14\n" +
+	"\x05cache\x18\x03 \x01(\bR\x05cache\"g\n" +
+	"\vAclResponse\x12.\n" +
+	"\aentries\x18\x01 \x03(\v2\x14.leasefs.v1.AclEntryR\aentries\x12(\n" +
+	"\x04keys\x18\x02 \x03(\v2\x14.leasefs.v1.CacheKeyR\x04keys\"\xe6\x01\n" +
+	"\x10ChangeAclRequest\x12&\n" +
+	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
+	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.leasefs.v1.RefR\x02at\x12-\n" +
+	"\x06action\x18\x04 \x01(\x0e2\x15.leasefs.v1.AclActionR\x06action\x12.\n" +
+	"\aentries\x18\x05 \x03(\v2\x14.leasefs.v1.AclEntryR\aentries*P\n" +
 	"\x06RefHow\x12\x17\n" +
 	"\x13REF_HOW_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13REF_HOW_FOLLOW_LAST\x10\x01\x12\x14\n" +
@@ -10070,7 +10501,23 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x10XATTR_ACTION_SET\x10\x00\x12\x17\n" +
 	"\x13XATTR_ACTION_CREATE\x10\x01\x12\x18\n" +
 	"\x14XATTR_ACTION_REPLACE\x10\x02\x12\x17\n" +
-	"\x13XATTR_ACTION_REMOVE\x10\x032\x90\x12\n" +
+	"\x13XATTR_ACTION_REMOVE\x10\x03*\x98\x01\n" +
+	"\x06AclTag\x12\x17\n" +
+	"\x13ACL_TAG_UNSPECIFIED\x10\x00\x12\x11\n" +
+	"\rACL_TAG_OWNER\x10\x01\x12\x10\n" +
+	"\fACL_TAG_USER\x10\x02\x12\x18\n" +
+	"\x14ACL_TAG_OWNING_GROUP\x10\x03\x12\x11\n" +
+	"\rACL_TAG_GROUP\x10\x04\x12\x10\n" +
+	"\fACL_TAG_MASK\x10\x05\x12\x11\n" +
+	"\rACL_TAG_OTHER\x10\x06*\xb7\x01\n" +
+	"\tAclAction\x12\x16\n" +
+	"\x12ACL_ACTION_REPLACE\x10\x00\x12\x15\n" +
+	"\x11ACL_ACTION_MODIFY\x10\x01\x12\x15\n" +
+	"\x11ACL_ACTION_REMOVE\x10\x02\x12\x1d\n" +
+	"\x19ACL_ACTION_REMOVE_DEFAULT\x10\x03\x12\x19\n" +
+	"\x15ACL_ACTION_REMOVE_ALL\x10\x04\x12\x14\n" +
+	"\x10ACL_ACTION_EXACT\x10\x05\x12\x14\n" +
+	"\x10ACL_ACTION_WHOLE\x10\x062\x8f\x13\n" +
 	"\bNamenode\x12F\n" +
 	"\aSession\x12\x1a.leasefs.v1.SessionRequest\x1a\x1b.leasefs.v1.SessionResponse(\x010\x01\x12K\n" +
 	"\n" +
@@ -10108,7 +10555,9 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\bSetXattr\x12\x1b.leasefs.v1.SetXattrRequest\x1a\x1a.leasefs.v1.MutateResponse\x12C\n" +
 	"\bTruncate\x12\x1b.leasefs.v1.TruncateRequest\x1a\x1a.leasefs.v1.MutateResponse\x12?\n" +
 	"\x06Concat\x12\x19.leasefs.v1.ConcatRequest\x1a\x1a.leasefs.v1.MutateResponse\x12C\n" +
-	"\bTransact\x12\x1b.leasefs.v1.TransactRequest\x1a\x1a.leasefs.v1.MutateResponse2\xba\x04\n" +
+	"\bTransact\x12\x1b.leasefs.v1.TransactRequest\x1a\x1a.leasefs.v1.MutateResponse\x126\n" +
+	"\x03Acl\x12\x16.leasefs.v1.AclRequest\x1a\x17.leasefs.v1.AclResponse\x12E\n" +
+	"\tChangeAcl\x12\x1c.leasefs.v1.ChangeAclRequest\x1a\x1a.leasefs.v1.MutateResponse2\xba\x04\n" +
 	"\x05Admin\x12?\n" +
 	"\x06Status\x12\x19.leasefs.v1.StatusRequest\x1a\x1a.leasefs.v1.StatusResponse\x12K\n" +
 	"\n" +
@@ -10134,387 +10583,407 @@ func file_leasefs_v1_leasefs_proto_rawDescGZIP() []byte {
 	return file_leasefs_v1_leasefs_proto_rawDescData
 }
 
-var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 118)
+var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
+var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 122)
 var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(RefHow)(0),                     // 0: leasefs.v1.RefHow
 	(FileType)(0),                   // 1: leasefs.v1.FileType
 	(LeaseOrder)(0),                 // 2: leasefs.v1.LeaseOrder
 	(EventType)(0),                  // 3: leasefs.v1.EventType
 	(XattrAction)(0),                // 4: leasefs.v1.XattrAction
-	(SafeModeRequest_Action)(0),     // 5: leasefs.v1.SafeModeRequest.Action
-	(*CallId)(nil),                  // 6: leasefs.v1.CallId
-	(*Caller)(nil),                  // 7: leasefs.v1.Caller
-	(*Ref)(nil),                     // 8: leasefs.v1.Ref
-	(*WriterId)(nil),                // 9: leasefs.v1.WriterId
-	(*Attr)(nil),                    // 10: leasefs.v1.Attr
-	(*OpenState)(nil),               // 11: leasefs.v1.OpenState
-	(*HolderInfo)(nil),              // 12: leasefs.v1.HolderInfo
-	(*Block)(nil),                   // 13: leasefs.v1.Block
-	(*ErrorDetail)(nil),             // 14: leasefs.v1.ErrorDetail
-	(*Hello)(nil),                   // 15: leasefs.v1.Hello
-	(*Welcome)(nil),                 // 16: leasefs.v1.Welcome
-	(*SessionRequest)(nil),          // 17: leasefs.v1.SessionRequest
-	(*SessionResponse)(nil),         // 18: leasefs.v1.SessionResponse
-	(*CacheRenew)(nil),              // 19: leasefs.v1.CacheRenew
-	(*CacheTerm)(nil),               // 20: leasefs.v1.CacheTerm
-	(*CacheRevocation)(nil),         // 21: leasefs.v1.CacheRevocation
-	(*CacheAck)(nil),                // 22: leasefs.v1.CacheAck
-	(*Draft)(nil),                   // 23: leasefs.v1.Draft
-	(*CacheKey)(nil),                // 24: leasefs.v1.CacheKey
-	(*CacheGivenUp)(nil),            // 25: leasefs.v1.CacheGivenUp
-	(*RenewLeaseRequest)(nil),       // 26: leasefs.v1.RenewLeaseRequest
-	(*OpenRef)(nil),                 // 27: leasefs.v1.OpenRef
-	(*RenewLeaseResponse)(nil),      // 28: leasefs.v1.RenewLeaseResponse
-	(*LostFile)(nil),                // 29: leasefs.v1.LostFile
-	(*ListLeasesRequest)(nil),       // 30: leasefs.v1.ListLeasesRequest
-	(*ListLeasesResponse)(nil),      // 31: leasefs.v1.ListLeasesResponse
-	(*Lease)(nil),                   // 32: leasefs.v1.Lease
-	(*LeaseFile)(nil),               // 33: leasefs.v1.LeaseFile
-	(*RecoverRequest)(nil),          // 34: leasefs.v1.RecoverRequest
-	(*RecoverResponse)(nil),         // 35: leasefs.v1.RecoverResponse
-	(*GrantLeaseRequest)(nil),       // 36: leasefs.v1.GrantLeaseRequest
-	(*GrantLeaseResponse)(nil),      // 37: leasefs.v1.GrantLeaseResponse
-	(*RevokeLeaseRequest)(nil),      // 38: leasefs.v1.RevokeLeaseRequest
-	(*RevokeLeaseResponse)(nil),     // 39: leasefs.v1.RevokeLeaseResponse
-	(*KeepAliveRequest)(nil),        // 40: leasefs.v1.KeepAliveRequest
-	(*KeepAliveResponse)(nil),       // 41: leasefs.v1.KeepAliveResponse
-	(*LeaseAlive)(nil),              // 42: leasefs.v1.LeaseAlive
-	(*LeaseTimeToLiveRequest)(nil),  // 43: leasefs.v1.LeaseTimeToLiveRequest
-	(*LeaseTimeToLiveResponse)(nil), // 44: leasefs.v1.LeaseTimeToLiveResponse
-	(*AttachLeaseRequest)(nil),      // 45: leasefs.v1.AttachLeaseRequest
-	(*DetachLeaseRequest)(nil),      // 46: leasefs.v1.DetachLeaseRequest
-	(*WatchRequest)(nil),            // 47: leasefs.v1.WatchRequest
-	(*WatchResponse)(nil),           // 48: leasefs.v1.WatchResponse
-	(*Event)(nil),                   // 49: leasefs.v1.Event
-	(*CreateRequest)(nil),           // 50: leasefs.v1.CreateRequest
-	(*Owner)(nil),                   // 51: leasefs.v1.Owner
-	(*OpenResponse)(nil),            // 52: leasefs.v1.OpenResponse
-	(*AppendRequest)(nil),           // 53: leasefs.v1.AppendRequest
-	(*AppendTailRequest)(nil),       // 54: leasefs.v1.AppendTailRequest
-	(*AppendTailResponse)(nil),      // 55: leasefs.v1.AppendTailResponse
-	(*AllocateBlockRequest)(nil),    // 56: leasefs.v1.AllocateBlockRequest
-	(*BlockIntent)(nil),             // 57: leasefs.v1.BlockIntent
-	(*AllocateBlockResponse)(nil),   // 58: leasefs.v1.AllocateBlockResponse
-	(*BlockTarget)(nil),             // 59: leasefs.v1.BlockTarget
-	(*CommitRequest)(nil),           // 60: leasefs.v1.CommitRequest
-	(*CommitResponse)(nil),          // 61: leasefs.v1.CommitResponse
-	(*CloseRequest)(nil),            // 62: leasefs.v1.CloseRequest
-	(*CloseResponse)(nil),           // 63: leasefs.v1.CloseResponse
-	(*CloseAbandonedRequest)(nil),   // 64: leasefs.v1.CloseAbandonedRequest
-	(*GetFileRequest)(nil),          // 65: leasefs.v1.GetFileRequest
-	(*GetFileResponse)(nil),         // 66: leasefs.v1.GetFileResponse
-	(*StatRequest)(nil),             // 67: leasefs.v1.StatRequest
-	(*StatResponse)(nil),            // 68: leasefs.v1.StatResponse
-	(*XattrsRequest)(nil),           // 69: leasefs.v1.XattrsRequest
-	(*XattrsResponse)(nil),          // 70: leasefs.v1.XattrsResponse
-	(*Xattr)(nil),                   // 71: leasefs.v1.Xattr
-	(*ListRequest)(nil),             // 72: leasefs.v1.ListRequest
-	(*ListResponse)(nil),            // 73: leasefs.v1.ListResponse
-	(*Entry)(nil),                   // 74: leasefs.v1.Entry
-	(*SummaryRequest)(nil),          // 75: leasefs.v1.SummaryRequest
-	(*SummaryResponse)(nil),         // 76: leasefs.v1.SummaryResponse
-	(*FindRequest)(nil),             // 77: leasefs.v1.FindRequest
-	(*FindResponse)(nil),            // 78: leasefs.v1.FindResponse
-	(*FoundEntry)(nil),              // 79: leasefs.v1.FoundEntry
-	(*MutateResponse)(nil),          // 80: leasefs.v1.MutateResponse
-	(*MkdirRequest)(nil),            // 81: leasefs.v1.MkdirRequest
-	(*RenameRequest)(nil),           // 82: leasefs.v1.RenameRequest
-	(*Hide)(nil),                    // 83: leasefs.v1.Hide
-	(*DeleteRequest)(nil),           // 84: leasefs.v1.DeleteRequest
-	(*SetAttrRequest)(nil),          // 85: leasefs.v1.SetAttrRequest
-	(*TransactRequest)(nil),         // 86: leasefs.v1.TransactRequest
-	(*TxCompare)(nil),               // 87: leasefs.v1.TxCompare
-	(*TxXattr)(nil),                 // 88: leasefs.v1.TxXattr
-	(*TxOp)(nil),                    // 89: leasefs.v1.TxOp
-	(*TxFile)(nil),                  // 90: leasefs.v1.TxFile
-	(*TxDir)(nil),                   // 91: leasefs.v1.TxDir
-	(*TxRename)(nil),                // 92: leasefs.v1.TxRename
-	(*TxDelete)(nil),                // 93: leasefs.v1.TxDelete
-	(*TxDetach)(nil),                // 94: leasefs.v1.TxDetach
-	(*SetXattrRequest)(nil),         // 95: leasefs.v1.SetXattrRequest
-	(*SymlinkRequest)(nil),          // 96: leasefs.v1.SymlinkRequest
-	(*TruncateRequest)(nil),         // 97: leasefs.v1.TruncateRequest
-	(*ConcatRequest)(nil),           // 98: leasefs.v1.ConcatRequest
-	(*StatusRequest)(nil),           // 99: leasefs.v1.StatusRequest
-	(*StatusResponse)(nil),          // 100: leasefs.v1.StatusResponse
-	(*ClockSkew)(nil),               // 101: leasefs.v1.ClockSkew
-	(*CheckpointRequest)(nil),       // 102: leasefs.v1.CheckpointRequest
-	(*CheckpointResponse)(nil),      // 103: leasefs.v1.CheckpointResponse
-	(*SafeModeRequest)(nil),         // 104: leasefs.v1.SafeModeRequest
-	(*SafeModeResponse)(nil),        // 105: leasefs.v1.SafeModeResponse
-	(*FsckRequest)(nil),             // 106: leasefs.v1.FsckRequest
-	(*FsckResponse)(nil),            // 107: leasefs.v1.FsckResponse
-	(*FsckSummary)(nil),             // 108: leasefs.v1.FsckSummary
-	(*CollectRequest)(nil),          // 109: leasefs.v1.CollectRequest
-	(*CollectResponse)(nil),         // 110: leasefs.v1.CollectResponse
-	(*FailoverRequest)(nil),         // 111: leasefs.v1.FailoverRequest
-	(*FailoverResponse)(nil),        // 112: leasefs.v1.FailoverResponse
-	(*ResolveStoreRequest)(nil),     // 113: leasefs.v1.ResolveStoreRequest
-	(*ResolveStoreResponse)(nil),    // 114: leasefs.v1.ResolveStoreResponse
-	(*BackupRequest)(nil),           // 115: leasefs.v1.BackupRequest
-	(*BackupResponse)(nil),          // 116: leasefs.v1.BackupResponse
-	(*CarryRequest)(nil),            // 117: leasefs.v1.CarryRequest
-	(*CarriedCall)(nil),             // 118: leasefs.v1.CarriedCall
-	(*CarryResponse)(nil),           // 119: leasefs.v1.CarryResponse
-	(*CarriedAnswer)(nil),           // 120: leasefs.v1.CarriedAnswer
-	nil,                             // 121: leasefs.v1.Block.HeadersEntry
-	nil,                             // 122: leasefs.v1.BlockTarget.HeadersEntry
-	nil,                             // 123: leasefs.v1.BackupResponse.HeadersEntry
+	(AclTag)(0),                     // 5: leasefs.v1.AclTag
+	(AclAction)(0),                  // 6: leasefs.v1.AclAction
+	(SafeModeRequest_Action)(0),     // 7: leasefs.v1.SafeModeRequest.Action
+	(*CallId)(nil),                  // 8: leasefs.v1.CallId
+	(*Caller)(nil),                  // 9: leasefs.v1.Caller
+	(*Ref)(nil),                     // 10: leasefs.v1.Ref
+	(*WriterId)(nil),                // 11: leasefs.v1.WriterId
+	(*Attr)(nil),                    // 12: leasefs.v1.Attr
+	(*OpenState)(nil),               // 13: leasefs.v1.OpenState
+	(*HolderInfo)(nil),              // 14: leasefs.v1.HolderInfo
+	(*Block)(nil),                   // 15: leasefs.v1.Block
+	(*ErrorDetail)(nil),             // 16: leasefs.v1.ErrorDetail
+	(*Hello)(nil),                   // 17: leasefs.v1.Hello
+	(*Welcome)(nil),                 // 18: leasefs.v1.Welcome
+	(*SessionRequest)(nil),          // 19: leasefs.v1.SessionRequest
+	(*SessionResponse)(nil),         // 20: leasefs.v1.SessionResponse
+	(*CacheRenew)(nil),              // 21: leasefs.v1.CacheRenew
+	(*CacheTerm)(nil),               // 22: leasefs.v1.CacheTerm
+	(*CacheRevocation)(nil),         // 23: leasefs.v1.CacheRevocation
+	(*CacheAck)(nil),                // 24: leasefs.v1.CacheAck
+	(*Draft)(nil),                   // 25: leasefs.v1.Draft
+	(*CacheKey)(nil),                // 26: leasefs.v1.CacheKey
+	(*CacheGivenUp)(nil),            // 27: leasefs.v1.CacheGivenUp
+	(*RenewLeaseRequest)(nil),       // 28: leasefs.v1.RenewLeaseRequest
+	(*OpenRef)(nil),                 // 29: leasefs.v1.OpenRef
+	(*RenewLeaseResponse)(nil),      // 30: leasefs.v1.RenewLeaseResponse
+	(*LostFile)(nil),                // 31: leasefs.v1.LostFile
+	(*ListLeasesRequest)(nil),       // 32: leasefs.v1.ListLeasesRequest
+	(*ListLeasesResponse)(nil),      // 33: leasefs.v1.ListLeasesResponse
+	(*Lease)(nil),                   // 34: leasefs.v1.Lease
+	(*LeaseFile)(nil),               // 35: leasefs.v1.LeaseFile
+	(*RecoverRequest)(nil),          // 36: leasefs.v1.RecoverRequest
+	(*RecoverResponse)(nil),         // 37: leasefs.v1.RecoverResponse
+	(*GrantLeaseRequest)(nil),       // 38: leasefs.v1.GrantLeaseRequest
+	(*GrantLeaseResponse)(nil),      // 39: leasefs.v1.GrantLeaseResponse
+	(*RevokeLeaseRequest)(nil),      // 40: leasefs.v1.RevokeLeaseRequest
+	(*RevokeLeaseResponse)(nil),     // 41: leasefs.v1.RevokeLeaseResponse
+	(*KeepAliveRequest)(nil),        // 42: leasefs.v1.KeepAliveRequest
+	(*KeepAliveResponse)(nil),       // 43: leasefs.v1.KeepAliveResponse
+	(*LeaseAlive)(nil),              // 44: leasefs.v1.LeaseAlive
+	(*LeaseTimeToLiveRequest)(nil),  // 45: leasefs.v1.LeaseTimeToLiveRequest
+	(*LeaseTimeToLiveResponse)(nil), // 46: leasefs.v1.LeaseTimeToLiveResponse
+	(*AttachLeaseRequest)(nil),      // 47: leasefs.v1.AttachLeaseRequest
+	(*DetachLeaseRequest)(nil),      // 48: leasefs.v1.DetachLeaseRequest
+	(*WatchRequest)(nil),            // 49: leasefs.v1.WatchRequest
+	(*WatchResponse)(nil),           // 50: leasefs.v1.WatchResponse
+	(*Event)(nil),                   // 51: leasefs.v1.Event
+	(*CreateRequest)(nil),           // 52: leasefs.v1.CreateRequest
+	(*Owner)(nil),                   // 53: leasefs.v1.Owner
+	(*OpenResponse)(nil),            // 54: leasefs.v1.OpenResponse
+	(*AppendRequest)(nil),           // 55: leasefs.v1.AppendRequest
+	(*AppendTailRequest)(nil),       // 56: leasefs.v1.AppendTailRequest
+	(*AppendTailResponse)(nil),      // 57: leasefs.v1.AppendTailResponse
+	(*AllocateBlockRequest)(nil),    // 58: leasefs.v1.AllocateBlockRequest
+	(*BlockIntent)(nil),             // 59: leasefs.v1.BlockIntent
+	(*AllocateBlockResponse)(nil),   // 60: leasefs.v1.AllocateBlockResponse
+	(*BlockTarget)(nil),             // 61: leasefs.v1.BlockTarget
+	(*CommitRequest)(nil),           // 62: leasefs.v1.CommitRequest
+	(*CommitResponse)(nil),          // 63: leasefs.v1.CommitResponse
+	(*CloseRequest)(nil),            // 64: leasefs.v1.CloseRequest
+	(*CloseResponse)(nil),           // 65: leasefs.v1.CloseResponse
+	(*CloseAbandonedRequest)(nil),   // 66: leasefs.v1.CloseAbandonedRequest
+	(*GetFileRequest)(nil),          // 67: leasefs.v1.GetFileRequest
+	(*GetFileResponse)(nil),         // 68: leasefs.v1.GetFileResponse
+	(*StatRequest)(nil),             // 69: leasefs.v1.StatRequest
+	(*StatResponse)(nil),            // 70: leasefs.v1.StatResponse
+	(*XattrsRequest)(nil),           // 71: leasefs.v1.XattrsRequest
+	(*XattrsResponse)(nil),          // 72: leasefs.v1.XattrsResponse
+	(*Xattr)(nil),                   // 73: leasefs.v1.Xattr
+	(*ListRequest)(nil),             // 74: leasefs.v1.ListRequest
+	(*ListResponse)(nil),            // 75: leasefs.v1.ListResponse
+	(*Entry)(nil),                   // 76: leasefs.v1.Entry
+	(*SummaryRequest)(nil),          // 77: leasefs.v1.SummaryRequest
+	(*SummaryResponse)(nil),         // 78: leasefs.v1.SummaryResponse
+	(*FindRequest)(nil),             // 79: leasefs.v1.FindRequest
+	(*FindResponse)(nil),            // 80: leasefs.v1.FindResponse
+	(*FoundEntry)(nil),              // 81: leasefs.v1.FoundEntry
+	(*MutateResponse)(nil),          // 82: leasefs.v1.MutateResponse
+	(*MkdirRequest)(nil),            // 83: leasefs.v1.MkdirRequest
+	(*RenameRequest)(nil),           // 84: leasefs.v1.RenameRequest
+	(*Hide)(nil),                    // 85: leasefs.v1.Hide
+	(*DeleteRequest)(nil),           // 86: leasefs.v1.DeleteRequest
+	(*SetAttrRequest)(nil),          // 87: leasefs.v1.SetAttrRequest
+	(*TransactRequest)(nil),         // 88: leasefs.v1.TransactRequest
+	(*TxCompare)(nil),               // 89: leasefs.v1.TxCompare
+	(*TxXattr)(nil),                 // 90: leasefs.v1.TxXattr
+	(*TxOp)(nil),                    // 91: leasefs.v1.TxOp
+	(*TxFile)(nil),                  // 92: leasefs.v1.TxFile
+	(*TxDir)(nil),                   // 93: leasefs.v1.TxDir
+	(*TxRename)(nil),                // 94: leasefs.v1.TxRename
+	(*TxDelete)(nil),                // 95: leasefs.v1.TxDelete
+	(*TxDetach)(nil),                // 96: leasefs.v1.TxDetach
+	(*SetXattrRequest)(nil),         // 97: leasefs.v1.SetXattrRequest
+	(*SymlinkRequest)(nil),          // 98: leasefs.v1.SymlinkRequest
+	(*TruncateRequest)(nil),         // 99: leasefs.v1.TruncateRequest
+	(*ConcatRequest)(nil),           // 100: leasefs.v1.ConcatRequest
+	(*StatusRequest)(nil),           // 101: leasefs.v1.StatusRequest
+	(*StatusResponse)(nil),          // 102: leasefs.v1.StatusResponse
+	(*ClockSkew)(nil),               // 103: leasefs.v1.ClockSkew
+	(*CheckpointRequest)(nil),       // 104: leasefs.v1.CheckpointRequest
+	(*CheckpointResponse)(nil),      // 105: leasefs.v1.CheckpointResponse
+	(*SafeModeRequest)(nil),         // 106: leasefs.v1.SafeModeRequest
+	(*SafeModeResponse)(nil),        // 107: leasefs.v1.SafeModeResponse
+	(*FsckRequest)(nil),             // 108: leasefs.v1.FsckRequest
+	(*FsckResponse)(nil),            // 109: leasefs.v1.FsckResponse
+	(*FsckSummary)(nil),             // 110: leasefs.v1.FsckSummary
+	(*CollectRequest)(nil),          // 111: leasefs.v1.CollectRequest
+	(*CollectResponse)(nil),         // 112: leasefs.v1.CollectResponse
+	(*FailoverRequest)(nil),         // 113: leasefs.v1.FailoverRequest
+	(*FailoverResponse)(nil),        // 114: leasefs.v1.FailoverResponse
+	(*ResolveStoreRequest)(nil),     // 115: leasefs.v1.ResolveStoreRequest
+	(*ResolveStoreResponse)(nil),    // 116: leasefs.v1.ResolveStoreResponse
+	(*BackupRequest)(nil),           // 117: leasefs.v1.BackupRequest
+	(*BackupResponse)(nil),          // 118: leasefs.v1.BackupResponse
+	(*CarryRequest)(nil),            // 119: leasefs.v1.CarryRequest
+	(*CarriedCall)(nil),             // 120: leasefs.v1.CarriedCall
+	(*CarryResponse)(nil),           // 121: leasefs.v1.CarryResponse
+	(*CarriedAnswer)(nil),           // 122: leasefs.v1.CarriedAnswer
+	(*AclEntry)(nil),                // 123: leasefs.v1.AclEntry
+	(*AclRequest)(nil),              // 124: leasefs.v1.AclRequest
+	(*AclResponse)(nil),             // 125: leasefs.v1.AclResponse
+	(*ChangeAclRequest)(nil),        // 126: leasefs.v1.ChangeAclRequest
+	nil,                             // 127: leasefs.v1.Block.HeadersEntry
+	nil,                             // 128: leasefs.v1.BlockTarget.HeadersEntry
+	nil,                             // 129: leasefs.v1.BackupResponse.HeadersEntry
 }
 var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	1,   // 0: leasefs.v1.Attr.type:type_name -> leasefs.v1.FileType
-	11,  // 1: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
-	12,  // 2: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
-	121, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
-	12,  // 4: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
-	7,   // 5: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
-	15,  // 6: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
-	26,  // 7: leasefs.v1.SessionRequest.renew:type_name -> leasefs.v1.RenewLeaseRequest
-	19,  // 8: leasefs.v1.SessionRequest.cache_renew:type_name -> leasefs.v1.CacheRenew
-	22,  // 9: leasefs.v1.SessionRequest.cache_ack:type_name -> leasefs.v1.CacheAck
-	16,  // 10: leasefs.v1.SessionResponse.welcome:type_name -> leasefs.v1.Welcome
-	28,  // 11: leasefs.v1.SessionResponse.renewed:type_name -> leasefs.v1.RenewLeaseResponse
-	14,  // 12: leasefs.v1.SessionResponse.error:type_name -> leasefs.v1.ErrorDetail
-	20,  // 13: leasefs.v1.SessionResponse.cache_term:type_name -> leasefs.v1.CacheTerm
-	21,  // 14: leasefs.v1.SessionResponse.cache_revocation:type_name -> leasefs.v1.CacheRevocation
-	24,  // 15: leasefs.v1.CacheRevocation.keys:type_name -> leasefs.v1.CacheKey
-	23,  // 16: leasefs.v1.CacheAck.drafts:type_name -> leasefs.v1.Draft
-	24,  // 17: leasefs.v1.CacheGivenUp.keys:type_name -> leasefs.v1.CacheKey
-	27,  // 18: leasefs.v1.RenewLeaseRequest.open:type_name -> leasefs.v1.OpenRef
-	7,   // 19: leasefs.v1.RenewLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	29,  // 20: leasefs.v1.RenewLeaseResponse.lost:type_name -> leasefs.v1.LostFile
-	27,  // 21: leasefs.v1.RenewLeaseResponse.unknown:type_name -> leasefs.v1.OpenRef
-	12,  // 22: leasefs.v1.LostFile.new_holder:type_name -> leasefs.v1.HolderInfo
-	7,   // 23: leasefs.v1.ListLeasesRequest.caller:type_name -> leasefs.v1.Caller
+	13,  // 1: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
+	14,  // 2: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
+	127, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
+	14,  // 4: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
+	9,   // 5: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
+	17,  // 6: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
+	28,  // 7: leasefs.v1.SessionRequest.renew:type_name -> leasefs.v1.RenewLeaseRequest
+	21,  // 8: leasefs.v1.SessionRequest.cache_renew:type_name -> leasefs.v1.CacheRenew
+	24,  // 9: leasefs.v1.SessionRequest.cache_ack:type_name -> leasefs.v1.CacheAck
+	18,  // 10: leasefs.v1.SessionResponse.welcome:type_name -> leasefs.v1.Welcome
+	30,  // 11: leasefs.v1.SessionResponse.renewed:type_name -> leasefs.v1.RenewLeaseResponse
+	16,  // 12: leasefs.v1.SessionResponse.error:type_name -> leasefs.v1.ErrorDetail
+	22,  // 13: leasefs.v1.SessionResponse.cache_term:type_name -> leasefs.v1.CacheTerm
+	23,  // 14: leasefs.v1.SessionResponse.cache_revocation:type_name -> leasefs.v1.CacheRevocation
+	26,  // 15: leasefs.v1.CacheRevocation.keys:type_name -> leasefs.v1.CacheKey
+	25,  // 16: leasefs.v1.CacheAck.drafts:type_name -> leasefs.v1.Draft
+	26,  // 17: leasefs.v1.CacheGivenUp.keys:type_name -> leasefs.v1.CacheKey
+	29,  // 18: leasefs.v1.RenewLeaseRequest.open:type_name -> leasefs.v1.OpenRef
+	9,   // 19: leasefs.v1.RenewLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	31,  // 20: leasefs.v1.RenewLeaseResponse.lost:type_name -> leasefs.v1.LostFile
+	29,  // 21: leasefs.v1.RenewLeaseResponse.unknown:type_name -> leasefs.v1.OpenRef
+	14,  // 22: leasefs.v1.LostFile.new_holder:type_name -> leasefs.v1.HolderInfo
+	9,   // 23: leasefs.v1.ListLeasesRequest.caller:type_name -> leasefs.v1.Caller
 	2,   // 24: leasefs.v1.ListLeasesRequest.order:type_name -> leasefs.v1.LeaseOrder
-	32,  // 25: leasefs.v1.ListLeasesResponse.leases:type_name -> leasefs.v1.Lease
-	12,  // 26: leasefs.v1.Lease.holder:type_name -> leasefs.v1.HolderInfo
-	33,  // 27: leasefs.v1.Lease.files:type_name -> leasefs.v1.LeaseFile
-	6,   // 28: leasefs.v1.RecoverRequest.call:type_name -> leasefs.v1.CallId
-	7,   // 29: leasefs.v1.RecoverRequest.caller:type_name -> leasefs.v1.Caller
-	8,   // 30: leasefs.v1.RecoverRequest.at:type_name -> leasefs.v1.Ref
-	6,   // 31: leasefs.v1.GrantLeaseRequest.call:type_name -> leasefs.v1.CallId
-	7,   // 32: leasefs.v1.GrantLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	6,   // 33: leasefs.v1.RevokeLeaseRequest.call:type_name -> leasefs.v1.CallId
-	7,   // 34: leasefs.v1.RevokeLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 35: leasefs.v1.KeepAliveRequest.caller:type_name -> leasefs.v1.Caller
-	42,  // 36: leasefs.v1.KeepAliveResponse.leases:type_name -> leasefs.v1.LeaseAlive
-	7,   // 37: leasefs.v1.LeaseTimeToLiveRequest.caller:type_name -> leasefs.v1.Caller
-	6,   // 38: leasefs.v1.AttachLeaseRequest.call:type_name -> leasefs.v1.CallId
-	7,   // 39: leasefs.v1.AttachLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	8,   // 40: leasefs.v1.AttachLeaseRequest.at:type_name -> leasefs.v1.Ref
-	6,   // 41: leasefs.v1.DetachLeaseRequest.call:type_name -> leasefs.v1.CallId
-	7,   // 42: leasefs.v1.DetachLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	8,   // 43: leasefs.v1.DetachLeaseRequest.at:type_name -> leasefs.v1.Ref
-	7,   // 44: leasefs.v1.WatchRequest.caller:type_name -> leasefs.v1.Caller
-	49,  // 45: leasefs.v1.WatchResponse.events:type_name -> leasefs.v1.Event
+	34,  // 25: leasefs.v1.ListLeasesResponse.leases:type_name -> leasefs.v1.Lease
+	14,  // 26: leasefs.v1.Lease.holder:type_name -> leasefs.v1.HolderInfo
+	35,  // 27: leasefs.v1.Lease.files:type_name -> leasefs.v1.LeaseFile
+	8,   // 28: leasefs.v1.RecoverRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 29: leasefs.v1.RecoverRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 30: leasefs.v1.RecoverRequest.at:type_name -> leasefs.v1.Ref
+	8,   // 31: leasefs.v1.GrantLeaseRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 32: leasefs.v1.GrantLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	8,   // 33: leasefs.v1.RevokeLeaseRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 34: leasefs.v1.RevokeLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	9,   // 35: leasefs.v1.KeepAliveRequest.caller:type_name -> leasefs.v1.Caller
+	44,  // 36: leasefs.v1.KeepAliveResponse.leases:type_name -> leasefs.v1.LeaseAlive
+	9,   // 37: leasefs.v1.LeaseTimeToLiveRequest.caller:type_name -> leasefs.v1.Caller
+	8,   // 38: leasefs.v1.AttachLeaseRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 39: leasefs.v1.AttachLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 40: leasefs.v1.AttachLeaseRequest.at:type_name -> leasefs.v1.Ref
+	8,   // 41: leasefs.v1.DetachLeaseRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 42: leasefs.v1.DetachLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 43: leasefs.v1.DetachLeaseRequest.at:type_name -> leasefs.v1.Ref
+	9,   // 44: leasefs.v1.WatchRequest.caller:type_name -> leasefs.v1.Caller
+	51,  // 45: leasefs.v1.WatchResponse.events:type_name -> leasefs.v1.Event
 	3,   // 46: leasefs.v1.Event.type:type_name -> leasefs.v1.EventType
-	6,   // 47: leasefs.v1.CreateRequest.call:type_name -> leasefs.v1.CallId
-	7,   // 48: leasefs.v1.CreateRequest.caller:type_name -> leasefs.v1.Caller
-	8,   // 49: leasefs.v1.CreateRequest.at:type_name -> leasefs.v1.Ref
-	25,  // 50: leasefs.v1.CreateRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	51,  // 51: leasefs.v1.CreateRequest.owner:type_name -> leasefs.v1.Owner
-	10,  // 52: leasefs.v1.OpenResponse.attr:type_name -> leasefs.v1.Attr
-	9,   // 53: leasefs.v1.OpenResponse.writer:type_name -> leasefs.v1.WriterId
-	24,  // 54: leasefs.v1.OpenResponse.keys:type_name -> leasefs.v1.CacheKey
-	10,  // 55: leasefs.v1.OpenResponse.parent:type_name -> leasefs.v1.Attr
-	24,  // 56: leasefs.v1.OpenResponse.parent_keys:type_name -> leasefs.v1.CacheKey
-	6,   // 57: leasefs.v1.AppendRequest.call:type_name -> leasefs.v1.CallId
-	7,   // 58: leasefs.v1.AppendRequest.caller:type_name -> leasefs.v1.Caller
-	8,   // 59: leasefs.v1.AppendRequest.at:type_name -> leasefs.v1.Ref
-	9,   // 60: leasefs.v1.AppendRequest.writer:type_name -> leasefs.v1.WriterId
-	9,   // 61: leasefs.v1.AppendTailRequest.writer:type_name -> leasefs.v1.WriterId
-	25,  // 62: leasefs.v1.AppendTailRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	9,   // 63: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
-	57,  // 64: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
-	59,  // 65: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
-	122, // 66: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
-	9,   // 67: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
-	13,  // 68: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
-	6,   // 69: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 70: leasefs.v1.CloseRequest.writer:type_name -> leasefs.v1.WriterId
-	25,  // 71: leasefs.v1.CloseRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	6,   // 72: leasefs.v1.CloseAbandonedRequest.call:type_name -> leasefs.v1.CallId
-	7,   // 73: leasefs.v1.CloseAbandonedRequest.caller:type_name -> leasefs.v1.Caller
-	8,   // 74: leasefs.v1.CloseAbandonedRequest.at:type_name -> leasefs.v1.Ref
-	7,   // 75: leasefs.v1.GetFileRequest.caller:type_name -> leasefs.v1.Caller
-	8,   // 76: leasefs.v1.GetFileRequest.at:type_name -> leasefs.v1.Ref
-	9,   // 77: leasefs.v1.GetFileRequest.writer:type_name -> leasefs.v1.WriterId
-	10,  // 78: leasefs.v1.GetFileResponse.attr:type_name -> leasefs.v1.Attr
-	13,  // 79: leasefs.v1.GetFileResponse.blocks:type_name -> leasefs.v1.Block
-	24,  // 80: leasefs.v1.GetFileResponse.keys:type_name -> leasefs.v1.CacheKey
-	7,   // 81: leasefs.v1.StatRequest.caller:type_name -> leasefs.v1.Caller
-	8,   // 82: leasefs.v1.StatRequest.at:type_name -> leasefs.v1.Ref
-	10,  // 83: leasefs.v1.StatResponse.attr:type_name -> leasefs.v1.Attr
-	24,  // 84: leasefs.v1.StatResponse.keys:type_name -> leasefs.v1.CacheKey
-	14,  // 85: leasefs.v1.StatResponse.missing:type_name -> leasefs.v1.ErrorDetail
-	7,   // 86: leasefs.v1.XattrsRequest.caller:type_name -> leasefs.v1.Caller
-	8,   // 87: leasefs.v1.XattrsRequest.at:type_name -> leasefs.v1.Ref
-	71,  // 88: leasefs.v1.XattrsResponse.xattrs:type_name -> leasefs.v1.Xattr
-	24,  // 89: leasefs.v1.XattrsResponse.keys:type_name -> leasefs.v1.CacheKey
-	7,   // 90: leasefs.v1.ListRequest.caller:type_name -> leasefs.v1.Caller
-	8,   // 91: leasefs.v1.ListRequest.at:type_name -> leasefs.v1.Ref
-	74,  // 92: leasefs.v1.ListResponse.entries:type_name -> leasefs.v1.Entry
-	10,  // 93: leasefs.v1.ListResponse.directory:type_name -> leasefs.v1.Attr
-	24,  // 94: leasefs.v1.ListResponse.keys:type_name -> leasefs.v1.CacheKey
-	10,  // 95: leasefs.v1.Entry.attr:type_name -> leasefs.v1.Attr
-	7,   // 96: leasefs.v1.SummaryRequest.caller:type_name -> leasefs.v1.Caller
-	8,   // 97: leasefs.v1.SummaryRequest.at:type_name -> leasefs.v1.Ref
-	7,   // 98: leasefs.v1.FindRequest.caller:type_name -> leasefs.v1.Caller
-	8,   // 99: leasefs.v1.FindRequest.at:type_name -> leasefs.v1.Ref
-	79,  // 100: leasefs.v1.FindResponse.entries:type_name -> leasefs.v1.FoundEntry
-	10,  // 101: leasefs.v1.FoundEntry.attr:type_name -> leasefs.v1.Attr
-	10,  // 102: leasefs.v1.MutateResponse.attr:type_name -> leasefs.v1.Attr
-	6,   // 103: leasefs.v1.MkdirRequest.call:type_name -> leasefs.v1.CallId
-	7,   // 104: leasefs.v1.MkdirRequest.caller:type_name -> leasefs.v1.Caller
-	8,   // 105: leasefs.v1.MkdirRequest.at:type_name -> leasefs.v1.Ref
-	51,  // 106: leasefs.v1.MkdirRequest.owner:type_name -> leasefs.v1.Owner
-	6,   // 107: leasefs.v1.RenameRequest.call:type_name -> leasefs.v1.CallId
-	7,   // 108: leasefs.v1.RenameRequest.caller:type_name -> leasefs.v1.Caller
-	8,   // 109: leasefs.v1.RenameRequest.from:type_name -> leasefs.v1.Ref
-	8,   // 110: leasefs.v1.RenameRequest.to:type_name -> leasefs.v1.Ref
-	83,  // 111: leasefs.v1.RenameRequest.hide:type_name -> leasefs.v1.Hide
-	6,   // 112: leasefs.v1.DeleteRequest.call:type_name -> leasefs.v1.CallId
-	7,   // 113: leasefs.v1.DeleteRequest.caller:type_name -> leasefs.v1.Caller
-	8,   // 114: leasefs.v1.DeleteRequest.at:type_name -> leasefs.v1.Ref
+	8,   // 47: leasefs.v1.CreateRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 48: leasefs.v1.CreateRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 49: leasefs.v1.CreateRequest.at:type_name -> leasefs.v1.Ref
+	27,  // 50: leasefs.v1.CreateRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	53,  // 51: leasefs.v1.CreateRequest.owner:type_name -> leasefs.v1.Owner
+	12,  // 52: leasefs.v1.OpenResponse.attr:type_name -> leasefs.v1.Attr
+	11,  // 53: leasefs.v1.OpenResponse.writer:type_name -> leasefs.v1.WriterId
+	26,  // 54: leasefs.v1.OpenResponse.keys:type_name -> leasefs.v1.CacheKey
+	12,  // 55: leasefs.v1.OpenResponse.parent:type_name -> leasefs.v1.Attr
+	26,  // 56: leasefs.v1.OpenResponse.parent_keys:type_name -> leasefs.v1.CacheKey
+	8,   // 57: leasefs.v1.AppendRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 58: leasefs.v1.AppendRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 59: leasefs.v1.AppendRequest.at:type_name -> leasefs.v1.Ref
+	11,  // 60: leasefs.v1.AppendRequest.writer:type_name -> leasefs.v1.WriterId
+	11,  // 61: leasefs.v1.AppendTailRequest.writer:type_name -> leasefs.v1.WriterId
+	27,  // 62: leasefs.v1.AppendTailRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	11,  // 63: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
+	59,  // 64: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
+	61,  // 65: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
+	128, // 66: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
+	11,  // 67: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
+	15,  // 68: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
+	8,   // 69: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 70: leasefs.v1.CloseRequest.writer:type_name -> leasefs.v1.WriterId
+	27,  // 71: leasefs.v1.CloseRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	8,   // 72: leasefs.v1.CloseAbandonedRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 73: leasefs.v1.CloseAbandonedRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 74: leasefs.v1.CloseAbandonedRequest.at:type_name -> leasefs.v1.Ref
+	9,   // 75: leasefs.v1.GetFileRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 76: leasefs.v1.GetFileRequest.at:type_name -> leasefs.v1.Ref
+	11,  // 77: leasefs.v1.GetFileRequest.writer:type_name -> leasefs.v1.WriterId
+	12,  // 78: leasefs.v1.GetFileResponse.attr:type_name -> leasefs.v1.Attr
+	15,  // 79: leasefs.v1.GetFileResponse.blocks:type_name -> leasefs.v1.Block
+	26,  // 80: leasefs.v1.GetFileResponse.keys:type_name -> leasefs.v1.CacheKey
+	9,   // 81: leasefs.v1.StatRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 82: leasefs.v1.StatRequest.at:type_name -> leasefs.v1.Ref
+	12,  // 83: leasefs.v1.StatResponse.attr:type_name -> leasefs.v1.Attr
+	26,  // 84: leasefs.v1.StatResponse.keys:type_name -> leasefs.v1.CacheKey
+	16,  // 85: leasefs.v1.StatResponse.missing:type_name -> leasefs.v1.ErrorDetail
+	9,   // 86: leasefs.v1.XattrsRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 87: leasefs.v1.XattrsRequest.at:type_name -> leasefs.v1.Ref
+	73,  // 88: leasefs.v1.XattrsResponse.xattrs:type_name -> leasefs.v1.Xattr
+	26,  // 89: leasefs.v1.XattrsResponse.keys:type_name -> leasefs.v1.CacheKey
+	9,   // 90: leasefs.v1.ListRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 91: leasefs.v1.ListRequest.at:type_name -> leasefs.v1.Ref
+	76,  // 92: leasefs.v1.ListResponse.entries:type_name -> leasefs.v1.Entry
+	12,  // 93: leasefs.v1.ListResponse.directory:type_name -> leasefs.v1.Attr
+	26,  // 94: leasefs.v1.ListResponse.keys:type_name -> leasefs.v1.CacheKey
+	12,  // 95: leasefs.v1.Entry.attr:type_name -> leasefs.v1.Attr
+	9,   // 96: leasefs.v1.SummaryRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 97: leasefs.v1.SummaryRequest.at:type_name -> leasefs.v1.Ref
+	9,   // 98: leasefs.v1.FindRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 99: leasefs.v1.FindRequest.at:type_name -> leasefs.v1.Ref
+	81,  // 100: leasefs.v1.FindResponse.entries:type_name -> leasefs.v1.FoundEntry
+	12,  // 101: leasefs.v1.FoundEntry.attr:type_name -> leasefs.v1.Attr
+	12,  // 102: leasefs.v1.MutateResponse.attr:type_name -> leasefs.v1.Attr
+	8,   // 103: leasefs.v1.MkdirRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 104: leasefs.v1.MkdirRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 105: leasefs.v1.MkdirRequest.at:type_name -> leasefs.v1.Ref
+	53,  // 106: leasefs.v1.MkdirRequest.owner:type_name -> leasefs.v1.Owner
+	8,   // 107: leasefs.v1.RenameRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 108: leasefs.v1.RenameRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 109: leasefs.v1.RenameRequest.from:type_name -> leasefs.v1.Ref
+	10,  // 110: leasefs.v1.RenameRequest.to:type_name -> leasefs.v1.Ref
+	85,  // 111: leasefs.v1.RenameRequest.hide:type_name -> leasefs.v1.Hide
+	8,   // 112: leasefs.v1.DeleteRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 113: leasefs.v1.DeleteRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 114: leasefs.v1.DeleteRequest.at:type_name -> leasefs.v1.Ref
 	1,   // 115: leasefs.v1.DeleteRequest.only:type_name -> leasefs.v1.FileType
-	83,  // 116: leasefs.v1.DeleteRequest.hide:type_name -> leasefs.v1.Hide
-	6,   // 117: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
-	7,   // 118: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
-	8,   // 119: leasefs.v1.SetAttrRequest.at:type_name -> leasefs.v1.Ref
-	6,   // 120: leasefs.v1.TransactRequest.call:type_name -> leasefs.v1.CallId
-	7,   // 121: leasefs.v1.TransactRequest.caller:type_name -> leasefs.v1.Caller
-	87,  // 122: leasefs.v1.TransactRequest.compares:type_name -> leasefs.v1.TxCompare
-	89,  // 123: leasefs.v1.TransactRequest.ops:type_name -> leasefs.v1.TxOp
-	88,  // 124: leasefs.v1.TxCompare.xattr:type_name -> leasefs.v1.TxXattr
-	90,  // 125: leasefs.v1.TxOp.create:type_name -> leasefs.v1.TxFile
-	90,  // 126: leasefs.v1.TxOp.write:type_name -> leasefs.v1.TxFile
-	91,  // 127: leasefs.v1.TxOp.mkdir:type_name -> leasefs.v1.TxDir
-	92,  // 128: leasefs.v1.TxOp.rename:type_name -> leasefs.v1.TxRename
-	93,  // 129: leasefs.v1.TxOp.delete:type_name -> leasefs.v1.TxDelete
-	88,  // 130: leasefs.v1.TxOp.set_xattr:type_name -> leasefs.v1.TxXattr
-	94,  // 131: leasefs.v1.TxOp.detach:type_name -> leasefs.v1.TxDetach
-	88,  // 132: leasefs.v1.TxOp.xattrs:type_name -> leasefs.v1.TxXattr
-	6,   // 133: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
-	7,   // 134: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
-	8,   // 135: leasefs.v1.SetXattrRequest.at:type_name -> leasefs.v1.Ref
+	85,  // 116: leasefs.v1.DeleteRequest.hide:type_name -> leasefs.v1.Hide
+	8,   // 117: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 118: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 119: leasefs.v1.SetAttrRequest.at:type_name -> leasefs.v1.Ref
+	8,   // 120: leasefs.v1.TransactRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 121: leasefs.v1.TransactRequest.caller:type_name -> leasefs.v1.Caller
+	89,  // 122: leasefs.v1.TransactRequest.compares:type_name -> leasefs.v1.TxCompare
+	91,  // 123: leasefs.v1.TransactRequest.ops:type_name -> leasefs.v1.TxOp
+	90,  // 124: leasefs.v1.TxCompare.xattr:type_name -> leasefs.v1.TxXattr
+	92,  // 125: leasefs.v1.TxOp.create:type_name -> leasefs.v1.TxFile
+	92,  // 126: leasefs.v1.TxOp.write:type_name -> leasefs.v1.TxFile
+	93,  // 127: leasefs.v1.TxOp.mkdir:type_name -> leasefs.v1.TxDir
+	94,  // 128: leasefs.v1.TxOp.rename:type_name -> leasefs.v1.TxRename
+	95,  // 129: leasefs.v1.TxOp.delete:type_name -> leasefs.v1.TxDelete
+	90,  // 130: leasefs.v1.TxOp.set_xattr:type_name -> leasefs.v1.TxXattr
+	96,  // 131: leasefs.v1.TxOp.detach:type_name -> leasefs.v1.TxDetach
+	90,  // 132: leasefs.v1.TxOp.xattrs:type_name -> leasefs.v1.TxXattr
+	8,   // 133: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 134: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 135: leasefs.v1.SetXattrRequest.at:type_name -> leasefs.v1.Ref
 	4,   // 136: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
-	6,   // 137: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
-	7,   // 138: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
-	8,   // 139: leasefs.v1.SymlinkRequest.at:type_name -> leasefs.v1.Ref
-	51,  // 140: leasefs.v1.SymlinkRequest.owner:type_name -> leasefs.v1.Owner
-	6,   // 141: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
-	7,   // 142: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
-	8,   // 143: leasefs.v1.TruncateRequest.at:type_name -> leasefs.v1.Ref
-	6,   // 144: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
-	7,   // 145: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
-	8,   // 146: leasefs.v1.ConcatRequest.target:type_name -> leasefs.v1.Ref
-	8,   // 147: leasefs.v1.ConcatRequest.sources:type_name -> leasefs.v1.Ref
-	7,   // 148: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
-	101, // 149: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
-	7,   // 150: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 151: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 152: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
-	7,   // 153: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
-	108, // 154: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
-	7,   // 155: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 156: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 157: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 158: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
-	123, // 159: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
-	118, // 160: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
-	120, // 161: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
-	14,  // 162: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
-	17,  // 163: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
-	26,  // 164: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
-	30,  // 165: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
-	34,  // 166: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
-	36,  // 167: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
-	38,  // 168: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
-	40,  // 169: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
-	43,  // 170: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
-	45,  // 171: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
-	46,  // 172: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
-	47,  // 173: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
-	50,  // 174: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
-	53,  // 175: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
-	54,  // 176: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
-	56,  // 177: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
-	60,  // 178: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
-	62,  // 179: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
-	64,  // 180: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
-	65,  // 181: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
-	67,  // 182: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
-	69,  // 183: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
-	72,  // 184: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
-	75,  // 185: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
-	77,  // 186: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
-	81,  // 187: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
-	82,  // 188: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
-	84,  // 189: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
-	85,  // 190: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
-	96,  // 191: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
-	95,  // 192: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
-	97,  // 193: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
-	98,  // 194: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
-	86,  // 195: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
-	99,  // 196: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
-	102, // 197: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
-	104, // 198: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
-	106, // 199: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
-	109, // 200: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
-	115, // 201: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
-	111, // 202: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
-	113, // 203: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
-	117, // 204: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
-	18,  // 205: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
-	28,  // 206: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
-	31,  // 207: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
-	35,  // 208: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
-	37,  // 209: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
-	39,  // 210: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
-	41,  // 211: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
-	44,  // 212: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
-	80,  // 213: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
-	80,  // 214: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
-	48,  // 215: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
-	52,  // 216: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
-	52,  // 217: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
-	55,  // 218: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
-	58,  // 219: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
-	61,  // 220: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
-	63,  // 221: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
-	63,  // 222: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
-	66,  // 223: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
-	68,  // 224: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
-	70,  // 225: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
-	73,  // 226: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
-	76,  // 227: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
-	78,  // 228: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
-	80,  // 229: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
-	80,  // 230: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
-	80,  // 231: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
-	80,  // 232: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
-	80,  // 233: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
-	80,  // 234: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
-	80,  // 235: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
-	80,  // 236: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
-	80,  // 237: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
-	100, // 238: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
-	103, // 239: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
-	105, // 240: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
-	107, // 241: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
-	110, // 242: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
-	116, // 243: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
-	112, // 244: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
-	114, // 245: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
-	119, // 246: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
-	205, // [205:247] is the sub-list for method output_type
-	163, // [163:205] is the sub-list for method input_type
-	163, // [163:163] is the sub-list for extension type_name
-	163, // [163:163] is the sub-list for extension extendee
-	0,   // [0:163] is the sub-list for field type_name
+	8,   // 137: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 138: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 139: leasefs.v1.SymlinkRequest.at:type_name -> leasefs.v1.Ref
+	53,  // 140: leasefs.v1.SymlinkRequest.owner:type_name -> leasefs.v1.Owner
+	8,   // 141: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 142: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 143: leasefs.v1.TruncateRequest.at:type_name -> leasefs.v1.Ref
+	8,   // 144: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 145: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 146: leasefs.v1.ConcatRequest.target:type_name -> leasefs.v1.Ref
+	10,  // 147: leasefs.v1.ConcatRequest.sources:type_name -> leasefs.v1.Ref
+	9,   // 148: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
+	103, // 149: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
+	9,   // 150: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
+	9,   // 151: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 152: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
+	9,   // 153: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
+	110, // 154: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
+	9,   // 155: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
+	9,   // 156: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
+	9,   // 157: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
+	9,   // 158: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
+	129, // 159: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
+	120, // 160: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
+	122, // 161: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
+	16,  // 162: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
+	5,   // 163: leasefs.v1.AclEntry.tag:type_name -> leasefs.v1.AclTag
+	9,   // 164: leasefs.v1.AclRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 165: leasefs.v1.AclRequest.at:type_name -> leasefs.v1.Ref
+	123, // 166: leasefs.v1.AclResponse.entries:type_name -> leasefs.v1.AclEntry
+	26,  // 167: leasefs.v1.AclResponse.keys:type_name -> leasefs.v1.CacheKey
+	8,   // 168: leasefs.v1.ChangeAclRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 169: leasefs.v1.ChangeAclRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 170: leasefs.v1.ChangeAclRequest.at:type_name -> leasefs.v1.Ref
+	6,   // 171: leasefs.v1.ChangeAclRequest.action:type_name -> leasefs.v1.AclAction
+	123, // 172: leasefs.v1.ChangeAclRequest.entries:type_name -> leasefs.v1.AclEntry
+	19,  // 173: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
+	28,  // 174: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
+	32,  // 175: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
+	36,  // 176: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
+	38,  // 177: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
+	40,  // 178: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
+	42,  // 179: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
+	45,  // 180: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
+	47,  // 181: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
+	48,  // 182: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
+	49,  // 183: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
+	52,  // 184: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
+	55,  // 185: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
+	56,  // 186: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
+	58,  // 187: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
+	62,  // 188: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
+	64,  // 189: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
+	66,  // 190: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
+	67,  // 191: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
+	69,  // 192: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
+	71,  // 193: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
+	74,  // 194: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
+	77,  // 195: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
+	79,  // 196: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
+	83,  // 197: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
+	84,  // 198: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
+	86,  // 199: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
+	87,  // 200: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
+	98,  // 201: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
+	97,  // 202: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
+	99,  // 203: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
+	100, // 204: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
+	88,  // 205: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
+	124, // 206: leasefs.v1.Namenode.Acl:input_type -> leasefs.v1.AclRequest
+	126, // 207: leasefs.v1.Namenode.ChangeAcl:input_type -> leasefs.v1.ChangeAclRequest
+	101, // 208: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
+	104, // 209: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
+	106, // 210: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
+	108, // 211: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
+	111, // 212: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
+	117, // 213: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
+	113, // 214: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
+	115, // 215: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
+	119, // 216: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
+	20,  // 217: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
+	30,  // 218: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
+	33,  // 219: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
+	37,  // 220: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
+	39,  // 221: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
+	41,  // 222: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
+	43,  // 223: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
+	46,  // 224: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
+	82,  // 225: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
+	82,  // 226: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
+	50,  // 227: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
+	54,  // 228: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
+	54,  // 229: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
+	57,  // 230: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
+	60,  // 231: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
+	63,  // 232: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
+	65,  // 233: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
+	65,  // 234: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
+	68,  // 235: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
+	70,  // 236: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
+	72,  // 237: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
+	75,  // 238: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
+	78,  // 239: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
+	80,  // 240: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
+	82,  // 241: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
+	82,  // 242: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
+	82,  // 243: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
+	82,  // 244: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
+	82,  // 245: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
+	82,  // 246: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
+	82,  // 247: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
+	82,  // 248: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
+	82,  // 249: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
+	125, // 250: leasefs.v1.Namenode.Acl:output_type -> leasefs.v1.AclResponse
+	82,  // 251: leasefs.v1.Namenode.ChangeAcl:output_type -> leasefs.v1.MutateResponse
+	102, // 252: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
+	105, // 253: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
+	107, // 254: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
+	109, // 255: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
+	112, // 256: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
+	118, // 257: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
+	114, // 258: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
+	116, // 259: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
+	121, // 260: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
+	217, // [217:261] is the sub-list for method output_type
+	173, // [173:217] is the sub-list for method input_type
+	173, // [173:173] is the sub-list for extension type_name
+	173, // [173:173] is the sub-list for extension extendee
+	0,   // [0:173] is the sub-list for field type_name
 }
 
 func init() { file_leasefs_v1_leasefs_proto_init() }
@@ -10562,8 +11031,8 @@ func file_leasefs_v1_leasefs_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leasefs_v1_leasefs_proto_rawDesc), len(file_leasefs_v1_leasefs_proto_rawDesc)),
-			NumEnums:      6,
-			NumMessages:   118,
+			NumEnums:      8,
+			NumMessages:   122,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

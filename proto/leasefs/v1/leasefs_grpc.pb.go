@@ -68,6 +68,8 @@ const (
 	Namenode_Truncate_FullMethodName        = "/leasefs.v1.Namenode/Truncate"
 	Namenode_Concat_FullMethodName          = "/leasefs.v1.Namenode/Concat"
 	Namenode_Transact_FullMethodName        = "/leasefs.v1.Namenode/Transact"
+	Namenode_Acl_FullMethodName             = "/leasefs.v1.Namenode/Acl"
+	Namenode_ChangeAcl_FullMethodName       = "/leasefs.v1.Namenode/ChangeAcl"
 )
 
 // NamenodeClient is the client API for Namenode service.
@@ -146,6 +148,11 @@ type NamenodeClient interface {
 	// Transact does several operations, in order, together or not at all, if all compares
 	// hold: else COMPARE_FAILED.
 	Transact(ctx context.Context, in *TransactRequest, opts ...grpc.CallOption) (*MutateResponse, error)
+	// Acl answers the access ACL and the default ACL of a file or directory. It takes no
+	// permission but to search the directories above.
+	Acl(ctx context.Context, in *AclRequest, opts ...grpc.CallOption) (*AclResponse, error)
+	// ChangeAcl changes them, by what they are at that moment. The mode changes with them.
+	ChangeAcl(ctx context.Context, in *ChangeAclRequest, opts ...grpc.CallOption) (*MutateResponse, error)
 }
 
 type namenodeClient struct {
@@ -510,6 +517,26 @@ func (c *namenodeClient) Transact(ctx context.Context, in *TransactRequest, opts
 	return out, nil
 }
 
+func (c *namenodeClient) Acl(ctx context.Context, in *AclRequest, opts ...grpc.CallOption) (*AclResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AclResponse)
+	err := c.cc.Invoke(ctx, Namenode_Acl_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *namenodeClient) ChangeAcl(ctx context.Context, in *ChangeAclRequest, opts ...grpc.CallOption) (*MutateResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MutateResponse)
+	err := c.cc.Invoke(ctx, Namenode_ChangeAcl_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // NamenodeServer is the server API for Namenode service.
 // All implementations must embed UnimplementedNamenodeServer
 // for forward compatibility.
@@ -586,6 +613,11 @@ type NamenodeServer interface {
 	// Transact does several operations, in order, together or not at all, if all compares
 	// hold: else COMPARE_FAILED.
 	Transact(context.Context, *TransactRequest) (*MutateResponse, error)
+	// Acl answers the access ACL and the default ACL of a file or directory. It takes no
+	// permission but to search the directories above.
+	Acl(context.Context, *AclRequest) (*AclResponse, error)
+	// ChangeAcl changes them, by what they are at that moment. The mode changes with them.
+	ChangeAcl(context.Context, *ChangeAclRequest) (*MutateResponse, error)
 	mustEmbedUnimplementedNamenodeServer()
 }
 
@@ -694,6 +726,12 @@ func (UnimplementedNamenodeServer) Concat(context.Context, *ConcatRequest) (*Mut
 }
 func (UnimplementedNamenodeServer) Transact(context.Context, *TransactRequest) (*MutateResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Transact not implemented")
+}
+func (UnimplementedNamenodeServer) Acl(context.Context, *AclRequest) (*AclResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Acl not implemented")
+}
+func (UnimplementedNamenodeServer) ChangeAcl(context.Context, *ChangeAclRequest) (*MutateResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ChangeAcl not implemented")
 }
 func (UnimplementedNamenodeServer) mustEmbedUnimplementedNamenodeServer() {}
 func (UnimplementedNamenodeServer) testEmbeddedByValue()                  {}
@@ -1274,6 +1312,42 @@ func _Namenode_Transact_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Namenode_Acl_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AclRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NamenodeServer).Acl(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Namenode_Acl_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NamenodeServer).Acl(ctx, req.(*AclRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Namenode_ChangeAcl_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ChangeAclRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NamenodeServer).ChangeAcl(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Namenode_ChangeAcl_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NamenodeServer).ChangeAcl(ctx, req.(*ChangeAclRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Namenode_ServiceDesc is the grpc.ServiceDesc for Namenode service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1396,6 +1470,14 @@ var Namenode_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Transact",
 			Handler:    _Namenode_Transact_Handler,
+		},
+		{
+			MethodName: "Acl",
+			Handler:    _Namenode_Acl_Handler,
+		},
+		{
+			MethodName: "ChangeAcl",
+			Handler:    _Namenode_ChangeAcl_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

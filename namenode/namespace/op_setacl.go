@@ -1,0 +1,158 @@
+package namespace
+
+import (
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/posixacl"
+	"github.com/leasefs/leasefs/namenode/namespace/acl"
+	"github.com/leasefs/leasefs/namenode/share"
+)
+
+// aclBit is a bit of an inode's mode, in memory alone: it has ACLs, which are in the
+// table of these.
+const aclBit uint16 = 0o10000
+
+// perm is the mode of an inode as others see it.
+func (n *inode) perm() uint16 { return n.mode & modeBits }
+
+// marked notes whether an inode that is not yet in a tree has ACLs.
+func (n *inode) marked(has bool) {
+	if n.mode = n.perm(); has {
+		n.mode |= aclBit
+	}
+}
+
+// inherit gives an inode that is not yet in a tree the mode that it has in a directory with
+// a default ACL, nil if it has none, and returns the ACLs that it is to get.
+func (n *inode) inherit(byDefault *acl.ACL) (acls acl.Of) {
+	if byDefault == nil || n.typ == TypeSymlink {
+		return acls
+	}
+	if n.mode, acls.Access = byDefault.Inherit(n.mode); n.typ == TypeDir {
+		acls.Default = byDefault
+	}
+	return acls
+}
+
+// aclsOf are the ACLs of an inode, nil if there is none.
+func (t *inodes) aclsOf(n *inode) (access, byDefault *acl.ACL) {
+	if n.mode&aclBit == 0 {
+		return nil, nil
+	}
+	return t.acls.Get(n.id)
+}
+
+// defaultOf is the default ACL of a directory, nil if it has none.
+func (t *inodes) defaultOf(dir InodeID) *acl.ACL {
+	_, byDefault := t.acls.Get(dir)
+	return byDefault
+}
+
+// countACL counts memory of an ACL for all, and for the user whose file had it first.
+func (t *inodes) countACL(user uint16, bytes int64) {
+	t.counts.ACLBytes += bytes
+	t.uses.Of(user).ACLs += bytes
+}
+
+// addACL marks an inode that has ACLs by an image; false if it cannot have them.
+func (t *inodes) addACL(o acl.Of) bool {
+	n := t.get(o.Inode)
+	if n == nil || n.typ == TypeSymlink || o.Default != nil && n.typ != TypeDir {
+		return false
+	}
+	n.marked(true)
+	t.put(n)
+	return true
+}
+
+// masked is the mode of what a call makes at a place, or in directories to be made there.
+func (v view) masked(mode, less uint16, at place) uint16 {
+	if at.node != nil || v.defaultOf(at.dir.id) == nil {
+		mode &^= less
+	}
+	return mode & modeBits
+}
+
+// ACL returns the access ACL and the default ACL of what a Ref leads to; of what has none,
+// what the mode says. It takes what Stat takes, with its errors, and Unsupported for a
+// symbolic link.
+func (t *Tree) ACL(c *Call, r Ref) (posixacl.ACL, error) {
+	v := view{t, c, "getacl"}
+	at, err := v.find(r)
+	if err != nil {
+		return nil, err
+	}
+	n := at.node
+	v.lookAttr(n.id)
+	if n.typ == TypeSymlink {
+		return nil, v.noACL(at.path)
+	}
+	access, byDefault := t.aclsOf(n)
+	return acl.Join(n.perm(), access, byDefault), nil
+}
+
+func (v view) noACL(path string) error {
+	return v.errorf(fserror.Unsupported, path, "a symbolic link has no ACL; name what it leads to")
+}
+
+// OpSetACL gives an inode a mode and ACLs.
+type OpSetACL struct {
+	Inode InodeID
+	Mode  uint16
+	acl.Lists
+}
+
+func (op *OpSetACL) fields(c coder) {
+	c.inode(&op.Inode)
+	c.U16(&op.Mode)
+	op.Code(c.Coder)
+}
+
+// PlanSetACL checks a change of the ACLs of a file or directory, which only its owner may
+// change. The permission bits change with it. A nil record without an error: nothing
+// changes. Errors: those of ACL, Permission, InvalidArgument (what comes out is no ACL, or a
+// default ACL of a file), NoSpace (the different ACLs of all files take too much memory).
+func PlanSetACL(t *Tree, c *Call, r Ref, change posixacl.Change) (*OpSetACL, error) {
+	v := view{t, c, "setacl"}
+	at, err := v.find(r)
+	if err != nil {
+		return nil, err
+	}
+	n, path := at.node, at.path
+	switch {
+	case n.typ == TypeSymlink:
+		return nil, v.noACL(path)
+	case !c.IsSuper() && !v.isOwner(n):
+		return nil, v.errorf(fserror.Permission, path, "user %s may not change its ACL (owner %s)", c.User, t.users.Name(n.user))
+	}
+	mode, lists, more, err := t.acls.Plan(n.id, n.perm(), n.typ == TypeDir, change)
+	switch {
+	case err != nil:
+		return nil, fserror.With(err, v.op, path)
+	case more < 0:
+		return nil, nil
+	case more > 0 && t.counts.ACLBytes+more > share.Room(acl.MaxMemory, t.uses.Of(n.user).ACLs, more, c.IsSuper()):
+		return nil, v.errorf(fserror.NoSpace, path, "the different ACLs of all files take %d of %d bytes of the namenode's memory, and the room that is left is for owners whose files have few; give more of %s's files equal ACLs, or ACLs that name groups", t.counts.ACLBytes, acl.MaxMemory, t.users.Name(n.user))
+	}
+	return &OpSetACL{Inode: n.id, Mode: mode, Lists: lists}, nil
+}
+
+func (op *OpSetACL) apply(t applier) (Result, error) {
+	n := t.get(op.Inode)
+	switch err := op.Check(); {
+	case n == nil:
+		return Result{}, misfitf("there is no inode %d", op.Inode)
+	case err != nil:
+		return Result{}, err
+	case n.typ == TypeSymlink || n.typ != TypeDir && len(op.Default) > 0:
+		return Result{}, misfitf("inode %d cannot have such an ACL", op.Inode)
+	}
+	n = n.edit()
+	n.mode = op.Mode
+	n.marked(t.acls.Put(n.id, op.Lists, n.user, t.countACL))
+	t.put(n)
+	t.touch(Change{Kind: ChangeAttr, Inode: n.id})
+	return fileResult(n), nil
+}
+
+func (op *OpSetACL) affects(a affected) affected { return a.attr(op.Inode) }
+func (op *OpSetACL) events(n news) news          { return n.after(EventAttr, op.Inode) }
