@@ -50,7 +50,7 @@ func PlanXattr(t *Tree, c *Call, r Ref, name string, value []byte, action calls.
 		return nil, err
 	}
 	if n.typ == TypeDir && !v.stickyAllows(n, n) {
-		return nil, v.errorf(fserror.Permission, path, "user %s does not own the directory, whose sticky bit is set", c.User)
+		return nil, v.errorf(fserror.Permission, path, "user %s does not own the directory, whose sticky bit is set", c.User).Because(calls.NotOwner)
 	}
 	x := tables.Xattr{Inode: n.id, Name: name, Value: string(value)}
 	old, had := t.xattrs.Get(n.id, name)
