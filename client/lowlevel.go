@@ -23,7 +23,7 @@ func (f lowLevel) LstatKept(ctx context.Context, r door.Ref) (i *FileInfo, kept 
 	if r, err = cleanRef(op, r); err != nil {
 		return nil, false, err
 	}
-	attr, _, kept, err := f.keptStat(ctx, op, stat(r))
+	attr, _, kept, err := f.keptStat(ctx, op, stat(asOf(ctx), r))
 	if err != nil {
 		return nil, kept, err
 	}
@@ -47,7 +47,7 @@ func (f lowLevel) Locate(ctx context.Context, path string) (*FileInfo, error) {
 		return nil, err
 	}
 	resp := new(pb.StatResponse)
-	req := &pb.StatRequest{Caller: f.caller, At: followPath(ctx, path), Where: true}
+	req := &pb.StatRequest{Caller: f.by(ctx), At: followPath(ctx, path), Where: true}
 	if err := f.nn.Do(ctx, &namecall.Call{Op: "stat", Path: path}, pb.Namenode_Stat_FullMethodName, req, resp); err != nil {
 		return nil, err
 	}
@@ -166,7 +166,7 @@ func (f lowLevel) RemoveTree(ctx context.Context, path string) error {
 
 // RefreshKept is Refresh that also tells whether what it saw is kept.
 func (r *Reader) RefreshKept(ctx context.Context) (kept bool, err error) {
-	resp, at, kept, err := r.fs.keptFile(ctx, "open", r.path, readKey{readFile, door.Inode(r.inode)})
+	resp, at, kept, err := r.fs.keptFile(ctx, "open", r.path, readKey{readFile, door.Inode(r.inode), asOf(ctx)})
 	if err != nil {
 		return false, err
 	}

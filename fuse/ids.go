@@ -123,21 +123,47 @@ func (c *ids) gid(name string) uint32 {
 	})
 }
 
+// named is the name that a number has on this machine; false if it has none.
+func (c *ids) named(uid uint32) (string, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fresh()
+	name := remembered(c.users, uid, func() string { return nameOfUser(uid) })
+	return name, name != strconv.FormatUint(uint64(uid), 10)
+}
+
+// groupNamed is named for groups.
+func (c *ids) groupNamed(gid uint32) (string, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fresh()
+	name := remembered(c.group, gid, func() string { return nameOfGroup(gid) })
+	return name, name != strconv.FormatUint(uint64(gid), 10)
+}
+
+func nameOfUser(uid uint32) string {
+	id := strconv.FormatUint(uint64(uid), 10)
+	if u, err := user.LookupId(id); err == nil {
+		return u.Username
+	}
+	return id
+}
+
+func nameOfGroup(gid uint32) string {
+	id := strconv.FormatUint(uint64(gid), 10)
+	if g, err := user.LookupGroupId(id); err == nil {
+		return g.Name
+	}
+	return id
+}
+
 // user is the name of a number; empty if it is the one that all has anyway.
 func (c *ids) user(uid uint32) string {
 	if c.asUID != nil && *c.asUID == uid {
 		return ""
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.fresh()
-	return remembered(c.users, uid, func() string {
-		id := strconv.FormatUint(uint64(uid), 10)
-		if u, err := user.LookupId(id); err == nil {
-			return u.Username
-		}
-		return id
-	})
+	name, _ := c.named(uid)
+	return name
 }
 
 // groupName is the name of a number; empty if it is the one that all has anyway.
@@ -145,14 +171,6 @@ func (c *ids) groupName(gid uint32) string {
 	if c.asGID != nil && *c.asGID == gid {
 		return ""
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.fresh()
-	return remembered(c.group, gid, func() string {
-		id := strconv.FormatUint(uint64(gid), 10)
-		if g, err := user.LookupGroupId(id); err == nil {
-			return g.Name
-		}
-		return id
-	})
+	name, _ := c.groupNamed(gid)
+	return name
 }

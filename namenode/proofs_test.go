@@ -808,7 +808,9 @@ func TestActingForOthers(t *testing.T) {
 		"a user without a name":                   {l.nn, as("mnt", ""), "/", 4, fserror.Permission, false},
 		"another's session":                       {lg.nn, as("gateway", "ann", func(c *pb.Caller) { c.Session = []byte("session of mnt00") }), "/", 4, 0, true}, // which nobody has now
 		"a session in the name of another":        {lg.nn, as("gateway", "ann", func(c *pb.Caller) { c.SessionUser = "bob" }), "/", 4, fserror.Permission, false},
-		"an impossible access":                    {l.nn, as("mnt", "ann"), "/ann", 8, fserror.InvalidArgument, false},
+		"an impossible access":                    {l.nn, as("mnt", "ann"), "/ann", 16, fserror.InvalidArgument, false},
+		"the owner, as such":                      {l.nn, as("mnt", "ann"), "/ann", 8, 0, true},
+		"nobody, as the owner":                    {l.nn, as("mnt", "", nobody), "/nobody", 8, fserror.Permission, false},
 	} {
 		if err := access(c.nn, c.who, c.path, c.want); (err == nil) != c.may || err != nil && fserror.KindOf(err) != c.err {
 			t.Errorf("%s: %v", name, err)

@@ -63,9 +63,13 @@ func (s *tree) Stat(ctx context.Context, r *pb.StatRequest) (*pb.StatResponse, e
 
 // access refuses who has not all the permission bits want. Nobody runs what nobody may.
 func access(c *namespace.Call, a namespace.Attr, want uint32) error {
-	if want&^7 != 0 {
-		return fserror.New(fserror.InvalidArgument, "", "", "permission bits are from 1 to 7, not %o", want)
+	if want&^15 != 0 {
+		return fserror.New(fserror.InvalidArgument, "", "", "permission bits are from 1 to 7, and 8 to own it, not %d", want)
 	}
+	if want&8 != 0 && !c.IsSuper() && !c.Owns(a.User) {
+		return fserror.New(fserror.Permission, "", "", "user %s does not own it (owner %s)", c.User, a.User).Because(calls.NotOwner)
+	}
+	want &= 7
 	runs := want&uint32(calls.MayExecute) == 0 || a.Type != namespace.TypeFile || a.Mode&0o111 != 0
 	if runs && c.Allowed(a.Mode, a.User, a.Group, uint16(want)) { //nolint:gosec // three bits
 		return nil

@@ -5338,7 +5338,7 @@ type StatRequest struct {
 	Cache  bool                   `protobuf:"varint,4,opt,name=cache,proto3" json:"cache,omitempty"` // the session would like to keep the answer
 	Where  bool                   `protobuf:"varint,6,opt,name=where,proto3" json:"where,omitempty"` // answer path, too
 	// PERMISSION unless the caller has these permission bits (4, 2, 1) on what it is, as
-	// access(2) says.
+	// access(2) says, and owns it (8).
 	Access        uint32 `protobuf:"varint,7,opt,name=access,proto3" json:"access,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
