@@ -132,7 +132,7 @@ func (c *callers) group(raw context.Context) client.Owner {
 
 // may returns 0 if who makes the request of ctx has the permission bits want on a node. Where the
 // kernel checks, it has.
-func (n *node) may(ctx context.Context, want uint32) syscall.Errno {
+func may(ctx context.Context, n *node, want uint32) syscall.Errno {
 	if !n.m.callers.each {
 		return 0
 	}
@@ -148,7 +148,7 @@ func (n *node) Access(ctx context.Context, mask uint32) syscall.Errno {
 	if e := n.settleNode(ctx); e != 0 {
 		return e
 	}
-	return n.may(ctx, mask&(lowlevel.MayRead|lowlevel.MayWrite|lowlevel.MayExecute))
+	return may(ctx, n, mask&(lowlevel.MayRead|lowlevel.MayWrite|lowlevel.MayExecute))
 }
 
 // tellNoRule logs that the mount may not act for somebody: once for each in a while.

@@ -264,7 +264,7 @@ func (n *node) Rmdir(ctx context.Context, name string) syscall.Errno {
 	if e != 0 {
 		return e
 	}
-	n.keepDir(ctx, name)
+	keepDir(ctx, n, name)
 	err := n.m.fs.RemoveDir(ctx, at)
 	if errors.Is(err, fserror.NotEmpty) && n.hiddenUp(ctx, name) {
 		err = n.m.fs.RemoveDir(ctx, at)
@@ -274,7 +274,7 @@ func (n *node) Rmdir(ctx context.Context, name string) syscall.Errno {
 
 // keepDir notes what a directory is like that is about to go: a process may have
 // it open, or be in it.
-func (n *node) keepDir(ctx context.Context, name string) {
+func keepDir(ctx context.Context, n *node, name string) {
 	i := n.GetChild(name)
 	if i == nil || i.Mode() != syscall.S_IFDIR {
 		return
@@ -313,7 +313,7 @@ func (n *node) Rename(ctx context.Context, name string, newParent gofs.InodeEmbe
 			_, err := n.m.fs.RenameAt(ctx, at1, at2, false, lowlevel.Taken{})
 			return err
 		}
-		to.keepDir(ctx, newName)
+		keepDir(ctx, to, newName)
 		over := func(t lowlevel.Taken) (bool, error) { return n.m.fs.RenameAt(ctx, at1, at2, true, t) }
 		err := n.m.take(ctx, newName, old, over)
 		if errors.Is(err, fserror.NotEmpty) && to.hiddenUp(ctx, newName) {

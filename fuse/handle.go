@@ -70,7 +70,7 @@ func (n *node) open(ctx context.Context, flags uint32) (gofs.FileHandle, uint32,
 		e = f.settle(ctx)
 	}
 	if e == 0 {
-		e = n.may(ctx, wanted(flags))
+		e = may(ctx, n, wanted(flags))
 	}
 	if e != 0 {
 		f.put()

@@ -212,7 +212,7 @@ func (n *node) Setattr(ctx context.Context, fh gofs.FileHandle, in *fuse.SetAttr
 	if size, ok := in.GetSize(); ok {
 		h, _ := fh.(*handle)
 		if h == nil || !h.write {
-			if e := n.may(ctx, lowlevel.MayWrite); e != 0 {
+			if e := may(ctx, n, lowlevel.MayWrite); e != 0 {
 				return e
 			}
 		}
@@ -235,9 +235,9 @@ func (n *node) Setattr(ctx context.Context, fh gofs.FileHandle, in *fuse.SetAttr
 		return syscall.EINVAL
 	}
 	if in.Valid&fuse.FATTR_ATIME != 0 && !c.SetMTime { // it is not kept; but not everybody may set it
-		e := n.may(ctx, lowlevel.MayOwn)
+		e := may(ctx, n, lowlevel.MayOwn)
 		if e != 0 && in.Valid&fuse.FATTR_ATIME_NOW != 0 {
-			e = n.may(ctx, lowlevel.MayWrite)
+			e = may(ctx, n, lowlevel.MayWrite)
 		}
 		if e != 0 {
 			return e

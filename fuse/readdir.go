@@ -50,7 +50,7 @@ func (n *node) OpendirHandle(ctx context.Context, _ uint32) (gofs.FileHandle, ui
 	raw := ctx
 	ctx, end := n.m.op(ctx)
 	defer end()
-	if e := n.may(ctx, lowlevel.MayRead); e != 0 {
+	if e := may(ctx, n, lowlevel.MayRead); e != 0 {
 		return nil, 0, e
 	}
 	return &listing{n: n, as: n.m.callers.of(raw), first: 2, more: true, marks: []mark{{off: 2}}}, 0, 0

@@ -139,15 +139,17 @@ func (r *proxyRule) covers(s *Standing, super bool) bool {
 		slices.ContainsFunc(r.groups, func(g string) bool { return slices.Contains(s.Groups, g) })
 }
 
+// Has reports whether there are rules for one who wants to act for others. A nil Proxies has none.
+func (p *Proxies) Has(proxy string) bool { return p != nil && len(p.rules[proxy]) > 0 }
+
 // May returns nil if a rule lets one act for another, and whether it takes his word for the
-// groups of that one. The error, of kind Permission, names the rule that is missing. A nil
-// Proxies has no rules.
+// groups of that one. The error, of kind Permission, names the rule that is missing.
 func (p *Proxies) May(s *Standing) (trustGroups bool, err error) {
 	super := s.Superuser != "" && s.User == s.Superuser || s.Supergroup != "" && slices.Contains(s.Groups, s.Supergroup)
 	at := *s
 	at.From = s.From.Unmap().WithZone("")
 	may := false
-	if p != nil && s.User != "" {
+	if s.User != "" && p.Has(s.Proxy) {
 		for _, r := range p.rules[s.Proxy] {
 			if r.covers(&at, super) && r.isFrom(at.From) {
 				may, trustGroups = true, trustGroups || r.groupsToo
