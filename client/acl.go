@@ -51,7 +51,7 @@ func (x *Xattrs) ACL(ctx context.Context) (ACL, error) {
 	if err != nil {
 		return nil, err
 	}
-	return x.fs.acl(ctx, readKey{readACL, door.Ref{Base: x.inode, Path: path}})
+	return x.fs.acl(ctx, readKey{readACL, door.Ref{Base: x.inode, Path: path}, asOf(ctx)})
 }
 
 // where is the path, clean; empty if it is an inode.
@@ -67,7 +67,7 @@ func (f *engine) acl(ctx context.Context, k readKey) (ACL, error) {
 	if !ok || k.throughLinks(ctx) {
 		v.acl = new(pb.AclResponse)
 		ticket := f.beginRead()
-		req := &pb.AclRequest{Caller: f.caller, At: k.ref(ctx), Cache: f.cache != nil}
+		req := &pb.AclRequest{Caller: f.by(ctx), At: k.ref(ctx), Cache: f.cache != nil}
 		if err := f.nn.Do(ctx, &namecall.Call{Op: "getacl", Path: k.at.Path}, pb.Namenode_Acl_FullMethodName, req, v.acl); err != nil {
 			return nil, err
 		}
@@ -97,7 +97,7 @@ func (x *Xattrs) ChangeACL(ctx context.Context, c ACLChange) error {
 }
 
 func (f *engine) changeACL(ctx context.Context, path string, at *pb.Ref, c ACLChange) error {
-	req := &pb.ChangeAclRequest{Call: f.ids.Begin(), Caller: f.caller, At: at, Action: pb.AclAction(c.Action), Entries: c.Entries.Wire()}
+	req := &pb.ChangeAclRequest{Call: f.ids.Begin(), Caller: f.by(ctx), At: at, Action: pb.AclAction(c.Action), Entries: c.Entries.Wire()}
 	return f.mutate(ctx, "setacl", path, pb.Namenode_ChangeAcl_FullMethodName, req.Call, req)
 }
 

@@ -35,14 +35,15 @@ const (
 type readKey struct {
 	kind readKind
 	at   door.Ref
+	as   string // for whom, see asOf: another may not see it
 }
 
 // stat is the request for the attributes of what a reference leads to.
-func stat(r door.Ref) readKey {
+func stat(as string, r door.Ref) readKey {
 	if r.Path == "" {
-		return readKey{readAttr, r}
+		return readKey{readAttr, r, as}
 	}
-	return readKey{readName, r}
+	return readKey{readName, r, as}
 }
 
 // ref is what is asked about.
@@ -60,6 +61,7 @@ func (k readKey) throughLinks(ctx context.Context) bool { return k.at.Base == 0 
 // kept is an answer that is kept: at most one of the first six is set.
 type kept struct {
 	inode   uint64 // that has the name: see Leads of the cache
+	as      string // with inode: of the key
 	attr    *pb.Attr
 	xattrs  *pb.XattrsResponse
 	acl     *pb.AclResponse
@@ -80,10 +82,10 @@ func newReadCache(cfg *Config) *readCache {
 	}
 	return readcache.New(readcache.Config[readKey, kept]{
 		Clock: cfg.Clock, MaxEntries: cfg.CacheEntries, MaxBytes: cfg.CacheBytes,
-		Leads:    func(v kept) (readKey, bool) { return readKey{readAttr, door.Inode(v.inode)}, v.inode != 0 },
+		Leads:    func(v kept) (readKey, bool) { return readKey{readAttr, door.Inode(v.inode), v.as}, v.inode != 0 },
 		Outlives: func(k readKey) bool { return k.kind == readNames || k.kind == readDelegation },
 		Size: func(k readKey, v kept) int64 {
-			size := int64(len(k.at.Path)) + 200
+			size := int64(len(k.at.Path)+len(k.as)) + 200
 			if v.names != nil {
 				size += delegation.NamesBytes
 			}
@@ -145,14 +147,14 @@ func keepStat(k readKey, a *pb.Attr, keys []*pb.CacheKey, put func(readKey, kept
 	}
 	all := cacheKeys(keys)
 	of := slices.DeleteFunc(slices.Clone(all), func(d readcache.Key) bool { return d.Kind == keyName })
-	ok := put(readKey{readAttr, door.Inode(a.GetInode())}, kept{attr: a}, of)
+	ok := put(readKey{readAttr, door.Inode(a.GetInode()), k.as}, kept{attr: a}, of)
 	if k.kind == readAttr {
 		return ok
 	}
 	if k.at.Base != 0 { // a path may lead through what it leads to
 		all = slices.DeleteFunc(all, func(d readcache.Key) bool { return d.Kind != keyLease && d.Inode == a.GetInode() })
 	}
-	return put(k, kept{inode: a.GetInode()}, all) && ok
+	return put(k, kept{inode: a.GetInode(), as: k.as}, all) && ok
 }
 
 // keepStat keeps what was read since a ticket was taken.
@@ -182,10 +184,10 @@ func (f *engine) keptStat(ctx context.Context, op string, k readKey) (attr *pb.A
 		}
 		return v.attr, 0, true, nil
 	}
-	if !links && f.absent(k.at) {
+	if !links && f.absent(ctx, k.at) {
 		return nil, 0, true, fserror.New(fserror.NotFound, op, path, "no such file or directory")
 	}
-	req := &pb.StatRequest{Caller: f.caller, At: k.ref(ctx), Cache: f.cache != nil}
+	req := &pb.StatRequest{Caller: f.by(ctx), At: k.ref(ctx), Cache: f.cache != nil}
 	resp := new(pb.StatResponse)
 	ticket := f.beginRead()
 	if err := f.nn.Do(ctx, &namecall.Call{Op: op, Path: path}, pb.Namenode_Stat_FullMethodName, req, resp); err != nil {
@@ -195,7 +197,7 @@ func (f *engine) keptStat(ctx context.Context, op string, k readKey) (attr *pb.A
 		e := wire.FromDetail(d)
 		held = f.keep(ticket, k, kept{missing: e}, resp.GetKeys())
 		if held {
-			f.seenAbsent(ticket, k.at)
+			f.seenAbsent(ticket, k)
 		}
 		return nil, 0, held, missing(*e)
 	}

@@ -50,6 +50,10 @@ type Config struct {
 	Namenodes []string
 	// User is who asks. Empty: the login name.
 	User string
+	// RealUser is who proves who asks, if that is another than User, for whom he acts: a
+	// gateway, say. The namenode has to have a rule that lets him. Empty: whom the token or
+	// the certificate names; so it need only be given if that names nobody.
+	RealUser string
 	// Client is the client's name, scoped to User. A process that comes back
 	// under the same stable name may take over at once what an earlier, dead
 	// one of that name holds. Empty: host, process id and a random part.
@@ -188,8 +192,8 @@ func (c Config) withDefaults() (Config, error) {
 		_, _ = rand.Read(b[:]) // never fails
 		c.Client = fmt.Sprintf("%s-%d-%s", c.Host, c.PID, hex.EncodeToString(b[:]))
 	}
-	if !utf8.ValidString(c.User) || !utf8.ValidString(c.Client) {
-		return c, fserror.New(fserror.InvalidArgument, "connect", "", "the user's name %q or the client's name %q is not valid UTF-8; choose another one", c.User, c.Client)
+	if !utf8.ValidString(c.RealUser) || !utf8.ValidString(c.User) || !utf8.ValidString(c.Client) {
+		return c, fserror.New(fserror.InvalidArgument, "connect", "", "the user's name %q, the name of who proves it %q or the client's name %q is not valid UTF-8; choose another one", c.User, c.RealUser, c.Client)
 	}
 	if c.Timeout <= 0 {
 		c.Timeout = DefaultTimeout
@@ -226,12 +230,15 @@ func (c *Config) proveUser() (err error) {
 		if c.token, err = proof.OpenOwn(c.Clock, c.TokenFile); err != nil {
 			return fserror.With(err, "connect", "")
 		}
-		c.User = cmp.Or(c.User, c.token.Get().User)
+		c.RealUser = cmp.Or(c.RealUser, c.token.Get().User)
 	}
-	if c.User == "" && c.TLS != nil && len(c.TLS.Certificates) > 0 && c.TLS.Certificates[0].Leaf != nil {
-		if c.User, err = proof.UserOf(c.TLS.Certificates[0].Leaf); err != nil {
+	if c.RealUser == "" && c.TLS != nil && len(c.TLS.Certificates) > 0 && c.TLS.Certificates[0].Leaf != nil {
+		if c.RealUser, err = proof.UserOf(c.TLS.Certificates[0].Leaf); err != nil {
 			return fserror.With(err, "connect", "")
 		}
+	}
+	if c.User = cmp.Or(c.User, c.RealUser); c.User == c.RealUser {
+		c.RealUser = ""
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 
 func newDelegations(f *engine) *delegation.Table[*Writer] {
 	return delegation.New(delegation.Config[*Writer]{
-		Client: delegating{f}, IDs: f.ids, Caller: f.caller, Umask: modeToWire(*f.cfg.Umask),
+		Client: delegating{f}, IDs: f.ids, Umask: modeToWire(*f.cfg.Umask),
 	})
 }
 
@@ -28,7 +28,7 @@ func (f *engine) sendCreate(ctx context.Context, c *namecall.Call, r door.Ref, r
 	}
 	dir, name := r.Split()
 	if dir.Path != "" {
-		d, _, _ := f.dirOf(r)
+		d, _, _ := f.dirOf(whose(req.GetCaller()), r)
 		dir = door.Inode(d.GetInode())
 	}
 	var g *givenUp
@@ -56,7 +56,7 @@ func (f *engine) sendGiven(ctx context.Context, c *namecall.Call, g *givenUp, r 
 	req.GivenUp = g.wire()
 	err := f.nn.Do(ctx, c, pb.Namenode_Create_FullMethodName, req, resp)
 	if err == nil {
-		g.keepCreate(r, resp)
+		g.keepCreate(whose(req.GetCaller()), r, resp)
 	}
 	g.end(c, err)
 	return err
@@ -80,39 +80,39 @@ func (f *engine) begunIn(r Revocation) []*pb.Draft {
 
 // dirOf is the directory of what a reference names, as far as it is known: that it is
 // one, and may be searched.
-func (a *answers) dirOf(r door.Ref) (dir *pb.Attr, name string, ok bool) {
+func (a *answers) dirOf(as string, r door.Ref) (dir *pb.Attr, name string, ok bool) {
 	d, name := r.Split()
-	v, ok := a.kept(stat(d))
+	v, ok := a.kept(stat(as, d))
 	return v.attr, name, ok && name != "" && v.attr.GetType() == pb.FileType_FILE_TYPE_DIRECTORY
 }
 
 // absent reports whether a name is surely not there, by the filter of its directory.
-func (a *answers) absent(r door.Ref) bool {
-	d, name, ok := a.dirOf(r)
-	if !ok {
+func (a *answers) absent(ctx context.Context, r door.Ref) bool {
+	d, name, ok := a.dirOf(asOf(ctx), r)
+	if !ok || !mayIn(ctx, d, door.MayExecute) {
 		return false
 	}
-	v, ok := a.kept(readKey{readNames, door.Inode(d.GetInode())})
+	v, ok := a.kept(readKey{kind: readNames, at: door.Inode(d.GetInode())})
 	return ok && !v.names.Has(name)
 }
 
 // seenAbsent begins a filter for the directory of a name that the namenode has just
 // called absent, if the directory is empty. The ticket is from before that call.
-func (a *answers) seenAbsent(ticket readcache.Ticket, r door.Ref) {
-	d, _, ok := a.dirOf(r)
+func (a *answers) seenAbsent(ticket readcache.Ticket, k readKey) {
+	d, _, ok := a.dirOf(k.as, k.at)
 	if !ok || d.GetEntries() != 0 {
 		return
 	}
 	// By inode: a directory may be known by several paths. Its attributes say who
 	// may search it.
 	id := d.GetInode()
-	a.cache.Put(ticket, readKey{readNames, door.Inode(id)}, kept{names: delegation.NewNames()},
+	a.cache.Put(ticket, readKey{kind: readNames, at: door.Inode(id)}, kept{names: delegation.NewNames()},
 		[]readcache.Key{{Kind: keyEntries, Inode: id}, {Kind: keyAttr, Inode: id}})
 }
 
 // names is the filter of a directory, nil if there is none.
 func (a *answers) names(dir uint64) *delegation.Names {
-	v, _ := a.cache.Peek(readKey{readNames, door.Inode(dir)})
+	v, _ := a.cache.Peek(readKey{kind: readNames, at: door.Inode(dir)})
 	return v.names
 }
 
@@ -120,7 +120,7 @@ func (a *answers) names(dir uint64) *delegation.Names {
 func (g *givenUp) keepDelegation(resp *pb.OpenResponse) {
 	if g != nil && resp.GetCreations() {
 		dir := resp.GetParent().GetInode()
-		g.of.Put(readKey{readDelegation, door.Inode(dir)}, kept{}, []readcache.Key{{Kind: keyDelegation, Inode: dir}})
+		g.of.Put(readKey{kind: readDelegation, at: door.Inode(dir)}, kept{}, []readcache.Key{{Kind: keyDelegation, Inode: dir}})
 	}
 }
 
@@ -128,13 +128,13 @@ func (g *givenUp) keepDelegation(resp *pb.OpenResponse) {
 type delegating struct{ *engine }
 
 func (f delegating) Delegated(dir uint64) bool {
-	_, ok := f.kept(readKey{readDelegation, door.Inode(dir)})
+	_, ok := f.kept(readKey{kind: readDelegation, at: door.Inode(dir)})
 	return ok
 }
 
-func (f delegating) Absent(r door.Ref) bool {
-	v, ok := f.kept(stat(r))
-	return ok && v.missing != nil || f.absent(r)
+func (f delegating) Absent(ctx context.Context, r door.Ref) bool {
+	v, ok := f.kept(stat(asOf(ctx), r))
+	return ok && v.missing != nil || f.absent(ctx, r)
 }
 
 func (f delegating) Names(dir uint64) *delegation.Names { return f.names(dir) }
@@ -177,18 +177,18 @@ func (f delegating) send(ctx context.Context, c *namecall.Call, req *pb.CreateRe
 	return f.sendGiven(ctx, c, g, r, req, resp)
 }
 
-func (f lowLevel) Draft(r door.Ref, path string, opts ...OpenOption) (*delegation.Draft[*Writer], bool) {
+func (f lowLevel) Draft(ctx context.Context, r door.Ref, path string, opts ...OpenOption) (*delegation.Draft[*Writer], bool) {
 	r, err := cleanRef("create", r)
 	if err != nil || f.cache == nil || !f.cfg.Drafts {
 		return nil, false
 	}
-	dir, name, ok := f.dirOf(r)
-	if !ok || dir.GetAcl()&2 != 0 || f.mayOpen("create", r.Path) != nil { // what it inherits, the namenode says
+	dir, name, ok := f.dirOf(asOf(ctx), r)
+	if !ok || dir.GetAcl()&2 != 0 || !mayIn(ctx, dir, door.MayWrite|door.MayExecute) || f.mayOpen("create", r.Path) != nil { // what a directory has its files inherit, the namenode says
 		return nil, false
 	}
 	o := gather(opts)
-	return f.delegations.Begin(delegation.File{
-		Dir: dir, Name: name, At: r, Path: cmp.Or(path, r.Path), Mode: modeToWire(o.mode &^ o.less), HasMode: o.hasMode, Owner: o.owner.wire(),
+	return f.delegations.Begin(ctx, delegation.File{
+		Caller: f.by(ctx), Dir: dir, Name: name, At: r, Path: cmp.Or(path, r.Path), Mode: modeToWire(o.mode &^ o.less), HasMode: o.hasMode, Owner: o.owner.wire(),
 	})
 }
 

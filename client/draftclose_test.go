@@ -62,7 +62,7 @@ func (c *closing) begin(dir string, n int) (list []*lowlevel.Draft) {
 	for i := range n {
 		name := fmt.Sprintf("%s/%d", dir, i)
 		c.absent(name)
-		d, ok := c.Draft(lowlevel.At(name), "", client.WithMode(0o640))
+		d, ok := c.Draft(c.t.Context(), lowlevel.At(name), "", client.WithMode(0o640))
 		if !ok || !d.Write([][]byte{[]byte(name)}) {
 			c.t.Fatalf("no draft of %s", name)
 		}

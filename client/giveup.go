@@ -71,17 +71,17 @@ func (g *givenUp) wire() *pb.CacheGivenUp {
 }
 
 // keepStat keeps attributes that came with the reply.
-func (g *givenUp) keepStat(r door.Ref, a *pb.Attr, keys []*pb.CacheKey) {
+func (g *givenUp) keepStat(as string, r door.Ref, a *pb.Attr, keys []*pb.CacheKey) {
 	if g != nil && a != nil {
-		keepStat(stat(r), a, keys, g.of.Put)
+		keepStat(stat(as, r), a, keys, g.of.Put)
 	}
 }
 
 // keepCreate keeps what the reply to a create says of the file and its directory.
-func (g *givenUp) keepCreate(r door.Ref, resp *pb.OpenResponse) {
+func (g *givenUp) keepCreate(as string, r door.Ref, resp *pb.OpenResponse) {
 	dir, _ := r.Split()
-	g.keepStat(r, resp.GetAttr(), resp.GetKeys())
-	g.keepStat(dir, resp.GetParent(), resp.GetParentKeys())
+	g.keepStat(as, r, resp.GetAttr(), resp.GetKeys())
+	g.keepStat(as, dir, resp.GetParent(), resp.GetParentKeys())
 	g.keepDelegation(resp)
 }
 

@@ -194,7 +194,7 @@ func (l *Leases) each(ctx context.Context, op string, paths []string, one func(p
 
 // attach attaches what a reference leads to; path is its name in errors.
 func (f *engine) attach(ctx context.Context, id LeaseID, path string, r *pb.Ref) error {
-	req := &pb.AttachLeaseRequest{Call: f.ids.Begin(), Caller: f.caller, Id: uint64(id), At: r}
+	req := &pb.AttachLeaseRequest{Call: f.ids.Begin(), Caller: f.by(ctx), Id: uint64(id), At: r}
 	defer f.ids.End(req.Call)
 	return f.nn.Do(ctx, &namecall.Call{Op: "lease attach", Path: path, Mutates: true}, pb.Namenode_AttachLease_FullMethodName, req, new(pb.MutateResponse))
 }
@@ -207,7 +207,7 @@ func (l *Leases) Detach(ctx context.Context, paths ...string) error {
 }
 
 func (f *engine) detach(ctx context.Context, path string, r *pb.Ref) error {
-	req := &pb.DetachLeaseRequest{Call: f.ids.Begin(), Caller: f.caller, At: r}
+	req := &pb.DetachLeaseRequest{Call: f.ids.Begin(), Caller: f.by(ctx), At: r}
 	defer f.ids.End(req.Call)
 	return f.nn.Do(ctx, &namecall.Call{Op: "lease detach", Path: path, Mutates: true}, pb.Namenode_DetachLease_FullMethodName, req, new(pb.MutateResponse))
 }

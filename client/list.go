@@ -28,7 +28,7 @@ func (f *engine) list(ctx context.Context, r door.Ref, after string, limit int) 
 	if r, err = cleanRef("list", r); err != nil {
 		return nil, false, err
 	}
-	req := &pb.ListRequest{Caller: f.caller, At: follow(ctx, r), After: after, Limit: int32(min(max(limit, 0), 10_000)), Cache: f.cache != nil}
+	req := &pb.ListRequest{Caller: f.by(ctx), At: follow(ctx, r), After: after, Limit: int32(min(max(limit, 0), 10_000)), Cache: f.cache != nil}
 	ticket := f.beginRead()
 	resp := new(pb.ListResponse)
 	if err := f.nn.Do(ctx, &namecall.Call{Op: "list", Path: r.Path}, pb.Namenode_List_FullMethodName, req, resp); err != nil {
@@ -43,7 +43,7 @@ func (f *engine) list(ctx context.Context, r door.Ref, after string, limit int) 
 		entries[i] = fileInfo(at.Path, e.GetAttr())
 		entries[i].TxID = resp.GetTxid()
 		if e.GetKeep() && len(resp.GetKeys()) > 0 {
-			f.keepStat(ticket, stat(at), e.GetAttr(), entryKeys(resp, e))
+			f.keepStat(ticket, stat(asOf(ctx), at), e.GetAttr(), entryKeys(resp, e))
 		}
 	}
 	return entries, resp.GetMore() && len(entries) > 0, nil
@@ -110,7 +110,7 @@ func (f *FS) Find(ctx context.Context, path string, opts FindOptions) iter.Seq2[
 			yield(nil, err)
 			return
 		}
-		req := &pb.FindRequest{Caller: f.caller, At: followPath(ctx, path), OpenOnly: opts.OpenOnly, Holder: opts.Holder}
+		req := &pb.FindRequest{Caller: f.by(ctx), At: followPath(ctx, path), OpenOnly: opts.OpenOnly, Holder: opts.Holder}
 		err = namecall.Receive(ctx, f.nn, "find", path, func(ctx context.Context, c grpc.ClientConnInterface) (grpc.ServerStreamingClient[pb.FindResponse], error) {
 			return pb.NewNamenodeClient(c).Find(ctx, req)
 		}, func(m *pb.FindResponse) (bool, error) {
@@ -138,7 +138,7 @@ func (f *FS) Summary(ctx context.Context, path string) (Summary, error) {
 	}
 	r := new(pb.SummaryResponse)
 	c := namecall.Call{Op: "summary", Path: path, Wait: namecall.NoLimit}
-	if err := f.nn.Do(ctx, &c, pb.Namenode_Summary_FullMethodName, &pb.SummaryRequest{Caller: f.caller, At: followPath(ctx, path)}, r); err != nil {
+	if err := f.nn.Do(ctx, &c, pb.Namenode_Summary_FullMethodName, &pb.SummaryRequest{Caller: f.by(ctx), At: followPath(ctx, path)}, r); err != nil {
 		return Summary{}, err
 	}
 	return Summary{

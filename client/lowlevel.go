@@ -23,7 +23,7 @@ func (f lowLevel) LstatKept(ctx context.Context, r door.Ref) (i *FileInfo, kept 
 	if r, err = cleanRef(op, r); err != nil {
 		return nil, false, err
 	}
-	attr, _, kept, err := f.keptStat(ctx, op, stat(r))
+	attr, _, kept, err := f.keptStat(ctx, op, stat(asOf(ctx), r))
 	if err != nil {
 		return nil, kept, err
 	}
@@ -48,7 +48,7 @@ func (f lowLevel) Locate(ctx context.Context, at door.Ref) (_ *FileInfo, err err
 		}
 	}
 	resp := new(pb.StatResponse)
-	req := &pb.StatRequest{Caller: f.caller, At: follow(ctx, at), Where: true}
+	req := &pb.StatRequest{Caller: f.by(ctx), At: follow(ctx, at), Where: true}
 	if err := f.nn.Do(ctx, &namecall.Call{Op: "stat", Path: at.Path}, pb.Namenode_Stat_FullMethodName, req, resp); err != nil {
 		return nil, err
 	}
@@ -184,7 +184,7 @@ func (f lowLevel) Vouch() { f.session.Vouch() }
 
 // RefreshKept is Refresh that also tells whether what it saw is kept.
 func (r *Reader) RefreshKept(ctx context.Context) (kept bool, err error) {
-	resp, at, kept, err := r.fs.keptFile(ctx, "open", r.path, readKey{readFile, door.Inode(r.inode)})
+	resp, at, kept, err := r.fs.keptFile(ctx, "open", r.path, readKey{readFile, door.Inode(r.inode), asOf(ctx)})
 	if err != nil {
 		return false, err
 	}

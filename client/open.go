@@ -46,7 +46,7 @@ func (f *engine) createCall(ctx context.Context, r door.Ref, opts []OpenOption, 
 		return nil, nil, err
 	}
 	o := gather(opts)
-	req, resp := f.createRequest(f.caller, o.at(ctx, r), &o), new(pb.OpenResponse)
+	req, resp := f.createRequest(f.by(ctx), o.at(ctx, r), &o), new(pb.OpenResponse)
 	req.Call, req.Close = f.ids.Begin(), closed
 	defer f.ids.End(req.Call)
 	c := &namecall.Call{Op: "create", Path: r.Path, Mutates: true}
@@ -115,7 +115,7 @@ func (f *engine) append(ctx context.Context, path string, o *openOptions) (*Writ
 
 func (f *engine) appendOnce(ctx context.Context, path string, o *openOptions, wait time.Duration, again bool) (*Writer, error) {
 	req := &pb.AppendRequest{
-		Call: f.ids.Begin(), Caller: f.caller, At: followPath(ctx, path), HasExpectedLength: o.hasLength, ExpectedLength: o.expected,
+		Call: f.ids.Begin(), Caller: f.by(ctx), At: followPath(ctx, path), HasExpectedLength: o.hasLength, ExpectedLength: o.expected,
 		Create: o.create, Parents: o.parents, Mode: modeToWire(o.mode), HasMode: o.hasMode, WaitMs: wait.Milliseconds(), Again: again,
 		Cut: o.cut, CutLength: o.length, Writer: o.writer, Umask: proto.Uint32(modeToWire(*f.cfg.Umask)), Lease: uint64(o.lease),
 	}
@@ -157,7 +157,7 @@ func (f *FS) WriteFile(ctx context.Context, path string, data []byte, opts ...Op
 		return err
 	}
 	o := gather(opts)
-	req := f.createRequest(f.caller, o.at(ctx, door.At(path)), &o)
+	req := f.createRequest(f.by(ctx), o.at(ctx, door.At(path)), &o)
 	req.Data, req.DataCrc32C, req.Close = data, blockstore.CRC(data), true
 	req.Call = f.ids.Begin()
 	defer f.ids.End(req.Call)
@@ -186,7 +186,7 @@ func (f *FS) CloseFile(ctx context.Context, path string) (length int64, err erro
 	if err != nil {
 		return 0, err
 	}
-	req := &pb.CloseAbandonedRequest{Call: f.ids.Begin(), Caller: f.caller, At: followPath(ctx, path)}
+	req := &pb.CloseAbandonedRequest{Call: f.ids.Begin(), Caller: f.by(ctx), At: followPath(ctx, path)}
 	defer f.ids.End(req.Call)
 	resp := new(pb.CloseResponse)
 	err = f.nn.Do(ctx, &namecall.Call{Op: "close", Path: path, Mutates: true}, pb.Namenode_CloseAbandoned_FullMethodName, req, resp)
@@ -206,7 +206,7 @@ func (f *engine) recoverEpoch(ctx context.Context, path string, force bool, epoc
 	if err != nil {
 		return RecoverResult{}, err
 	}
-	req := &pb.RecoverRequest{Call: f.ids.Begin(), Caller: f.caller, At: followPath(ctx, path), Force: force, Epoch: epoch}
+	req := &pb.RecoverRequest{Call: f.ids.Begin(), Caller: f.by(ctx), At: followPath(ctx, path), Force: force, Epoch: epoch}
 	defer f.ids.End(req.Call)
 	resp := new(pb.RecoverResponse)
 	if err := f.nn.Do(ctx, &namecall.Call{Op: "recover", Path: path, Mutates: true}, pb.Namenode_Recover_FullMethodName, req, resp); err != nil {

@@ -56,7 +56,7 @@ func (f *engine) open(ctx context.Context, path string) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	resp, at, _, err := f.keptFile(ctx, "open", path, readKey{readFile, door.At(path)})
+	resp, at, _, err := f.keptFile(ctx, "open", path, readKey{readFile, door.At(path), asOf(ctx)})
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func (f *engine) readFile(ctx context.Context, path string) ([]byte, error) {
 
 // getFile asks for a file. at is when, for the life of the URLs.
 func (f *engine) getFile(ctx context.Context, op, path string, req *pb.GetFileRequest) (*pb.GetFileResponse, time.Time, error) {
-	req.Caller = f.caller
+	req.Caller = f.by(ctx)
 	c := namecall.Call{Op: op, Path: path}
 	if req.WaitMs > 0 {
 		c.Wait = ms(req.WaitMs)

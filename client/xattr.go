@@ -75,12 +75,12 @@ func (x *Xattrs) All(ctx context.Context) ([]Xattr, error) {
 			return nil, err
 		}
 	}
-	k := readKey{readXattrs, door.Ref{Base: inode, Path: path}}
+	k := readKey{readXattrs, door.Ref{Base: inode, Path: path}, asOf(ctx)}
 	v, ok := f.kept(k)
 	if !ok {
 		v.xattrs = new(pb.XattrsResponse)
 		ticket := f.beginRead()
-		req := &pb.XattrsRequest{Caller: f.caller, At: k.ref(ctx), Cache: f.cache != nil}
+		req := &pb.XattrsRequest{Caller: f.by(ctx), At: k.ref(ctx), Cache: f.cache != nil}
 		if err := f.nn.Do(ctx, &namecall.Call{Op: op, Path: path}, pb.Namenode_Xattrs_FullMethodName, req, v.xattrs); err != nil {
 			return nil, err
 		}
@@ -128,6 +128,6 @@ func (x *Xattrs) change(ctx context.Context, req *pb.SetXattrRequest) error {
 	if !utf8.ValidString(req.Name) {
 		return fserror.New(fserror.InvalidArgument, op, path, "the name %q is not valid UTF-8; names here are", req.Name)
 	}
-	req.Call, req.Caller = f.ids.Begin(), f.caller
+	req.Call, req.Caller = f.ids.Begin(), f.by(ctx)
 	return f.mutate(ctx, op, path, pb.Namenode_SetXattr_FullMethodName, req.Call, req)
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/fserror"
@@ -86,39 +85,6 @@ func aclErrno(err error) syscall.Errno {
 		return syscall.EOPNOTSUPP
 	}
 	return inodeErrno(err)
-}
-
-// mayByACL reports whether a process whose user does not own the node may do with it what it
-// wants, by its access ACL.
-func mayByACL(ctx context.Context, n *node, c *fuse.Caller, gid uint32, want uint8) (bool, syscall.Errno) {
-	list, err := n.m.fs.XattrsInode(n.ino).ACL(ctx)
-	if err != nil {
-		return false, inodeErrno(err)
-	}
-	list = list.Part(false)
-	member, granted, other := false, false, false
-	for _, e := range list {
-		may, id, known := list.Effective(e)&want == want, gid, true
-		switch e.Tag {
-		case client.ACLUser:
-			if id, known = n.m.ids.knownUser(e.Name); known && id == c.Uid {
-				return may, 0
-			}
-			continue
-		case client.ACLGroup:
-			id, known = n.m.ids.knownGroup(e.Name)
-		case client.ACLOther:
-			other = may
-			continue
-		case client.ACLOwningGroup:
-		default:
-			continue
-		}
-		if known && (c.Gid == id || inGroup(c.Pid, id)) {
-			member, granted = true, granted || may
-		}
-	}
-	return member && granted || !member && other, 0
 }
 
 // knownUser and knownGroup are the numbers of names that this machine knows.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/lowlevel"
 )
 
 // interruptGrace is how long a call under way may still be answered after a
@@ -27,10 +28,18 @@ type opContext struct {
 
 var errInterrupted = fserror.New(fserror.Canceled, "", "", "interrupted")
 
-// op begins a request; the function returned ends it.
+// op begins a request, for who makes it; the function returned ends it.
 func (m *Mounted) op(ctx context.Context) (context.Context, func()) {
+	return m.opAs(ctx, m.callers.of(ctx))
+}
+
+// opAs is op for another: nil is the client's user.
+func (m *Mounted) opAs(ctx context.Context, as *lowlevel.Caller) (context.Context, func()) {
 	c := &opContext{m: m, in: ctx.Done()}
-	return c, c.end
+	if as == nil {
+		return c, c.end
+	}
+	return lowlevel.As(c, as), c.end
 }
 
 func (c *opContext) start() context.Context {
@@ -92,11 +101,14 @@ func (c *opContext) Err() error {
 // of by it, and need no goroutine to follow it.)
 func (c *opContext) Value(key any) any { return c.start().Value(key) }
 
-// impatient is a context that a signal ends at once, for waiting where nothing
-// is under way.
-func (m *Mounted) impatient(ctx context.Context) (context.Context, func()) {
+// impatient is a context that a signal to who makes the request raw ends at once, for waiting
+// where nothing is under way. Calls under it are for whom those under ctx are.
+func (m *Mounted) impatient(ctx, raw context.Context) (context.Context, func()) {
 	out, cancel := context.WithCancelCause(m.ctx)
-	stop := context.AfterFunc(ctx, func() { cancel(errInterrupted) })
+	if as := lowlevel.CallerOf(ctx); as != nil {
+		out = lowlevel.As(out, as)
+	}
+	stop := context.AfterFunc(raw, func() { cancel(errInterrupted) })
 	return out, func() {
 		stop()
 		cancel(nil)

@@ -3,7 +3,6 @@ package fuse
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -26,7 +25,7 @@ func (n *node) Create(ctx context.Context, name string, flags, mode uint32, out 
 		return nil, nil, 0, e
 	}
 	if writes(flags) {
-		if i, h, ok := n.createDraft(raw, at, flags, mode, out); ok {
+		if i, h, ok := n.createDraft(ctx, raw, at, flags, mode, out); ok {
 			return i, h, fuse.FOPEN_DIRECT_IO, 0
 		}
 	}
@@ -70,12 +69,8 @@ func (n *node) Create(ctx context.Context, name string, flags, mode uint32, out 
 }
 
 // createClosed makes an empty file.
-func (m *Mounted) createClosed(ctx, raw context.Context, at lowlevel.Ref, mode uint32) (ino uint64, err error) {
-	err = m.giver.do(raw, func(o client.Owner) (err error) {
-		ino, err = m.fs.CreateClosed(ctx, at, client.WithMode(modeOf(mode)), client.WithUmask(umaskOf(mode)), client.WithOwner(o))
-		return err
-	})
-	return ino, err
+func (m *Mounted) createClosed(ctx, raw context.Context, at lowlevel.Ref, mode uint32) (uint64, error) {
+	return m.fs.CreateClosed(ctx, at, client.WithMode(modeOf(mode)), client.WithUmask(umaskOf(mode)), client.WithOwner(m.callers.group(raw)))
 }
 
 // created fills in what is known of a new file without asking; the kernel asks
@@ -83,8 +78,13 @@ func (m *Mounted) createClosed(ctx, raw context.Context, at lowlevel.Ref, mode u
 func (n *node) created(ctx context.Context, out *fuse.EntryOut, ino uint64, mode uint32) {
 	out.Ino, out.Mode, out.Nlink, out.Blksize = ino, mode, 1, blockSize
 	out.Owner = fuse.Owner{Uid: n.m.ids.uid(n.m.fs.Info().User), Gid: n.m.ids.noGroup}
-	if c, ok := fuse.FromContext(ctx); ok {
-		out.Owner = c.Owner
+	switch as := n.m.callers.of(ctx); {
+	case as != nil && as.Nobody:
+		out.Uid = n.m.ids.uid(nobody)
+	default:
+		if c, ok := fuse.FromContext(ctx); ok {
+			out.Owner = c.Owner
+		}
 	}
 	if n.m.ids.asUID != nil {
 		out.Uid = *n.m.ids.asUID
@@ -94,43 +94,6 @@ func (n *node) created(ctx context.Context, out *fuse.EntryOut, ino uint64, mode
 	}
 	now := time.Now()
 	out.SetTimes(&now, &now, &now)
-}
-
-// giver gives what the mount makes to the user who asks for it.
-type giver struct {
-	m     *Mounted
-	never atomic.Bool // the client's user cannot give files away
-	gave  atomic.Bool // it can: it has
-}
-
-// owner returns the user who asks, if that user is to own what is made and would
-// not by default.
-func (g *giver) owner(raw context.Context) client.Owner {
-	c, ok := fuse.FromContext(raw)
-	if !ok || g.never.Load() {
-		return client.Owner{}
-	}
-	user := g.m.ids.user(c.Uid)
-	if user == "" || user == g.m.fs.Info().User {
-		return client.Owner{}
-	}
-	return client.Owner{User: user, Group: g.m.ids.groupName(c.Gid)}
-}
-
-// do makes something for the user who asks, where the mount's user may do that;
-// else for the mount's user.
-func (g *giver) do(raw context.Context, do func(client.Owner) error) error {
-	owner := g.owner(raw)
-	err := do(owner)
-	switch {
-	case owner == client.Owner{}:
-	case client.IsNotSuperuser(err):
-		g.never.Store(true)
-		return do(client.Owner{})
-	case err == nil:
-		g.gave.Store(true)
-	}
-	return err
 }
 
 // made looks at what was just made, and returns its inode.
@@ -151,11 +114,7 @@ func (n *node) Mkdir(ctx context.Context, name string, mode uint32, out *fuse.En
 	if e != 0 {
 		return nil, e
 	}
-	err := n.m.giver.do(raw, func(o client.Owner) (err error) {
-		_, err = n.m.fs.MkdirFor(ctx, at, modeOf(mode), umaskOf(mode), o)
-		return err
-	})
-	if err != nil {
+	if _, err := n.m.fs.MkdirFor(ctx, at, modeOf(mode), umaskOf(mode), n.m.callers.group(raw)); err != nil {
 		return nil, errno(err)
 	}
 	return n.made(ctx, at, out)
@@ -188,8 +147,7 @@ func (n *node) Symlink(ctx context.Context, target, name string, out *fuse.Entry
 	if e != 0 {
 		return nil, e
 	}
-	err := n.m.giver.do(raw, func(o client.Owner) error { return n.m.fs.SymlinkFor(ctx, target, at, o) })
-	if err != nil {
+	if err := n.m.fs.SymlinkFor(ctx, target, at, n.m.callers.group(raw)); err != nil {
 		return nil, errno(err)
 	}
 	return n.made(ctx, at, out)
@@ -306,7 +264,7 @@ func (n *node) Rmdir(ctx context.Context, name string) syscall.Errno {
 	if e != 0 {
 		return e
 	}
-	n.keepDir(ctx, name)
+	keepDir(ctx, n, name)
 	err := n.m.fs.RemoveDir(ctx, at)
 	if errors.Is(err, fserror.NotEmpty) && n.hiddenUp(ctx, name) {
 		err = n.m.fs.RemoveDir(ctx, at)
@@ -316,7 +274,7 @@ func (n *node) Rmdir(ctx context.Context, name string) syscall.Errno {
 
 // keepDir notes what a directory is like that is about to go: a process may have
 // it open, or be in it.
-func (n *node) keepDir(ctx context.Context, name string) {
+func keepDir(ctx context.Context, n *node, name string) {
 	i := n.GetChild(name)
 	if i == nil || i.Mode() != syscall.S_IFDIR {
 		return
@@ -355,7 +313,7 @@ func (n *node) Rename(ctx context.Context, name string, newParent gofs.InodeEmbe
 			_, err := n.m.fs.RenameAt(ctx, at1, at2, false, lowlevel.Taken{})
 			return err
 		}
-		to.keepDir(ctx, newName)
+		keepDir(ctx, to, newName)
 		over := func(t lowlevel.Taken) (bool, error) { return n.m.fs.RenameAt(ctx, at1, at2, true, t) }
 		err := n.m.take(ctx, newName, old, over)
 		if errors.Is(err, fserror.NotEmpty) && to.hiddenUp(ctx, newName) {
@@ -386,7 +344,7 @@ func (m *Mounted) take(ctx context.Context, name string, old taken, do func(lowl
 	m.kernel.changes(ctx, old.ino, old.thread)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	old.file.hidden = true
+	old.file.hidden, old.file.hiddenBy = true, lowlevel.CallerOf(ctx)
 	return nil
 }
 

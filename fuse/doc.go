@@ -7,6 +7,15 @@
 // What a program can rely on through the kernel, and what it cannot, is in
 // docs/POSIX.md. This is how it is done.
 //
+// # Who may
+//
+// A mount for one user makes all calls as the client's user, and the kernel checks, too. One
+// that lets others in ([callers]) makes each for who asks, in the one session that it has:
+// the context of a request ([Mounted.op]) says for whom, and the client keeps its answers for
+// each by himself. There the kernel checks nothing, so it must keep no name, and every
+// request that opens something asks first ([may]): the mount may have it open already,
+// for another. A handle is its opener's.
+//
 // # Who knows what
 //
 // A [node] is an inode of the namespace that the kernel knows; go-fuse keeps
@@ -36,7 +45,7 @@
 // Lengths: of two answers under way the kernel may keep the older, so the book knows
 // which length the kernel was told, and when it may believe a smaller one ([length]).
 //
-// Names: only of directories, and only if the kernel has epochs ([names]): no
+// Names: only of directories, only where the kernel checks, and only if it has epochs ([names]): no
 // notification is about a name, so none takes the lock of a directory. Names in
 // listings have no time-out: the kernel gives them the epoch in which their answer
 // came, not that in which it asked. Names of files and absent names: nothing.

@@ -111,12 +111,8 @@ func (n *node) settleNode(ctx context.Context) syscall.Errno {
 }
 
 // createDraft makes a file without a call; false if that cannot be.
-func (n *node) createDraft(raw context.Context, at lowlevel.Ref, flags, mode uint32, out *fuse.EntryOut) (*gofs.Inode, *handle, bool) {
-	owner := n.m.giver.owner(raw)
-	if owner != (client.Owner{}) && !n.m.giver.gave.Load() {
-		return nil, nil, false // whether it can be his has to be tried
-	}
-	d, ok := n.m.fs.Draft(at, n.path(at.Path), client.WithMode(modeOf(mode)), client.WithUmask(umaskOf(mode)), client.WithOwner(owner))
+func (n *node) createDraft(ctx, raw context.Context, at lowlevel.Ref, flags, mode uint32, out *fuse.EntryOut) (*gofs.Inode, *handle, bool) {
+	d, ok := n.m.fs.Draft(ctx, at, n.path(at.Path), client.WithMode(modeOf(mode)), client.WithUmask(umaskOf(mode)), client.WithOwner(n.m.callers.group(raw)))
 	if !ok {
 		return nil, nil, false
 	}
@@ -146,17 +142,15 @@ func (n *node) createDraft(raw context.Context, at lowlevel.Ref, flags, mode uin
 func (n *node) createWaiting(ctx, raw context.Context, at lowlevel.Ref, mode uint32) (*client.Writer, error) {
 	m := n.m
 	var w *client.Writer
-	create := func() error {
-		return m.giver.do(raw, func(o client.Owner) (err error) {
-			w, err = m.fs.CreateAt(ctx, at, n.path(at.Path), client.WithMode(modeOf(mode)), client.WithUmask(umaskOf(mode)), client.WithOwner(o))
-			return err
-		})
+	create := func() (err error) {
+		w, err = m.fs.CreateAt(ctx, at, n.path(at.Path), client.WithMode(modeOf(mode)), client.WithUmask(umaskOf(mode)), client.WithOwner(m.callers.group(raw)))
+		return err
 	}
 	err := create()
 	if !m.wait || !errors.Is(err, fserror.Held) {
 		return w, err
 	}
-	patient, stop := m.impatient(raw)
+	patient, stop := m.impatient(ctx, raw)
 	defer stop()
 	tick := time.NewTicker(draftTime / 4)
 	defer tick.Stop()

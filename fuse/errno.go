@@ -4,6 +4,7 @@ import (
 	"errors"
 	"syscall"
 
+	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/lowlevel"
 )
@@ -16,6 +17,8 @@ func errno(err error) syscall.Errno {
 		return 0
 	case errors.As(err, &e):
 		return e
+	case client.IsNotOwner(err):
+		return syscall.EPERM
 	case lowlevel.IsGone(err):
 		return syscall.ESTALE
 	}

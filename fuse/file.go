@@ -22,8 +22,9 @@ type file struct {
 	// uses is how many handles and requests have it, and hidden whether it got a
 	// hidden name when it was removed or replaced while it was in use; both by
 	// Mounted.mu.
-	uses   int
-	hidden bool
+	uses     int
+	hidden   bool
+	hiddenBy *lowlevel.Caller // who removed it
 
 	// one is held over changes of the hold on the lease and over writes, which
 	// may take long; it is a channel so that waiting for it can be interrupted.
@@ -80,7 +81,7 @@ func (f *file) put() {
 	if f.uses == 1 && f.hidden {
 		f.naming <- struct{}{} // it is free: who holds it uses the file
 		f.m.mu.Unlock()
-		_, err := f.m.fs.RemoveTaken(f.m.ctx, lowlevel.Inode(f.ino), lowlevel.Taken{}) // else it goes when the lease ends
+		_, err := f.m.fs.RemoveTaken(lowlevel.As(f.m.ctx, f.hiddenBy), lowlevel.Inode(f.ino), lowlevel.Taken{}) // else it goes when the lease ends
 		<-f.naming
 		f.m.mu.Lock()
 		if err == nil || errors.Is(err, fserror.NotFound) {
@@ -96,6 +97,16 @@ func (f *file) put() {
 	if last && f.reader != nil {
 		_ = f.reader.Close() // there is nothing to lose
 	}
+}
+
+// opener is one of those who have the file open; false if nobody has.
+func (f *file) opener() (as *lowlevel.Caller, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for h := range f.handles {
+		return h.as, true
+	}
+	return nil, false
 }
 
 // isHidden tells whether the file has lost its name on this mount.

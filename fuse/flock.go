@@ -5,6 +5,8 @@ import (
 	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/leasefs/leasefs/internal/lowlevel"
 )
 
 // Setlk is flock(2) that does not wait.
@@ -31,7 +33,7 @@ func (h *handle) flock(raw context.Context, lk *fuse.FileLock, flags uint32, wai
 		return e
 	}
 	exclusive := lk.Typ == syscall.F_WRLCK
-	ctx, stop := h.n.m.impatient(raw)
+	ctx, stop := h.n.m.impatient(raw, raw)
 	defer stop()
 	for {
 		e, freed := h.tryFlock(raw, exclusive, wait)
@@ -49,36 +51,12 @@ func (h *handle) flock(raw context.Context, lk *fuse.FileLock, flags uint32, wai
 // mayLock refuses who could not open the file for write: a lock keeps its writers
 // out. (The kernel lets lock who can read.)
 func (h *handle) mayLock(raw context.Context) syscall.Errno {
-	c, ok := fuse.FromContext(raw)
-	if h.write || !ok {
+	if h.write {
 		return 0
 	}
 	ctx, end := h.n.m.op(raw)
 	defer end()
-	var a fuse.Attr
-	i, _, e := h.n.attrs(ctx, &a)
-	if e != 0 {
-		return e
-	}
-	var may bool
-	switch {
-	case c.Uid == 0:
-		may = true
-	case c.Uid == a.Uid:
-		may = a.Mode&0o200 != 0
-	case i.HasACL:
-		if may, e = mayByACL(ctx, h.n, c, a.Gid, 2); e != 0 {
-			return e
-		}
-	case c.Gid == a.Gid || inGroup(c.Pid, a.Gid):
-		may = a.Mode&0o020 != 0
-	default:
-		may = a.Mode&0o002 != 0
-	}
-	if !may {
-		return syscall.EACCES
-	}
-	return 0
+	return inodeErrno(h.n.m.fs.Access(ctx, lowlevel.Inode(h.n.ino), lowlevel.MayWrite))
 }
 
 // tryFlock takes the lock. EWOULDBLOCK with a channel: another handle of this
@@ -87,7 +65,7 @@ func (h *handle) tryFlock(raw context.Context, exclusive, wait bool) (e syscall.
 	f := h.f
 	ctx, end := h.n.m.op(raw)
 	defer end()
-	patient, stop := h.n.m.impatient(raw)
+	patient, stop := h.n.m.impatient(ctx, raw)
 	defer stop()
 	if e := lock(patient, f.one); e != 0 {
 		return e, nil

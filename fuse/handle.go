@@ -15,6 +15,7 @@ import (
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/lowlevel"
 )
 
 // handle is one opening of a file: what descriptors of open(2), its duplicates
@@ -22,6 +23,7 @@ import (
 type handle struct {
 	n     *node
 	f     *file
+	as    *lowlevel.Caller // who opened it, and has the rights that it gives
 	write bool
 	sync  bool // O_SYNC or O_DSYNC
 	exec  bool // it is being run
@@ -67,6 +69,9 @@ func (n *node) open(ctx context.Context, flags uint32) (gofs.FileHandle, uint32,
 	if e == 0 {
 		e = f.settle(ctx)
 	}
+	if e == 0 {
+		e = may(ctx, n, wanted(flags))
+	}
 	if e != 0 {
 		f.put()
 		return nil, 0, e
@@ -90,9 +95,23 @@ func (n *node) open(ctx context.Context, flags uint32) (gofs.FileHandle, uint32,
 	return h, how | fuse.FOPEN_NOFLUSH, 0
 }
 
+// wanted are the permission bits that an open needs.
+func wanted(flags uint32) (bits uint32) {
+	if flags&syscall.O_ACCMODE != syscall.O_WRONLY {
+		bits |= lowlevel.MayRead
+	}
+	if writes(flags) || flags&syscall.O_TRUNC != 0 {
+		bits |= lowlevel.MayWrite
+	}
+	if flags&fuse.FMODE_EXEC != 0 {
+		bits |= lowlevel.MayExecute
+	}
+	return bits
+}
+
 func (n *node) newHandle(ctx context.Context, f *file, flags uint32) *handle {
 	h := &handle{
-		n: n, f: f, write: writes(flags),
+		n: n, f: f, as: n.m.callers.of(ctx), write: writes(flags),
 		sync: flags&(syscall.O_SYNC|syscall.O_DSYNC) != 0, exec: flags&fuse.FMODE_EXEC != 0,
 	}
 	if h.write {
@@ -119,7 +138,7 @@ func (f *file) add(h *handle) {
 
 func (h *handle) openWriter(ctx, raw context.Context, truncate bool) syscall.Errno {
 	n, f := h.n, h.f
-	wait, stop := n.m.impatient(raw)
+	wait, stop := n.m.impatient(ctx, raw)
 	defer stop()
 	if e := lock(wait, f.one); e != 0 {
 		return e
@@ -202,13 +221,14 @@ func (n *node) truncate(ctx, raw context.Context, h *handle, size uint64) syscal
 	if e := f.settle(ctx); e != 0 {
 		return e
 	}
-	wait, stop := n.m.impatient(raw)
+	wait, stop := n.m.impatient(ctx, raw)
 	defer stop()
 	if e := lock(wait, f.one); e != 0 {
 		return e
 	}
 	defer func() { <-f.one }()
 	if h != nil && h.write {
+		ctx = lowlevel.As(ctx, h.as)
 		if _, e := f.regain(ctx, n, h); e != 0 {
 			return e
 		}
@@ -240,7 +260,7 @@ const truncations = 10
 
 // Read reads from the file as it is now, what this mount has written included.
 func (h *handle) Read(ctx context.Context, dest []byte, off int64) (fuse.ReadResult, syscall.Errno) {
-	ctx, end := h.n.m.op(ctx)
+	ctx, end := h.n.m.opAs(ctx, h.as)
 	defer end()
 	last := h.end.Load()
 	ahead := off > 0 && off-last <= aheadWindow && last-off <= aheadWindow
@@ -270,7 +290,7 @@ func (h *handle) Read(ctx context.Context, dest []byte, off int64) (fuse.ReadRes
 // Writev appends. An offset of appendAt is the end, wherever that is.
 func (h *handle) Writev(ctx context.Context, data [][]byte, off int64) (uint32, syscall.Errno) {
 	thread := threadOf(ctx)
-	ctx, end := h.n.m.op(ctx)
+	ctx, end := h.n.m.opAs(ctx, h.as)
 	defer end()
 	if !h.write {
 		return 0, syscall.EBADF
@@ -299,7 +319,7 @@ func (h *handle) Flush(ctx context.Context) syscall.Errno {
 		return 0
 	}
 	thread := threadOf(ctx)
-	ctx, end := h.n.m.op(ctx)
+	ctx, end := h.n.m.opAs(ctx, h.as)
 	defer end()
 	f := h.f
 	f.mu.Lock()
@@ -345,7 +365,7 @@ func (f *file) mayClose(h *handle, thread uint32) {
 
 // Fsync makes durable what was written, through whatever handle.
 func (h *handle) Fsync(ctx context.Context, _ uint32) syscall.Errno {
-	ctx, end := h.n.m.op(ctx)
+	ctx, end := h.n.m.opAs(ctx, h.as)
 	defer end()
 	if e := h.f.flush(ctx); e != 0 {
 		return e
@@ -361,7 +381,7 @@ func (h *handle) Fsync(ctx context.Context, _ uint32) syscall.Errno {
 
 // Release is the end of the last descriptor. Its errors reach nobody.
 func (h *handle) Release(context.Context) syscall.Errno {
-	ctx := h.n.m.ctx
+	ctx := lowlevel.As(h.n.m.ctx, h.as)
 	f := h.f
 	h.pages(false, 0)
 	if h.n.m.linger != nil {

@@ -133,6 +133,40 @@ func (c *ids) gidOf(name string) uint32 {
 	})
 }
 
+// named is the name that a number has on this machine; false if it has none.
+func (c *ids) named(uid uint32) (string, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fresh()
+	name := remembered(c.users, uid, func() string { return nameOfUser(uid) })
+	return name, name != strconv.FormatUint(uint64(uid), 10)
+}
+
+// groupNamed is named for groups.
+func (c *ids) groupNamed(gid uint32) (string, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fresh()
+	name := remembered(c.group, gid, func() string { return nameOfGroup(gid) })
+	return name, name != strconv.FormatUint(uint64(gid), 10)
+}
+
+func nameOfUser(uid uint32) string {
+	id := strconv.FormatUint(uint64(uid), 10)
+	if u, err := user.LookupId(id); err == nil {
+		return u.Username
+	}
+	return id
+}
+
+func nameOfGroup(gid uint32) string {
+	id := strconv.FormatUint(uint64(gid), 10)
+	if g, err := user.LookupGroupId(id); err == nil {
+		return g.Name
+	}
+	return id
+}
+
 // user is the name of a number; empty if it is the one that all has anyway.
 func (c *ids) user(uid uint32) string {
 	if c.asUID != nil && *c.asUID == uid {
@@ -143,16 +177,8 @@ func (c *ids) user(uid uint32) string {
 
 // userName is user whatever is shown as owner of everything.
 func (c *ids) userName(uid uint32) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.fresh()
-	return remembered(c.users, uid, func() string {
-		id := strconv.FormatUint(uint64(uid), 10)
-		if u, err := user.LookupId(id); err == nil {
-			return u.Username
-		}
-		return id
-	})
+	name, _ := c.named(uid)
+	return name
 }
 
 // groupName is the name of a number; empty if it is the one that all has anyway.
@@ -165,14 +191,6 @@ func (c *ids) groupName(gid uint32) string {
 
 // nameOfGroup is groupName whatever is shown as group of everything.
 func (c *ids) nameOfGroup(gid uint32) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.fresh()
-	return remembered(c.group, gid, func() string {
-		id := strconv.FormatUint(uint64(gid), 10)
-		if g, err := user.LookupGroupId(id); err == nil {
-			return g.Name
-		}
-		return id
-	})
+	name, _ := c.groupNamed(gid)
+	return name
 }

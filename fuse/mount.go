@@ -32,10 +32,16 @@ type Options struct {
 	// Root is the directory of the namespace that becomes the mount's root;
 	// empty: "/".
 	Root string
-	// AllowOther lets other users of this machine in. What each may do is said by
-	// the modes of files (the kernel checks them), and by what the user of the
-	// client may.
+	// AllowOther lets other users of this machine in. Each call is made for the user who
+	// asks, by his name on this machine: the namenode checks what he may, and that the user
+	// of the client may act for him. A number without a name has the rights of others only.
 	AllowOther bool
+	// RootSquash, with AllowOther, gives root the rights of others only. Nil: unless the
+	// client's user has the name of root.
+	RootSquash *bool
+	// ProcessGroups, with AllowOther, tells the namenode the groups of the process that
+	// asks. It takes that for true if it trusts clients, or if a rule says so.
+	ProcessGroups bool
 	// Wait makes opening for write wait for a holder of the lease, until a signal
 	// comes; else it is EBUSY.
 	Wait bool
@@ -79,6 +85,7 @@ type Mounted struct {
 	err    error         // valid then
 
 	ids       ids
+	callers   callers
 	status    statusCache
 	kernel    *kernelCache
 	device    *os.File // notifications that go-fuse does not know go this way; or nil
@@ -92,7 +99,6 @@ type Mounted struct {
 	draftTime time.Duration
 	linger    *time.Duration // of tests; or nil
 	lease     scratchLease
-	giver     giver
 
 	mu     sync.Mutex
 	files  map[uint64]*file
@@ -124,7 +130,7 @@ func Mount(ctx context.Context, cfg client.Config, dir string, o Options) (*Moun
 		ids: newIDs(o),
 	}
 	m.linger = o.test.linger
-	m.giver.m, m.looked, m.moved = m, o.test.looked, o.test.moved
+	m.looked, m.moved = o.test.looked, o.test.moved
 	if o.test.draft != nil {
 		m.draftTime = *o.test.draft
 	}
@@ -143,6 +149,7 @@ func Mount(ctx context.Context, cfg client.Config, dir string, o Options) (*Moun
 		return nil, err
 	}
 	m.fs = lowlevel.Of(c)
+	m.callers.begin(o, m.fs.Info().User, &m.ids)
 	m.lease = scratchLease{m: m}
 	if err := m.mount(ctx, o); err != nil {
 		m.shut()
@@ -164,7 +171,10 @@ func (m *Mounted) mount(ctx context.Context, o Options) error {
 	source := o.Source
 	source = cmp.Or(source, "leasefs")
 	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV)
-	kernel := append([]string{"default_permissions"}, o.KernelOptions...)
+	kernel := slices.Clone(o.KernelOptions)
+	if !m.callers.each {
+		kernel = append(kernel, "default_permissions")
+	}
 	if o.ReadOnly {
 		flags |= unix.MS_RDONLY
 	}
@@ -180,7 +190,7 @@ func (m *Mounted) mount(ctx context.Context, o Options) error {
 		MountOptions: fuse.MountOptions{
 			AllowOther: o.AllowOther, Options: kernel, FsName: source, Name: "leasefs",
 			DirectMount: direct, DirectMountFlags: flags, MaxWrite: maxIO, MaxBackground: 64, Logger: logger,
-			EnableAcl:     true, // the kernel checks by ACLs, too
+			EnableAcl:     !o.AllowOther, // the kernel checks by ACLs, too, where it checks
 			DisableSplice: true, // what is read is in memory, and may be more than a pipe takes
 			// O_TRUNC comes with OPEN, so that it is one with taking the lease; flock
 			// comes, record locks do not; there are no set-id bits to be taken away.
@@ -230,7 +240,7 @@ func (f *file) appendTo(ctx, raw context.Context, wait bool, opts ...client.Open
 	if !wait || !errors.Is(err, fserror.Held) {
 		return w, err
 	}
-	patient, stop := f.m.impatient(raw)
+	patient, stop := f.m.impatient(ctx, raw)
 	defer stop()
 	return f.m.fs.AppendInode(patient, f.ino, f.name(), append(opts, client.WithWait(math.MaxInt32*time.Second))...)
 }

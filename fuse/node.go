@@ -32,6 +32,7 @@ type node struct {
 var (
 	_ gofs.NodeLookuper       = (*node)(nil)
 	_ gofs.NodeGetattrer      = (*node)(nil)
+	_ gofs.NodeAccesser       = (*node)(nil)
 	_ gofs.NodeSetattrer      = (*node)(nil)
 	_ gofs.NodeReadlinker     = (*node)(nil)
 	_ gofs.NodeStatfser       = (*node)(nil)
@@ -73,7 +74,16 @@ func (n *node) look(ctx context.Context) (i *client.FileInfo, kept bool, err err
 	if e := n.settleNode(ctx); e != 0 {
 		return nil, false, e
 	}
-	return n.m.fs.LstatKept(ctx, lowlevel.Inode(n.ino))
+	i, kept, err = n.m.fs.LstatKept(ctx, lowlevel.Inode(n.ino))
+	if n.m.callers.each && errors.Is(err, fserror.Permission) {
+		// Who has a descriptor of it may ask what it is like, whatever leads to it.
+		if f := n.m.opened(n.ino); f != nil {
+			if as, ok := f.opener(); ok {
+				i, kept, err = n.m.fs.LstatKept(lowlevel.As(ctx, as), lowlevel.Inode(n.ino))
+			}
+		}
+	}
+	return i, kept, err
 }
 
 // Lookup finds a name in a directory.
@@ -99,13 +109,14 @@ func (n *node) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*go
 		return nil, syscall.ENOENT // nothing can have such a name; making it says more
 	}
 	if err != nil {
+		n.m.tellNoRule(ctx, err)
 		return nil, errno(err)
 	}
 	if !n.m.notes(thread, i) || kept && i.Open == nil {
 		askAttrs(out)
 	}
 	if kept && i.Open == nil {
-		if i.IsDir() {
+		if i.IsDir() && !n.m.callers.each { // else another's walk would not be checked
 			out.SetEntryTimeout(n.m.kernel.name(client.RevokedName{Dir: n.ino, Name: name}, func() bool {
 				again, kept, err := n.m.fs.LstatKept(ctx, at)
 				return err == nil && kept && again.Inode == i.Inode
@@ -180,6 +191,7 @@ func (n *node) attrs(ctx context.Context, out *fuse.Attr) (i *client.FileInfo, k
 		gone, kept = i != nil, false
 	}
 	if i == nil {
+		n.m.tellNoRule(ctx, err)
 		return nil, false, inodeErrno(err)
 	}
 	n.m.fill(out, i)
@@ -199,6 +211,11 @@ func (n *node) Setattr(ctx context.Context, fh gofs.FileHandle, in *fuse.SetAttr
 	defer end()
 	if size, ok := in.GetSize(); ok {
 		h, _ := fh.(*handle)
+		if h == nil || !h.write {
+			if e := may(ctx, n, lowlevel.MayWrite); e != 0 {
+				return e
+			}
+		}
 		if e := n.truncate(ctx, raw, h, size); e != 0 {
 			return e
 		}
@@ -217,11 +234,23 @@ func (n *node) Setattr(ctx context.Context, fh gofs.FileHandle, in *fuse.SetAttr
 	if y := c.MTime.Year(); y < 1 || y > 9999 { // not to be written down as RFC 3339 has it
 		return syscall.EINVAL
 	}
+	if in.Valid&fuse.FATTR_ATIME != 0 && !c.SetMTime { // it is not kept; but not everybody may set it
+		e := may(ctx, n, lowlevel.MayOwn)
+		if e != 0 && in.Valid&fuse.FATTR_ATIME_NOW != 0 {
+			e = may(ctx, n, lowlevel.MayWrite)
+		}
+		if e != 0 {
+			return e
+		}
+	}
 	if c.SetMode || c.User != "" || c.Group != "" || c.SetMTime {
 		if e := n.settleNode(ctx); e != 0 {
 			return e
 		}
 		if err := n.m.fs.SetAttrInode(ctx, n.ino, "", c); err != nil {
+			if c == (client.AttrChange{SetMTime: true}) && client.IsNotOwner(err) {
+				return syscall.EACCES // to write would be enough
+			}
 			return inodeErrno(err)
 		}
 		if c.SetMTime {

@@ -3,9 +3,7 @@ package fuse
 import (
 	"bytes"
 	"os"
-	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -83,17 +81,6 @@ func groupByProc(thread uint32) uint32 {
 		return 0
 	}
 	return uint32(n)
-}
-
-// inGroup tells whether a thread has a group among its supplementary ones; false
-// if that cannot be seen.
-func inGroup(thread, gid uint32) bool {
-	buf := make([]byte, 64<<10)
-	status := readProc(procOf(thread)+"/status", buf)
-	if thread == 0 || len(status) == len(buf) { // there may be more
-		return false
-	}
-	return slices.Contains(strings.Fields(field(status, "Groups")), strconv.FormatUint(uint64(gid), 10))
 }
 
 // inProcess tells whether a thread is of a process, also if one is not known.

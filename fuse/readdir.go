@@ -21,7 +21,8 @@ const maxMarks = 1 << 20
 // listing is an opened directory. The kernel reads it in order, but may go back
 // to where it was. go-fuse has one request at a time for it.
 type listing struct {
-	n *node
+	n  *node
+	as *lowlevel.Caller // who opened it
 	// at is the offset of the next entry; 0 and 1 are "." and "..".
 	at    uint64
 	page  []*client.FileInfo
@@ -45,8 +46,14 @@ var (
 )
 
 // OpendirHandle opens a directory.
-func (n *node) OpendirHandle(context.Context, uint32) (gofs.FileHandle, uint32, syscall.Errno) {
-	return &listing{n: n, first: 2, more: true, marks: []mark{{off: 2}}}, 0, 0
+func (n *node) OpendirHandle(ctx context.Context, _ uint32) (gofs.FileHandle, uint32, syscall.Errno) {
+	raw := ctx
+	ctx, end := n.m.op(ctx)
+	defer end()
+	if e := may(ctx, n, lowlevel.MayRead); e != 0 {
+		return nil, 0, e
+	}
+	return &listing{n: n, as: n.m.callers.of(raw), first: 2, more: true, marks: []mark{{off: 2}}}, 0, 0
 }
 
 // Readdirent is the next entry. Hidden names of this mount are left out; their
@@ -86,7 +93,7 @@ func (l *listing) next(ctx context.Context) (*fuse.DirEntry, syscall.Errno) {
 
 // fetch gets the page after the one that is there.
 func (l *listing) fetch(ctx context.Context) syscall.Errno {
-	ctx, end := l.n.m.op(ctx)
+	ctx, end := l.n.m.opAs(ctx, l.as)
 	defer end()
 	if e := l.n.m.settleIn(ctx, l.n.ino, ""); e != 0 {
 		return e

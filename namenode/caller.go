@@ -19,6 +19,10 @@ import (
 // maxCallerName bounds user, client and host names, which are kept on inodes.
 const maxCallerName = 255
 
+// maxGroups bounds the groups that a request says its user is in; it is the kernel's limit
+// for a process.
+const maxGroups = 65536
+
 // minSessionTTL is the shortest soft limit that a session can have of its own.
 const minSessionTTL = 100 * time.Millisecond
 
@@ -28,8 +32,11 @@ func (s *desk) caller(ctx context.Context, c *pb.Caller) (*namespace.Call, error
 	if user == "" {
 		return nil, fserror.New(fserror.InvalidArgument, "", "", "the request names no user")
 	}
-	if err := checkNames(user, c.GetClient(), c.GetHost()); err != nil {
+	if err := checkNames(append(c.GetGroups(), user, c.GetClient(), c.GetHost(), c.GetRealUser(), c.GetSessionUser())...); err != nil {
 		return nil, err
+	}
+	if len(c.GetGroups()) > maxGroups {
+		return nil, fserror.New(fserror.InvalidArgument, "", "", "the request names %d groups, over the limit of %d", len(c.GetGroups()), maxGroups)
 	}
 	if err := s.checkTTL(c); err != nil {
 		return nil, err
@@ -38,14 +45,12 @@ func (s *desk) caller(ctx context.Context, c *pb.Caller) (*namespace.Call, error
 	if err := cmp.Or(who.Is(user), s.ownSession(who, c.GetSession())); err != nil {
 		return nil, err
 	}
-	call := &namespace.Call{User: user}
-	if who != nil && who.Groups != nil {
-		call.Groups = who.Groups
-	} else {
-		call.Groups = s.cfg.Groups(user)
+	call := &namespace.Call{User: user, Groups: who.GroupsOf(c, s.cfg.Groups), Nobody: c.GetNobody()}
+	if owner := c.GetSessionUser(); owner != user {
+		call.SessionUser = owner
 	}
 	su, sg := s.engine.Superuser()
-	call.Super = user == su || slices.Contains(call.Groups, sg)
+	call.Super = !call.Nobody && (user == su || slices.Contains(call.Groups, sg))
 	return call, nil
 }
 
@@ -58,6 +63,13 @@ func (s *desk) callerFor(ctx context.Context, who *pb.Caller, o *pb.Owner) (*nam
 	c, err := s.caller(ctx, who)
 	if err != nil || o.GetUser() == "" && o.GetGroup() == "" {
 		return c, err
+	}
+	if o.GetUser() == "" && who.GetRealUser() != "" && !c.Super {
+		// As on a disk: the group of the process that asks, if its user is in it.
+		if slices.Contains(c.Groups, o.GetGroup()) {
+			c.ForGroup = o.GetGroup()
+		}
+		return c, nil
 	}
 	if !c.Super {
 		return nil, &fserror.Error{Kind: fserror.Permission, Reason: notSuper, Message: fmt.Sprintf("only a superuser can make something for another, and user %s is none", c.User)}
@@ -96,7 +108,7 @@ func (s *desk) ownSession(who *identity.Caller, session []byte) error {
 // holder is the caller as one who may hold files. A soft limit of its own is raised to
 // what outlives a failover.
 func (s *desk) holder(c *pb.Caller) (namespace.Holder, error) {
-	h := namespace.Holder{User: c.GetUser(), Client: c.GetClient(), Host: c.GetHost(), PID: c.GetPid(), TTL: c.GetTtlMs()}
+	h := namespace.Holder{User: cmp.Or(c.GetSessionUser(), c.GetUser()), Client: c.GetClient(), Host: c.GetHost(), PID: c.GetPid(), TTL: c.GetTtlMs()}
 	if h.TTL != 0 {
 		h.TTL = s.role.SessionTTL(time.Duration(h.TTL) * time.Millisecond).Milliseconds()
 	}

@@ -48,6 +48,8 @@ type fort struct {
 	dir           string
 	ca            *env.Authority
 	tokens, crl   string // files
+	proxies       string // likewise
+	gateway       token  // a proxy's
 	root, bob     token
 	rootTLS       tls.Certificate
 	lines         []string // of tokens
@@ -59,8 +61,9 @@ const day = 24 * time.Hour
 func newFort(t *testing.T, mods ...func(*namenode.Config)) *fort {
 	t.Helper()
 	dir := t.TempDir()
-	f := &fort{t: t, dir: dir, ca: env.NewAuthority(t, dir, "ca"), tokens: filepath.Join(dir, "tokens"), crl: filepath.Join(dir, "crl.pem"), root: token(proof.NewToken()), bob: token(proof.NewToken())}
-	f.lines = []string{"# of a test", f.line(f.root, "root"), f.line(f.bob, "bob")}
+	f := &fort{proxies: filepath.Join(dir, "proxies"), gateway: token(proof.NewToken()), t: t, dir: dir, ca: env.NewAuthority(t, dir, "ca"), tokens: filepath.Join(dir, "tokens"), crl: filepath.Join(dir, "crl.pem"), root: token(proof.NewToken()), bob: token(proof.NewToken())}
+	f.lines = []string{"# of a test", f.line(f.root, "root"), f.line(f.bob, "bob"), f.line(f.gateway, "gateway")}
+	f.writeProxies("gateway users=root,ann from=127.0.0.1,::1")
 	f.writeTokens(f.lines...)
 	f.ca.Revoke(f.crl, nil)
 	f.authorityFile = f.ca.File
@@ -70,6 +73,9 @@ func newFort(t *testing.T, mods ...func(*namenode.Config)) *fort {
 		pair, err := proof.OpenPair(clock.System{}, cert, key)
 		if err == nil {
 			c.Identity.Authorities, err = proof.OpenAuthorities(clock.System{}, f.authorityFile, f.crl)
+		}
+		if err == nil {
+			c.Identity.Proxies, err = proof.OpenProxies(clock.System{}, f.proxies)
 		}
 		if err == nil {
 			c.Identity.Tokens, err = proof.OpenTokens(clock.System{}, f.tokens)
@@ -99,14 +105,20 @@ func (f *fort) line(of token, user string, groups ...string) string {
 	return line
 }
 
-// writeTokens replaces the namenode's file of tokens in one step.
-func (f *fort) writeTokens(lines ...string) {
+// writeTokens replaces the namenode's file of tokens.
+func (f *fort) writeTokens(lines ...string) { f.replace(f.tokens, lines) }
+
+// writeProxies replaces its file of who may act for others.
+func (f *fort) writeProxies(lines ...string) { f.replace(f.proxies, lines) }
+
+// replace writes a file in one step.
+func (f *fort) replace(name string, lines []string) {
 	f.t.Helper()
-	next := f.tokens + ".new"
+	next := name + ".new"
 	if err := os.WriteFile(next, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
 		f.t.Fatal(err)
 	}
-	if err := os.Rename(next, f.tokens); err != nil {
+	if err := os.Rename(next, name); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -153,6 +165,19 @@ func TestProofOfEachCall(t *testing.T) {
 	f.awaitRefusal(gone, nil)
 	f.awaitRefusal("", &revoked)
 
+	proxies := map[string]token{}
+	for _, name := range []string{"no rule", "all", "far", "other"} {
+		proxies[name] = token(proof.NewToken())
+		f.lines = append(f.lines, f.line(proxies[name], strings.ReplaceAll(name, " ", "-")))
+	}
+	f.writeTokens(f.lines...)
+	f.writeProxies("gateway users=root from=127.0.0.0/8,::1", "all users=* groups=* from=*", "far users=root from=10.1.2.0/24", "other users=ann,supergroup groups=staff from=*")
+	stands := func(proxy string, tok token) *grpc.ClientConn {
+		return f.connect(append(f.shows(nil, tok), standsFor(proxy)...))
+	}
+	all := stands("all", proxies["all"])
+	env.Eventually(t, "the rules are read", func() bool { return f.statAs("ann", all) == nil })
+
 	columns := []struct {
 		name string
 		cc   *grpc.ClientConn
@@ -169,9 +194,14 @@ func TestProofOfEachCall(t *testing.T) {
 		{"a revoked certificate", f.connect(f.shows(&revoked, "")), fserror.Permission, "revoked"},
 		{"another user's certificate", f.connect(f.shows(&bob, "")), fserror.Permission, `"bob"`},
 		{"a token and another user's certificate", f.connect(f.shows(&bob, f.root)), fserror.Permission, "show one"},
+		{"another user, proven by a proxy without a rule", stands("no-rule", proxies["no rule"]), fserror.Permission, `no rule lets user "no-rule" act for user "root"`},
+		{"another user, proven by one whose rule is for all but superusers", all, fserror.Permission, "who is a superuser"},
+		{"another user, proven by one from a wrong address", stands("far", proxies["far"]), fserror.Permission, "the rule would be: far users=root from=127.0.0.1"},
+		{"another user, proven by one whose rule is for others", stands("other", proxies["other"]), fserror.Permission, "no rule"},
+		{"another user, proven by one who says that it is another", stands("gateway", proxies["all"]), fserror.Permission, `user "all"`},
 		{"a certificate and a wrong token", f.connect(f.shows(&f.rootTLS, "wrong")), fserror.Permission, "not known"},
 	}
-	right := []*grpc.ClientConn{f.connect(f.shows(nil, f.root)), f.connect(f.shows(&f.rootTLS, "")), f.connect(f.shows(&f.rootTLS, f.root))}
+	right := []*grpc.ClientConn{f.connect(f.shows(nil, f.root)), f.connect(f.shows(&f.rootTLS, "")), f.connect(f.shows(&f.rootTLS, f.root)), stands("gateway", f.gateway)}
 
 	r := f.Raw(t, "a")
 	v := &vanisher{t: t, n: f.Namenode, r: r, w: r.Create("/w")}
@@ -203,6 +233,9 @@ func TestProofOfEachCall(t *testing.T) {
 				}
 			}
 			for i, cc := range right {
+				if i == len(right)-1 {
+					send = rows[name]() // the proxy's is another request
+				}
 				patience := 20 * time.Second
 				if waits[name] {
 					patience = 100 * time.Millisecond // it was let in: it waits
@@ -219,14 +252,68 @@ func TestProofOfEachCall(t *testing.T) {
 	fsckClean(t, r)
 }
 
+// standsFor has all requests of a connection say that who they are of is proven by another.
+func standsFor(real string) []grpc.DialOption {
+	return []grpc.DialOption{
+		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			return invoke(ctx, method, says(req, real), reply, cc, opts...)
+		}),
+		grpc.WithStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+			s, err := streamer(ctx, desc, cc, method, opts...)
+			return &standing{s, real}, err
+		}),
+	}
+}
+
+type standing struct {
+	grpc.ClientStream
+	real string
+}
+
+func (s *standing) SendMsg(m any) error { return s.ClientStream.SendMsg(says(m, s.real)) }
+
+// says is a request that says who proves it.
+func says(req any, real string) any {
+	m := proto.Clone(req.(proto.Message)) //nolint:errcheck // all are
+	var set func(m protoreflect.Message)
+	set = func(m protoreflect.Message) {
+		switch r := m.Interface().(type) {
+		case *pb.Caller:
+			r.RealUser = real
+			return
+		case *pb.CarriedCall:
+			inner := new(pb.MkdirRequest)
+			if err := proto.Unmarshal(r.GetRequest(), inner); err == nil {
+				inner.Caller.RealUser = real
+				r.Request, _ = proto.Marshal(inner)
+			}
+			return
+		}
+		m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+			switch {
+			case f.Kind() != protoreflect.MessageKind:
+			case f.IsList():
+				for i := range v.List().Len() {
+					set(v.List().Get(i).Message())
+				}
+			default:
+				set(v.Message())
+			}
+			return true
+		})
+	}
+	set(m.ProtoReflect())
+	return m
+}
+
 // carries adds the stream of calls to the rows, with a call in it. What is refused in it is
 // an error of the stream or of the call.
 func (f *fort) carries(rows map[string]func() sending, v *vanisher) {
-	body, err := proto.Marshal(&pb.MkdirRequest{Call: v.r.Call(), Caller: v.r.Who, At: pb.At("/carried"), Parents: true})
-	if err != nil {
-		f.t.Fatal(err)
-	}
 	rows["Carry"] = func() sending {
+		body, err := proto.Marshal(&pb.MkdirRequest{Call: v.r.Call(), Caller: v.r.Who, At: pb.At("/carried"), Parents: true})
+		if err != nil {
+			f.t.Fatal(err)
+		}
 		return func(ctx context.Context, l link) error {
 			s, err := l.calls.Carry(ctx)
 			if err != nil {
@@ -642,5 +729,185 @@ func TestWatchesOfHealthAreLimited(t *testing.T) {
 	env.Eventually(t, "there is room again", func() bool { return watch(t.Context()) == nil })
 	if _, err := nobody.Check(t.Context(), &healthpb.HealthCheckRequest{}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestActingForOthers: what a proxy does for a user is that user's and goes by his rights,
+// its session is bound to whom it names, and what it says of groups counts if a rule says so.
+func TestActingForOthers(t *testing.T) {
+	f := newFort(t)
+	mnt, trusted := token(proof.NewToken()), token(proof.NewToken())
+	f.writeTokens(append(f.lines, f.line(mnt, "mnt"), f.line(trusted, "trusted"))...)
+	f.writeProxies("mnt users=* from=127.0.0.1,::1", "trusted users=* from=* trust-groups", "gateway users=ann from=*")
+	ctx := t.Context()
+	root := f.Raw(t, "r")
+	if _, err := root.NN.SetAttr(ctx, &pb.SetAttrRequest{Call: root.Call(), Caller: root.Who, At: pb.At("/"), SetMode: true, Mode: 0o1777}); err != nil {
+		t.Fatal(err)
+	}
+	link := func(tok token) link { return linkOf(f.connect(f.shows(nil, tok))) }
+	l, lt, lg := link(mnt), link(trusted), link(f.gateway)
+	seq := uint64(0)
+	as := func(real, user string, mods ...func(*pb.Caller)) *pb.Caller {
+		c := &pb.Caller{User: user, RealUser: real, SessionUser: real, Client: "m", Session: []byte("session of " + (real + "00000000")[:5])}
+		for _, m := range mods {
+			m(c)
+		}
+		return c
+	}
+	nobody := func(c *pb.Caller) { c.User, c.Nobody = "nobody", true }
+	groups := func(g ...string) func(*pb.Caller) { return func(c *pb.Caller) { c.Groups = g } }
+	call := func(c *pb.Caller) *pb.CallId { seq++; return &pb.CallId{Session: c.GetSession(), Seq: seq} }
+	mkdir := func(l pb.NamenodeClient, c *pb.Caller, path string, mode uint32, o *pb.Owner) error {
+		_, err := l.Mkdir(ctx, &pb.MkdirRequest{Call: call(c), Caller: c, At: pb.At(path), Mode: mode, HasMode: true, Owner: o})
+		return wire.FromStatus(err)
+	}
+	access := func(l pb.NamenodeClient, c *pb.Caller, path string, want uint32) error {
+		_, err := l.Stat(ctx, &pb.StatRequest{Caller: c, At: pb.At(path), Access: want})
+		return wire.FromStatus(err)
+	}
+	env.Eventually(t, "the rules are read", func() bool { return access(lt.nn, as("trusted", "ann"), "/", 7) == nil })
+
+	for _, dir := range []struct {
+		who  *pb.Caller
+		path string
+		mode uint32
+	}{
+		{as("mnt", "ann"), "/ann", 0o750}, {as("mnt", "bob"), "/bob", 0o700}, {as("mnt", "", nobody), "/nobody", 0o755}, {as("mnt", "nobody"), "/nobodys", 0o755},
+	} {
+		if err := mkdir(l.nn, dir.who, dir.path, dir.mode, nil); err != nil {
+			t.Fatal(err)
+		}
+		st, err := root.NN.Stat(ctx, &pb.StatRequest{Caller: root.Who, At: pb.At(dir.path)})
+		if a := st.GetAttr(); err != nil || a.GetUser() != dir.who.GetUser() {
+			t.Errorf("%s is of %s: %v", dir.path, a.GetUser(), err)
+		}
+	}
+	if _, err := root.NN.SetAttr(ctx, &pb.SetAttrRequest{Call: root.Call(), Caller: root.Who, At: pb.At("/ann"), Group: "staff"}); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		nn   pb.NamenodeClient
+		who  *pb.Caller
+		path string
+		want uint32
+		err  fserror.Kind
+		may  bool
+	}{
+		"the owner":                               {l.nn, as("mnt", "ann"), "/ann", 7, 0, true},
+		"another":                                 {l.nn, as("mnt", "bob"), "/ann", 4, fserror.Permission, false},
+		"the proxy itself":                        {l.nn, as("", "mnt"), "/ann", 4, fserror.Permission, false},
+		"a claim of the group":                    {l.nn, as("mnt", "bob", groups("staff")), "/ann", 5, fserror.Permission, false},
+		"a claim of the group, trusted":           {lt.nn, as("trusted", "bob", groups("staff")), "/ann", 5, 0, true},
+		"a claim of the group, write":             {lt.nn, as("trusted", "bob", groups("staff")), "/ann", 2, fserror.Permission, false},
+		"a claim of the supergroup, trusted":      {lt.nn, as("trusted", "bob", groups("supergroup")), "/ann", 4, fserror.Permission, false},
+		"nobody, what others may":                 {l.nn, as("mnt", "", nobody), "/nobody", 5, 0, true},
+		"nobody, what its owner may":              {l.nn, as("mnt", "", nobody), "/nobody", 2, fserror.Permission, false},
+		"nobody, what the user of that name owns": {l.nn, as("mnt", "", nobody), "/nobodys", 2, fserror.Permission, false},
+		"the user of that name":                   {l.nn, as("mnt", "nobody"), "/nobodys", 2, 0, true},
+		"nobody, with a group":                    {lt.nn, as("trusted", "", nobody, groups("staff")), "/ann", 4, fserror.Permission, false},
+		"a user without a name":                   {l.nn, as("mnt", ""), "/", 4, fserror.Permission, false},
+		"another's session":                       {lg.nn, as("gateway", "ann", func(c *pb.Caller) { c.Session = []byte("session of mnt00") }), "/", 4, 0, true}, // which nobody has now
+		"a session in the name of another":        {lg.nn, as("gateway", "ann", func(c *pb.Caller) { c.SessionUser = "bob" }), "/", 4, fserror.Permission, false},
+		"an impossible access":                    {l.nn, as("mnt", "ann"), "/ann", 16, fserror.InvalidArgument, false},
+		"the owner, as such":                      {l.nn, as("mnt", "ann"), "/ann", 8, 0, true},
+		"nobody, as the owner":                    {l.nn, as("mnt", "", nobody), "/nobody", 8, fserror.Permission, false},
+	} {
+		if err := access(c.nn, c.who, c.path, c.want); (err == nil) != c.may || err != nil && fserror.KindOf(err) != c.err {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// The root directory's group is the superuser's; a user's own is asked for.
+	if err := mkdir(lt.nn, as("trusted", "bob", groups("staff")), "/bob/staff", 0o750, &pb.Owner{Group: "staff"}); err != nil {
+		t.Error(err)
+	}
+	if err := mkdir(lt.nn, as("trusted", "bob", groups("staff")), "/bob/wheel", 0o750, &pb.Owner{Group: "wheel"}); err != nil {
+		t.Error(err)
+	}
+	if err := mkdir(lt.nn, as("trusted", "bob"), "/bob/anns", 0o750, &pb.Owner{User: "ann"}); fserror.KindOf(err) != fserror.Permission {
+		t.Errorf("a gift: %v", err)
+	}
+	for path, want := range map[string]bool{"/bob/staff": true, "/bob/wheel": false} {
+		st, err := root.NN.Stat(ctx, &pb.StatRequest{Caller: root.Who, At: pb.At(path)})
+		if g := st.GetAttr().GetGroup(); err != nil || (g == path[len("/bob/"):]) != want {
+			t.Errorf("%s is of group %s: %v", path, g, err)
+		}
+	}
+	// What a mount opens for a user is held by the mount, and no other proxy can use it.
+	w, err := l.nn.Create(ctx, &pb.CreateRequest{Call: call(as("mnt", "ann")), Caller: as("mnt", "ann"), At: pb.At("/ann/f")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := root.NN.Stat(ctx, &pb.StatRequest{Caller: root.Who, At: pb.At("/ann/f")})
+	if a := st.GetAttr(); err != nil || a.GetUser() != "ann" || a.GetOpen().GetHolder().GetUser() != "mnt" {
+		t.Errorf("%v, %v", a, err)
+	}
+	for name, c := range map[string]struct {
+		nn  pb.NamenodeClient
+		may bool
+	}{"the mount": {l.nn, true}, "the user's gateway": {lg.nn, false}, "the user bob": {link(f.bob).nn, false}} {
+		_, err := c.nn.AppendTail(ctx, env.TailRequest(w.GetWriter(), 0, "x"))
+		if c.may != (err == nil) || err != nil && fserror.KindOf(wire.FromStatus(err)) != fserror.Permission {
+			t.Errorf("a flush by %s: %v", name, err)
+		}
+		if !c.may {
+			continue
+		}
+		if _, err := c.nn.Close(ctx, &pb.CloseRequest{Call: call(as("mnt", "ann")), Writer: w.GetWriter(), Length: 1}); err != nil {
+			t.Fatal(err)
+		}
+		w, err = l.nn.Append(ctx, &pb.AppendRequest{Call: call(as("mnt", "ann")), Caller: as("mnt", "ann"), At: pb.At("/ann/f")})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	fsckClean(t, root)
+}
+
+// TestRulesAreTakenBack: streams that act for others end when no rule lets them any more; a
+// file of rules that is wrong changes nothing.
+func TestRulesAreTakenBack(t *testing.T) {
+	var log logText
+	f := newFort(t, log.config)
+	f.writeProxies("gateway users=ann,bob from=*")
+	l := linkOf(f.connect(f.shows(nil, f.gateway)))
+	who := &pb.Caller{User: "ann", RealUser: "gateway", Client: "c", Session: []byte("0123456789abcdef")}
+	stat := func(c *pb.Caller) error {
+		_, err := l.nn.Stat(t.Context(), &pb.StatRequest{Caller: c, At: pb.Follow("/")})
+		return wire.FromStatus(err)
+	}
+	bob := &pb.Caller{User: "bob", RealUser: "gateway", Client: "d", Session: []byte("fedcba9876543210")}
+	env.Eventually(t, "the rules are read", func() bool { return stat(bob) == nil })
+	begin := func(c *pb.Caller) pb.Namenode_SessionClient {
+		s, err := l.nn.Session(t.Context())
+		if err == nil {
+			err = s.Send(&pb.SessionRequest{Kind: &pb.SessionRequest_Hello{Hello: &pb.Hello{Caller: c}}})
+		}
+		if err == nil {
+			_, err = s.Recv()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	anns, bobs := begin(who), begin(bob)
+	f.writeProxies("gateway users=ann from=gateway.example")
+	env.Eventually(t, "it is told of", func() bool { return log.has("gateway.example") && log.has(f.proxies) })
+	if err := stat(who); err != nil {
+		t.Errorf("with a broken file: %v", err)
+	}
+	f.writeProxies("gateway users=bob from=*")
+	_, err := anns.Recv()
+	if err := wire.FromStatus(err); fserror.KindOf(err) != fserror.Retry || fserror.ReasonOf(err) != fserror.ReasonProof {
+		t.Errorf("ann's session ended with %v", err)
+	}
+	if err := stat(who); fserror.KindOf(err) != fserror.Permission || fserror.ReasonOf(err) != fserror.ReasonProxy {
+		t.Errorf("for ann: %v", err)
+	}
+	if err := bobs.Send(&pb.SessionRequest{Kind: &pb.SessionRequest_Renew{Renew: &pb.RenewLeaseRequest{Session: bob.GetSession(), Version: 1, Seq: 1}}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bobs.Recv(); err != nil {
+		t.Errorf("bob's session ended: %v", err)
 	}
 }

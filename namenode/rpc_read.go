@@ -13,6 +13,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror/wire"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -37,7 +38,10 @@ func (s *tree) Stat(ctx context.Context, r *pb.StatRequest) (*pb.StatResponse, e
 	var a namespace.Attr
 	resp := new(pb.StatResponse)
 	err = s.engine.ViewAnswer(ctx, c, func(tx *engine.Tx) (err error) {
-		if a, err = tx.Tree.Stat(c, ref(r.GetAt())); err == nil && r.GetWhere() {
+		if a, err = tx.Tree.Stat(c, ref(r.GetAt())); err == nil {
+			err = access(c, a, r.GetAccess())
+		}
+		if err == nil && r.GetWhere() {
 			resp.Path, _ = tx.Tree.Path(a.ID)
 		}
 		resp.Txid = tx.ListedTo()
@@ -55,6 +59,22 @@ func (s *tree) Stat(ctx context.Context, r *pb.StatRequest) (*pb.StatResponse, e
 		return nil, err
 	}
 	return resp, nil
+}
+
+// access refuses who has not all the permission bits want. Nobody runs what nobody may.
+func access(c *namespace.Call, a namespace.Attr, want uint32) error {
+	if want&^15 != 0 {
+		return fserror.New(fserror.InvalidArgument, "", "", "permission bits are from 1 to 7, and 8 to own it, not %d", want)
+	}
+	if want&8 != 0 && !c.IsSuper() && !c.Owns(a.User) {
+		return fserror.New(fserror.Permission, "", "", "user %s does not own it (owner %s)", c.User, a.User).Because(calls.NotOwner)
+	}
+	want &= 7
+	runs := want&uint32(calls.MayExecute) == 0 || a.Type != namespace.TypeFile || a.Mode&0o111 != 0
+	if runs && c.Allowed(a.Mode, a.User, a.Group, a.Access, uint16(want)) { //nolint:gosec // three bits
+		return nil
+	}
+	return fserror.New(fserror.Permission, "", "", "user %s has not the permissions %03b (read, write, execute): owner %s, group %s, mode %04o", c.User, want, a.User, a.Group, a.Mode)
 }
 
 // List answers a page of a directory.

@@ -113,6 +113,7 @@ func (s *Server) open(ctx context.Context) error {
 			return err
 		}
 	}
+	guard.Knows(identity.People{Groups: s.cfg.Groups, Superuser: func() (user, group string) { return s.engine.Superuser() }})
 	s.loops.Every("proofs of identity", identity.Every, nil, guard.Check)
 	s.logStart()
 	s.role = s.newRole()

@@ -26,7 +26,9 @@ func mountCommand(p *program) *cli.Command {
 		UsageText: "leasefs mount [options] MOUNTPOINT\n\nExample:\n  leasefs mount --allow-other --subdir /logs /mnt/logs",
 		Description: "Mounts the namespace, prints a line \"ready\" with the mount point, and serves it until it is\n" +
 			"unmounted (fusermount3 -u MOUNTPOINT) or SIGTERM comes: then files are flushed and it is\n" +
-			"unmounted, after ten seconds also from under processes that use it. A file that is open for\n" +
+			"unmounted, after ten seconds also from under processes that use it. With --allow-other each call is\n" +
+			"made for the user who asks, and the namenode's --proxies may have to say that the mount's user may\n" +
+			"act for others (not where clients are trusted, nor for a superuser's mount). A file that is open for\n" +
 			"write is held: other hosts get EBUSY (or wait). What programs can rely on: docs/POSIX.md.\n" +
 			"In /etc/fstab the device is HOST:PORT[,HOST:PORT][/PATH] and the type fuse.leasefs. With\n" +
 			"-o uid=N,gid=N everything shows these numbers as its owner and group. Global options can be given\n" +
@@ -34,6 +36,8 @@ func mountCommand(p *program) *cli.Command {
 			"tls_cert=, tls_key=, tls_server_name= and token_file=.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "allow-other", Usage: "let other users of this machine in, too"},
+			&cli.StringFlag{Name: "root-squash", Usage: "with --allow-other: give root of this machine the rights of others only: `yes|no`", DefaultText: "yes, unless the mount's user has root's name"},
+			&cli.StringFlag{Name: "groups", Usage: "with --allow-other: whose word counts for the groups of who calls: `namenode|process`; the namenode may not take the process's", Value: "namenode"},
 			&cli.StringFlag{Name: "busy", Usage: "opening for write what another host holds: `error|wait`; a signal ends waiting", Value: "error"},
 			&cli.StringFlag{Name: "subdir", Usage: "mount only what is below `PATH`", Value: "/"},
 			&cli.BoolFlag{Name: "daemon", Usage: "continue in the background once it is mounted; log to syslog"},
@@ -121,6 +125,9 @@ func (c *commandLine) mountOptions() (fuse.Options, error) {
 	default:
 		return o, argv.Usagef(c.op, "--busy is error or wait, not %q", c.flags.String("busy"))
 	}
+	if err := c.callers(&o); err != nil {
+		return o, err
+	}
 	var err error
 	if o.Root, err = fspath.Clean(c.flags.String("subdir")); err != nil {
 		return o, argv.Usagef(c.op, "--subdir: %s", err)
@@ -143,6 +150,29 @@ func (c *commandLine) mountOptions() (fuse.Options, error) {
 		}
 	}
 	return o, nil
+}
+
+// callers reads for whom calls are made.
+func (c *commandLine) callers(o *fuse.Options) error {
+	switch v := c.flags.String("root-squash"); v {
+	case "":
+	case "yes", "no":
+		squash := v == "yes"
+		o.RootSquash = &squash
+	default:
+		return argv.Usagef(c.op, "--root-squash is yes or no, not %q", v)
+	}
+	switch v := c.flags.String("groups"); v {
+	case "namenode":
+	case "process":
+		o.ProcessGroups = true
+	default:
+		return argv.Usagef(c.op, "--groups is namenode or process, not %q", v)
+	}
+	if !o.AllowOther && (o.RootSquash != nil || o.ProcessGroups) {
+		return argv.Usagef(c.op, "--root-squash and --groups need --allow-other: else the mount's user makes all calls")
+	}
+	return nil
 }
 
 func idOption(value string) (*uint32, error) {

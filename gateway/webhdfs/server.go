@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	osuser "os/user"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -53,7 +54,9 @@ const (
 
 // Config says how a gateway serves. The zero value of a field stands for its default.
 type Config struct {
-	// Client says how to reach the namespace. User is replaced by that of each request;
+	// Client says how to reach the namespace. User is replaced by that of each request, for
+	// whom the gateway acts: RealUser, or else User, is who proves that it may, as whom the
+	// token or the certificate names; empty: that one, or without either the login name.
 	// Timeout is DefaultTimeout if it is 0; Umask, WriteAhead, ReadAhead, Logger and OnWait
 	// are the gateway's own.
 	Client client.Config
@@ -142,6 +145,10 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		s.log.Warn(hadoop.WarnOfTrust, "listen", s.Addr())
 	}
 	s.life, s.kill = context.WithCancel(context.Background())
+	if cfg.Client, err = proves(cfg.Client); err != nil {
+		_ = l.Close()
+		return nil, fserror.With(err, op, "")
+	}
 	cfg.Client.Timeout = cmp.Or(cfg.Client.Timeout, DefaultTimeout)
 	cfg.Client.WriteAhead, cfg.Client.ReadAhead = 1, 1
 	cfg.Client.Umask, cfg.Client.Logger = nil, cfg.Logger
@@ -174,6 +181,19 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	})
 	s.work.Go(s.sweep)
 	return s, nil
+}
+
+// proves fills in who proves what a gateway does for others.
+func proves(c client.Config) (client.Config, error) {
+	c.RealUser = cmp.Or(c.RealUser, c.User)
+	if c.RealUser == "" && c.TokenFile == "" && (c.TLS == nil || len(c.TLS.Certificates) == 0) {
+		u, err := osuser.Current()
+		if err != nil {
+			return c, fserror.New(fserror.InvalidArgument, "", "", "the login name is unknown (%v); say as whom the gateway acts", err)
+		}
+		c.RealUser = u.Username
+	}
+	return c, nil
 }
 
 // Addr is the address at which it listens.

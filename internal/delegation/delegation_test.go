@@ -45,7 +45,7 @@ func (c *fake) Delegated(dir uint64) bool {
 	return held
 }
 
-func (c *fake) Absent(at door.Ref) bool {
+func (c *fake) Absent(_ context.Context, at door.Ref) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.present[at]
@@ -121,7 +121,7 @@ func newTable(n uint32) (*table, *fake) {
 		delegated: map[uint64]bool{1: true, 2: true}, present: map[door.Ref]bool{}, names: map[uint64]*Names{1: NewNames()},
 		answer: func(*pb.CreateRequest) (bool, error) { return false, nil },
 	}
-	t := New(Config[*writer]{Client: c, IDs: namecall.NewIDs([]byte("session")), Caller: &pb.Caller{User: "ann"}, Umask: 0o27})
+	t := New(Config[*writer]{Client: c, IDs: namecall.NewIDs([]byte("session")), Umask: 0o27})
 	give(t, 100, n)
 	return t, c
 }
@@ -135,7 +135,8 @@ func give(t *table, first uint64, n uint32) {
 
 func file(dir uint64, name string) File {
 	return File{
-		Dir: &pb.Attr{Inode: dir, Group: "staff"}, Name: name, At: door.Ref{Base: dir, Path: name}, Path: fmt.Sprintf("/%d/%s", dir, name),
+		Caller: &pb.Caller{User: "ann"},
+		Dir:    &pb.Attr{Inode: dir, Group: "staff"}, Name: name, At: door.Ref{Base: dir, Path: name}, Path: fmt.Sprintf("/%d/%s", dir, name),
 		Mode: 0o640, HasMode: true,
 	}
 }
@@ -143,7 +144,7 @@ func file(dir uint64, name string) File {
 // begin begins a draft with some bytes.
 func begin(t *testing.T, tab *table, dir uint64, name string) *Draft[*writer] {
 	t.Helper()
-	d, ok := tab.Begin(file(dir, name))
+	d, ok := tab.Begin(context.Background(), file(dir, name))
 	if !ok {
 		t.Fatalf("no draft of %d/%s", dir, name)
 	}
@@ -186,7 +187,7 @@ func TestDraftIsMadeByOneCreate(t *testing.T) {
 	c.linger = func() { lingers++ }
 	f := file(1, "a")
 	f.Owner = &pb.Owner{User: "bob"}
-	d, ok := tab.Begin(f)
+	d, ok := tab.Begin(context.Background(), f)
 	if !ok || !d.Write([][]byte{[]byte("by"), []byte("tes")}) {
 		t.Fatal("no draft")
 	}
@@ -217,7 +218,7 @@ func TestAttrOfADraftWithoutOptions(t *testing.T) {
 	tab, _ := newTable(1)
 	f := file(2, "a")
 	f.HasMode, f.Mode = false, 0
-	d, ok := tab.Begin(f)
+	d, ok := tab.Begin(context.Background(), f)
 	if !ok {
 		t.Fatal("no draft")
 	}
@@ -230,7 +231,7 @@ func TestBegin(t *testing.T) {
 	tab, c := newTable(2)
 	refused := func(why string, dir uint64, name string) {
 		t.Helper()
-		if _, ok := tab.Begin(file(dir, name)); ok {
+		if _, ok := tab.Begin(context.Background(), file(dir, name)); ok {
 			t.Errorf("begun: %s", why)
 		}
 	}
@@ -256,7 +257,7 @@ func TestNumbers(t *testing.T) {
 		got = append(got, begin(t, tab, 1, fmt.Sprint(i)).Inode())
 	}
 	want(t, "numbers", got, "[100 101 200 300 301]")
-	if _, ok := tab.Begin(file(1, "more")); ok {
+	if _, ok := tab.Begin(context.Background(), file(1, "more")); ok {
 		t.Error("begun without a number")
 	}
 }
@@ -267,7 +268,7 @@ func TestForgetNumbers(t *testing.T) {
 	tab, _ := newTable(1000)
 	begin(t, tab, 1, "a")
 	tab.ForgetNumbers()
-	if _, ok := tab.Begin(file(1, "b")); ok {
+	if _, ok := tab.Begin(context.Background(), file(1, "b")); ok {
 		t.Error("begun under a number that was forgotten")
 	}
 	want(t, "recalled", recalled(tab, false, 1), "[1/a=100]")
@@ -538,7 +539,7 @@ func TestBeginBesideRecall(t *testing.T) {
 		for g := range 4 {
 			wg.Go(func() {
 				for i := 0; ; i++ {
-					d, ok := tab.Begin(file(1, fmt.Sprintf("%d-%d", g, i)))
+					d, ok := tab.Begin(context.Background(), file(1, fmt.Sprintf("%d-%d", g, i)))
 					if !ok {
 						return // recalled
 					}
@@ -571,7 +572,7 @@ func TestConcurrently(t *testing.T) {
 		wg.Go(func() {
 			for i := range files {
 				dir, name := uint64(1+i%2), fmt.Sprintf("%d-%d", g, i) //nolint:gosec // a small number
-				d, ok := tab.Begin(file(dir, name))
+				d, ok := tab.Begin(context.Background(), file(dir, name))
 				if !ok || !tab.Begun(dir, name) || tab.Recalled(true, nil) == nil {
 					t.Errorf("%s was not begun", name)
 					return

@@ -63,7 +63,7 @@ func (d *Draft[W]) Attr() *pb.Attr {
 	}
 	return &pb.Attr{
 		Inode: d.inode, Type: pb.FileType_FILE_TYPE_FILE, Mode: mode,
-		User:        cmp.Or(d.file.Owner.GetUser(), d.table.cfg.Caller.GetUser()),
+		User:        cmp.Or(d.file.Owner.GetUser(), d.file.Caller.GetUser()),
 		Group:       cmp.Or(d.file.Owner.GetGroup(), d.file.Dir.GetGroup()),
 		MtimeUnixMs: d.begun.UnixMilli(), Length: d.Length(),
 	}
@@ -180,7 +180,7 @@ func (d *Draft[W]) open(ctx context.Context) (W, error) {
 func (d *Draft[W]) request(inode uint64) *pb.CreateRequest {
 	cfg := &d.table.cfg
 	return &pb.CreateRequest{
-		Call: cfg.IDs.Begin(), Caller: cfg.Caller, At: &pb.Ref{Base: d.Dir(), Path: d.file.Name},
+		Call: cfg.IDs.Begin(), Caller: d.file.Caller, At: &pb.Ref{Base: d.Dir(), Path: d.file.Name},
 		As: inode, Mode: d.file.Mode, HasMode: d.file.HasMode, Owner: d.file.Owner, Umask: proto.Uint32(cfg.Umask),
 		Cache: true,
 	}

@@ -19,7 +19,7 @@ type Client[W Writer] interface {
 	// Delegated reports whether this session holds the delegation of a directory now.
 	Delegated(dir uint64) bool
 	// Absent reports whether it is known now that there is nothing at a place.
-	Absent(at door.Ref) bool
+	Absent(ctx context.Context, at door.Ref) bool
 	// Names is the filter of a directory, nil if there is none. It is found even while
 	// the session's term does not run, since the next term may make it valid again.
 	Names(dir uint64) *Names
@@ -50,7 +50,6 @@ type Writer interface {
 type Config[W Writer] struct {
 	Client Client[W]
 	IDs    *namecall.IDs // of the session's calls
-	Caller *pb.Caller    // shared by all requests, never changed
 	Umask  uint32
 }
 
@@ -78,23 +77,24 @@ func New[W Writer](cfg Config[W]) *Table[W] {
 
 // File is a file to begin.
 type File struct {
-	Dir     *pb.Attr // of the directory in which it is made
-	Name    string   // in that directory
-	At      door.Ref // the same as the caller names it, for Client.Absent
-	Path    string   // for errors
-	Mode    uint32   // with HasMode; else 0644
+	Caller  *pb.Caller // who makes it; never changed
+	Dir     *pb.Attr   // of the directory in which it is made
+	Name    string     // in that directory
+	At      door.Ref   // the same as the caller names it, for Client.Absent
+	Path    string     // for errors
+	Mode    uint32     // with HasMode; else 0644
 	HasMode bool
 	Owner   *pb.Owner // nil: the caller, and the directory's group
 }
 
 // Begin begins a draft; false if that cannot be: then the file has to be created.
-func (t *Table[W]) Begin(f File) (*Draft[W], bool) {
+func (t *Table[W]) Begin(ctx context.Context, f File) (*Draft[W], bool) {
 	dir := f.Dir.GetInode()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	// Under the lock the delegation is looked for: once a recall has taken it away,
 	// the acknowledgement names all drafts that were begun before.
-	if !t.cfg.Client.Delegated(dir) || t.left == 0 || t.begun[dir][f.Name] != nil || !t.cfg.Client.Absent(f.At) {
+	if !t.cfg.Client.Delegated(dir) || t.left == 0 || t.begun[dir][f.Name] != nil || !t.cfg.Client.Absent(ctx, f.At) {
 		return nil, false
 	}
 	d := &Draft[W]{table: t, file: f, inode: t.number(), begun: time.Now().Truncate(time.Millisecond)}

@@ -36,6 +36,7 @@ const (
 	ReasonHTTP           = "HTTP"
 	ReasonTLS            = "TLS"
 	ReasonProof          = "proof"    // of who the caller is; it is missing, or not good
+	ReasonProxy          = "proxy"    // no rule lets the caller act for another
 	ReasonIdentity       = "identity" // how clients prove who they are
 	ReasonSoftLimit      = "SoftLimit"
 	ReasonMinLeaseTTL    = "MinLeaseTTL"

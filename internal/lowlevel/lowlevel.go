@@ -37,6 +37,30 @@ type Draft = delegation.Draft[*client.Writer]
 // has an absolute path.
 type Ref = door.Ref
 
+// Caller is for whom calls are made, if another than the FS's user.
+type Caller = door.Caller
+
+// NewCaller returns a Caller: of a user with groups (nil: those that the namenode knows), or
+// of somebody of whom nothing is known, who has the rights of others and makes what is user's.
+func NewCaller(user string, groups []string, nobody bool) *Caller {
+	return door.NewCaller(user, groups, nobody)
+}
+
+// As returns a context of calls for another, in the FS's session: what they open is held
+// by the FS's user. Nil: for that user himself, whatever ctx says.
+func As(ctx context.Context, c *Caller) context.Context { return door.As(ctx, c) }
+
+// CallerOf is for whom calls under ctx are; nil: for the FS's user.
+func CallerOf(ctx context.Context) *Caller { c, _ := door.CallerOf(ctx); return c }
+
+// What Calls.Access may want.
+const (
+	MayOwn     = door.MayOwn // to do what only the owner may
+	MayRead    = door.MayRead
+	MayWrite   = door.MayWrite
+	MayExecute = door.MayExecute
+)
+
 // At is what has an absolute path.
 func At(path string) Ref { return door.At(path) }
 
@@ -56,6 +80,8 @@ type Calls interface {
 	// Config.OnRevoke says otherwise.
 	// The FileInfo's path is that of the Ref.
 	LstatKept(ctx context.Context, at Ref) (i *client.FileInfo, kept bool, err error)
+	// Access returns nil if the caller has the permission bits want (MayRead and so on) on what is there.
+	Access(ctx context.Context, at Ref, want uint32) error
 	// ListAt is List.
 	ListAt(ctx context.Context, dir Ref, after string, limit int) (entries []*client.FileInfo, more bool, err error)
 	// CacheRemaining is for how long what was kept is certainly good, by this
@@ -75,7 +101,7 @@ type Calls interface {
 	// Draft begins a new file without a call, if the directory is delegated to this
 	// client (Config.Drafts), and it knows that nothing has the name; else, and with any
 	// other option than WithMode and WithOwner, false: Create it.
-	Draft(at Ref, path string, opts ...client.OpenOption) (*Draft, bool)
+	Draft(ctx context.Context, at Ref, path string, opts ...client.OpenOption) (*Draft, bool)
 	// DraftInfo is what the file will be like if it is made now.
 	DraftInfo(d *Draft) *client.FileInfo
 	// CreateAt is Create; path is the Writer's, and as in Draft only for errors.

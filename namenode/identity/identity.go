@@ -14,6 +14,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -27,7 +28,6 @@ import (
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/proof"
-	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
 // Config says what is taken for a proof. The zero value takes everybody's word who
@@ -40,6 +40,8 @@ type Config struct {
 	Authorities *proof.File[*proof.Authorities]
 	// Tokens are bearer tokens; nil: none.
 	Tokens *proof.File[*proof.Tokens]
+	// Proxies says who may act for whom; nil: nobody but superusers may act for others.
+	Proxies *proof.File[*proof.Proxies]
 	// Pair is the namenode's own certificate, which is read again with the others; nil: it
 	// stays as it is.
 	Pair Checker
@@ -64,6 +66,7 @@ type Guard struct {
 	clock  clock.Clock
 	log    *slog.Logger
 	ground atomic.Uint64 // how often that which proofs rest on has changed
+	people People
 
 	mu      sync.Mutex
 	streams map[*stream]struct{}
@@ -85,6 +88,10 @@ type Caller struct {
 	until time.Time           // when the proof expires; zero: never
 	// ground is the guard's from before the proof was held against the files.
 	ground uint64
+
+	guard *Guard
+	from  netip.Addr
+	acted *acted // of a stream or call; nil: nobody keeps account
 }
 
 // expired reports whether the proof was good for a time that is over.
@@ -148,7 +155,7 @@ func (g *Guard) Prove(ctx context.Context) (*Caller, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Caller{sum: sum, ground: g.ground.Load()}
+	c := &Caller{sum: sum, ground: g.ground.Load(), guard: g, from: addressOf(p.Addr)}
 	if last := m.last.Load(); last != nil && last.ground == c.ground && sameToken(last.sum, sum) && !last.expired(g.clock.Wall()) {
 		return last, nil
 	}
@@ -259,31 +266,10 @@ func Of(ctx context.Context) *Caller {
 	return c
 }
 
-// Says refuses a request that comes in the name of another user than c; c may be nil.
-func (c *Caller) Says(request any) error {
-	if c == nil {
-		return nil
-	}
-	if r, ok := request.(interface{ GetHello() *pb.Hello }); ok && r.GetHello() != nil {
-		request = r.GetHello()
-	}
-	if r, ok := request.(interface{ GetCaller() *pb.Caller }); ok && r.GetCaller() != nil {
-		return c.Is(r.GetCaller().GetUser())
-	}
-	return nil
-}
-
-// Is refuses another user than c; c may be nil.
-func (c *Caller) Is(user string) error {
-	if c == nil || c.User == user {
-		return nil
-	}
-	return refuse("the proof of identity is of user %q, the request says user %q", c.User, user)
-}
-
 // stream is one that lasts.
 type stream struct {
 	caller *Caller
+	acted  *acted
 	ground uint64 // when the proof was good; of Check alone
 	end    context.CancelCauseFunc
 }
@@ -301,8 +287,10 @@ func (g *Guard) Hold(ctx context.Context, c *Caller) (held context.Context, done
 	if c == nil {
 		return ctx, func() {}
 	}
-	ctx, end := context.WithCancelCause(With(ctx, c))
-	s := &stream{c, c.ground, end}
+	own := *c
+	own.acted = new(acted)
+	ctx, end := context.WithCancelCause(With(ctx, &own))
+	s := &stream{c, own.acted, c.ground, end}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.streams[s] = struct{}{}
@@ -317,7 +305,7 @@ func (g *Guard) Hold(ctx context.Context, c *Caller) (held context.Context, done
 // Check reads the files again that have changed, and ends the streams whose proof is not
 // good any more. What is wrong with a file is logged, and what it said before counts.
 func (g *Guard) Check(context.Context) error {
-	for what, f := range map[string]Checker{"certificate": g.cfg.Pair, "authorities": orNil(g.cfg.Authorities), "tokens": orNil(g.cfg.Tokens)} {
+	for what, f := range map[string]Checker{"certificate": g.cfg.Pair, "authorities": orNil(g.cfg.Authorities), "tokens": orNil(g.cfg.Tokens), "proxies": orNil(g.cfg.Proxies)} {
 		if f == nil {
 			continue
 		}
@@ -360,7 +348,7 @@ func (g *Guard) endStale() {
 			ok = err == nil && again.User == s.caller.User && slices.Equal(again.Groups, s.caller.Groups)
 			good[s.caller] = ok
 		}
-		if s.ground = ground; !ok {
+		if s.ground = ground; !ok || !s.caller.mayStill(s.acted) {
 			s.end(ended())
 		}
 	}

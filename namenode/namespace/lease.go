@@ -87,7 +87,7 @@ func (v view) checkLease(id LeaseID) error {
 	switch {
 	case l == nil:
 		return noLease(v.op, id)
-	case !v.c.IsSuper() && l.Owner.User != v.c.User:
+	case !v.c.MayUse(l.Owner.User):
 		return v.errorf(fserror.Permission, "", "lease %x belongs to user %s; only that user and the superuser may use it", uint64(id), l.Owner.User)
 	}
 	return nil

@@ -1,6 +1,9 @@
 package namespace
 
-import "github.com/leasefs/leasefs/internal/fserror"
+import (
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
+)
 
 // OpAttach attaches an inode to a granted lease: it is deleted at its end, a directory
 // with all that is below it.
@@ -31,7 +34,7 @@ func PlanAttach(t *Tree, c *Call, id LeaseID, r Ref) (*OpAttach, error) {
 		return nil, err
 	}
 	if !v.mayAttach(n) {
-		return nil, v.errorf(fserror.Permission, path, "user %s does not own it (owner %s); only its owner, or a superuser, may have it deleted with a lease", c.User, t.users.Name(n.user))
+		return nil, v.errorf(fserror.Permission, path, "user %s does not own it (owner %s); only its owner, or a superuser, may have it deleted with a lease", c.User, t.users.Name(n.user)).Because(calls.NotOwner)
 	}
 	dirs := []InodeID{n.parent}
 	if n.typ == TypeDir {

@@ -54,7 +54,7 @@ func PlanHide(t *Tree, c *Call, op Op, h Hide) (Op, error) {
 	if n.typ != TypeFile {
 		return nil, v.errorf(fserror.InvalidArgument, path, "only a file can be hidden")
 	}
-	if !v.mayAttach(n) {
+	if !v.mayAttach(n) && c.SessionUser == "" { // a mount keeps what its users have open
 		return op, nil
 	}
 	if err := fspath.CheckName(h.Name); err != nil {

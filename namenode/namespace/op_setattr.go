@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
 )
 
 // OpSetAttr changes attributes; what is not Set stays.
@@ -50,7 +51,7 @@ func PlanSetAttr(t *Tree, c *Call, r Ref, op OpSetAttr) (*OpSetAttr, error) {
 	}
 	owner := v.isOwner(n)
 	denied := func(what string) error {
-		return v.errorf(fserror.Permission, path, "user %s may not change its %s (owner %s)", c.User, what, t.users.Name(n.user))
+		return v.errorf(fserror.Permission, path, "user %s may not change its %s (owner %s)", c.User, what, t.users.Name(n.user)).Because(calls.NotOwner)
 	}
 	switch {
 	case op.SetMode && !owner:
@@ -62,7 +63,7 @@ func PlanSetAttr(t *Tree, c *Call, r Ref, op OpSetAttr) (*OpSetAttr, error) {
 	case op.Group != "" && !owner:
 		return nil, denied("group")
 	case op.Group != "" && op.Group != t.groups.Name(n.group) && !slices.Contains(c.Groups, op.Group):
-		return nil, v.errorf(fserror.Permission, path, "user %s is not in group %s", c.User, op.Group)
+		return nil, v.errorf(fserror.Permission, path, "user %s is not in group %s", c.User, op.Group).Because(calls.NotOwner)
 	}
 	if op.Group != "" && !op.SetMode && n.typ == TypeFile && n.mode&setIDBits != 0 {
 		op.SetMode, op.Mode = true, n.perm()&^setIDBits

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 	"github.com/leasefs/leasefs/namenode/share"
 )
@@ -45,7 +46,7 @@ func PlanXattr(t *Tree, c *Call, r Ref, name string, value []byte, action tables
 		return nil, err
 	}
 	if n.typ == TypeDir && !v.stickyAllows(n, n) {
-		return nil, v.errorf(fserror.Permission, path, "user %s does not own the directory, whose sticky bit is set", c.User)
+		return nil, v.errorf(fserror.Permission, path, "user %s does not own the directory, whose sticky bit is set", c.User).Because(calls.NotOwner)
 	}
 	x := tables.Xattr{Inode: n.id, Name: name, Value: string(value)}
 	more, err := t.xattrs.Plan(x, action)

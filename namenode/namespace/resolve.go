@@ -174,7 +174,7 @@ func isDirectory(op, path string) error {
 }
 
 // isOwner reports whether a caller owns an inode.
-func (v view) isOwner(n *inode) bool { return v.users.Name(n.user) == v.c.User }
+func (v view) isOwner(n *inode) bool { return v.c.Owns(v.users.Name(n.user)) }
 
 // allowed reports whether a caller has all the permission bits want, by the
 // one class of the mode (owner, group, others) that is the caller's, or its ACL.
@@ -210,7 +210,7 @@ func (v view) requireRemove(dir, n *inode, path string) error {
 	if v.stickyAllows(dir, n) {
 		return nil
 	}
-	return v.errorf(fserror.Permission, path, "user %s owns neither it nor %s, whose sticky bit is set", v.c.User, v.where(dir))
+	return v.errorf(fserror.Permission, path, "user %s owns neither it nor %s, whose sticky bit is set", v.c.User, v.where(dir)).Because(calls.NotOwner)
 }
 
 func (v view) stickyAllows(dir, n *inode) bool {

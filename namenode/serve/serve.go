@@ -389,7 +389,7 @@ func (f *Front) carry(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 		return c
 	}
 	c.began = f.cfg.Clock.Mono()
-	ctx, c.answer = f.cfg.Answer(context.WithValue(ctx, servedKey{}, c.who), callstream.Waits)
+	ctx, c.answer = f.cfg.Answer(context.WithValue(identity.WithReal(ctx, req), servedKey{}, c.who), callstream.Waits)
 	if _, ok := ctx.Deadline(); !ok {
 		ctx, c.cancel = context.WithTimeout(ctx, maxCall)
 	}
@@ -486,7 +486,7 @@ func (f *Front) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 	held, done := f.cfg.Guard.Hold(ss.Context(), who)
 	defer done()
 	if info.FullMethod == pb.Calls_Carry_FullMethodName {
-		return h(srv, &boundStream{ss, held, who}) // each call comes to the gate by itself, and is answered when the loops end
+		return h(srv, bind(ss, held)) // each call comes to the gate by itself, and is answered when the loops end
 	}
 	ctx, cancel := context.WithCancelCause(held)
 	defer cancel(nil)
@@ -494,7 +494,7 @@ func (f *Front) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 	if err := f.gate(info.FullMethod); err != nil {
 		return err
 	}
-	err = h(srv, &boundStream{ss, ctx, who})
+	err = h(srv, bind(ss, ctx))
 	if why := context.Cause(held); why != nil && ss.Context().Err() == nil && errors.Is(err, context.Canceled) {
 		return why // the proof is not good any more
 	}
@@ -509,8 +509,14 @@ func (f *Front) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 // client is, in whose name all messages have to come.
 type boundStream struct {
 	grpc.ServerStream
-	ctx context.Context //nolint:containedctx // a stream has one
-	who *identity.Caller
+	ctx   atomic.Pointer[context.Context]
+	begun atomic.Bool // a message has come
+}
+
+func bind(ss grpc.ServerStream, ctx context.Context) *boundStream {
+	b := &boundStream{ServerStream: ss}
+	b.ctx.Store(&ctx)
+	return b
 }
 
 // RecvMsg implements grpc.ServerStream.
@@ -518,10 +524,14 @@ func (b *boundStream) RecvMsg(m any) error {
 	if err := b.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	return b.who.Says(m)
+	if !b.begun.Swap(true) { // in whose name a stream comes is said by its first message
+		ctx := identity.WithReal(b.Context(), m)
+		b.ctx.Store(&ctx)
+	}
+	return identity.Of(b.Context()).Says(m)
 }
 
-func (b *boundStream) Context() context.Context { return b.ctx }
+func (b *boundStream) Context() context.Context { return *b.ctx.Load() }
 
 func (f *Front) panicked(method string, p any) error {
 	f.calls.panics.Inc()

@@ -118,7 +118,7 @@ func (m *mountpoint) pjdRun(ctx context.Context, pattern string, least int) (lis
 // TestMountPjdfstest: pjdfstest, a POSIX test suite in Rust.
 func TestMountPjdfstest(t *testing.T) {
 	ctx := deadline(t, 10*time.Minute)
-	m := startNamenode(ctx, t).mount(ctx, "--allow-other")
+	m := startNamenode(ctx, t).mount(ctx, "--allow-other", "--groups", "process")
 	m.letIn()
 	// Those that remount read-only are run by themselves: one that fails leaves its
 	// file open for write, and then the kernel refuses that.

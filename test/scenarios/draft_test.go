@@ -62,7 +62,7 @@ func named(t *testing.T, f *client.FS, name string) lowlevel.Ref {
 func begin(t *testing.T, f *client.FS, name, data string) *lowlevel.Draft {
 	t.Helper()
 	unkept(t, f, name)
-	d, ok := lowlevel.Of(f).Draft(named(t, f, name), "", client.WithMode(0o640))
+	d, ok := lowlevel.Of(f).Draft(t.Context(), named(t, f, name), "", client.WithMode(0o640))
 	if !ok {
 		t.Fatalf("no draft of %s", name)
 	}
@@ -97,7 +97,7 @@ func TestDraft(t *testing.T) {
 		if _, _, err := lowlevel.Of(f).LstatKept(t.Context(), at); !errors.Is(err, fserror.NotFound) {
 			t.Fatal(err)
 		}
-		d, ok := lowlevel.Of(f).Draft(at, "", client.WithMode(0o640))
+		d, ok := lowlevel.Of(f).Draft(t.Context(), at, "", client.WithMode(0o640))
 		if !ok {
 			w, err := lowlevel.Of(f).CreateAt(t.Context(), at, "", client.WithMode(0o640)) // for numbers
 			must(t, err)
@@ -156,7 +156,7 @@ func TestDraftIsHeld(t *testing.T) {
 	held("rmdir", g.RemoveAll(ctx, "/d"))
 	// Other names are free, and the delegation is gone from the first of these calls on.
 	must(t, g.WriteFile(ctx, "/d/c", []byte("c")))
-	if _, ok := lowlevel.Of(f).Draft(named(t, f, "/d/e"), ""); ok {
+	if _, ok := lowlevel.Of(f).Draft(t.Context(), named(t, f, "/d/e"), ""); ok {
 		t.Fatal("a draft without the delegation")
 	}
 	must(t, d.Close(ctx, 0))
@@ -299,7 +299,7 @@ func makeFile(ctx context.Context, f *client.FS, name, data string) (draft bool,
 	if _, _, err := low.LstatKept(ctx, at); err == nil {
 		return false, fserror.Exists
 	}
-	d, draft := low.Draft(at, "")
+	d, draft := low.Draft(ctx, at, "")
 	if !draft {
 		w, err := low.CreateAt(ctx, at, "")
 		if err != nil {
@@ -382,7 +382,7 @@ func TestDraftOfOneForgotten(t *testing.T) {
 		if _, _, err := lowlevel.Of(f).LstatKept(ctx, at); !errors.Is(err, fserror.NotFound) {
 			t.Fatal(err)
 		}
-		next, ok := lowlevel.Of(f).Draft(at, "")
+		next, ok := lowlevel.Of(f).Draft(t.Context(), at, "")
 		if !ok {
 			return false
 		}

@@ -43,7 +43,7 @@ func TestNamesInADirectory(t *testing.T) {
 		if _, _, err := low.LstatKept(ctx, in(name)); !errors.Is(err, fserror.NotFound) || lowlevel.IsGone(err) {
 			t.Fatal(err)
 		}
-		d, ok := low.Draft(in(name), "")
+		d, ok := low.Draft(t.Context(), in(name), "")
 		if !ok {
 			t.Fatal("no draft")
 		}
@@ -82,7 +82,7 @@ func TestNamesInADirectory(t *testing.T) {
 			t.Errorf("%s in a directory that was removed: %v", what, err)
 		}
 	}
-	if _, ok := low.Draft(in("late"), ""); ok {
+	if _, ok := low.Draft(t.Context(), in("late"), ""); ok {
 		t.Error("a draft begins in a directory that was removed")
 	}
 }

@@ -432,7 +432,7 @@ func (c *worker) draft(call context.Context, name, text string) bool {
 	if _, _, err := low.LstatKept(call, at); err != nil && !errors.Is(err, fserror.NotFound) {
 		return false
 	}
-	d, ok := low.Draft(at, "")
+	d, ok := low.Draft(call, at, "")
 	if !ok {
 		return false
 	}

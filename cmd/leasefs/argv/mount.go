@@ -11,7 +11,7 @@ import (
 // optionFlags are the words of -o that stand for flags. Those of the library's
 // configuration are there for /etc/fstab, which has room for nothing else.
 var optionFlags = map[string]string{
-	"allow_other": "allow-other", "busy": "busy", "subdir": "subdir",
+	"allow_other": "allow-other", "root_squash": "root-squash", "groups": "groups", "busy": "busy", "subdir": "subdir",
 	"as": "user", "client": "client", "timeout": "timeout", "config": "config",
 	"block_cache": "block-cache", "block_cache_size": "block-cache-size", "token_file": "token-file",
 	"tls": "tls", "tls_ca": "tls-ca", "tls_cert": "tls-cert", "tls_key": "tls-key", "tls_server_name": "tls-server-name",

@@ -63,6 +63,11 @@ func Namenode(op string, flags Flags, cfg *namenode.Config) error {
 			return err
 		}
 	}
+	if name := flags.String("proxies"); name != "" {
+		if id.Proxies, err = proof.OpenProxies(clock.System{}, name); err != nil {
+			return err
+		}
+	}
 	own, err := pair(op, flags, "tls")
 	ca, crl := flags.String("tls-client-ca"), flags.String("tls-client-crl")
 	switch {

@@ -77,6 +77,7 @@ var reasonHints = map[string]string{
 	fserror.ReasonHTTP:           "--http gives it",
 	fserror.ReasonTLS:            "--tls-cert names it",
 	fserror.ReasonProof:          "--token-file shows a token, --tls-cert and --tls-key a certificate; --user says who asks",
+	fserror.ReasonProxy:          "the namenode's --proxies names the file of rules; docs/SECURITY.md explains them",
 	fserror.ReasonIdentity:       "--tls-client-ca and --tokens ask for a proof, --insecure-trust-clients for none; docs/SECURITY.md has both",
 	fserror.ReasonSoftLimit:      "--soft-limit sets it",
 	fserror.ReasonMinLeaseTTL:    "--min-lease-ttl sets it",

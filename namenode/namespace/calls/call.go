@@ -16,6 +16,12 @@ type Call struct {
 	Groups []string
 	Super  bool // may do everything: the superuser, or a member of the supergroup
 
+	// SessionUser is whose session the call belongs to, if not User's: what that user may
+	// do with granted leases the call may, too.
+	SessionUser string
+	// Nobody tells that the call has the rights of others only, and owns nothing of User's.
+	Nobody bool
+
 	// ForUser and ForGroup, which only a superuser may set, own what the call makes;
 	// empty: the caller, and the group of the directory.
 	ForUser, ForGroup string
@@ -82,6 +88,18 @@ func (c *Call) Less() (file, dir uint16) {
 // IsSuper reports whether a caller may do everything.
 func (c *Call) IsSuper() bool { return c == nil || c.Super }
 
+// Owns reports whether a caller owns what a user owns.
+func (c *Call) Owns(user string) bool { return user == c.User && !c.Nobody }
+
+// MayUse reports whether a caller may use the granted leases of a user.
+func (c *Call) MayUse(user string) bool {
+	return c.IsSuper() || c.Owns(user) || c.SessionUser != "" && user == c.SessionUser
+}
+
+// NotOwner is the Reason of errors that say that only an owner may do something, whatever
+// the mode.
+const NotOwner = "not the owner"
+
 // Allowed reports whether a caller has all the permission bits in want on an inode, by the
 // one class of the mode (owner, group, others) that applies to the caller, or by an access
 // ACL, nil if there is none.
@@ -89,7 +107,7 @@ func (c *Call) Allowed(mode uint16, user, group string, access *acl.ACL, want ui
 	switch {
 	case c.IsSuper():
 		return true
-	case user == c.User:
+	case c.Owns(user):
 		mode >>= 6
 	case access != nil:
 		return access.Allowed(c.User, c.Groups, group, mode, want)

@@ -558,7 +558,19 @@ type Caller struct {
 	Pid     int64                  `protobuf:"varint,5,opt,name=pid,proto3" json:"pid,omitempty"`
 	// The session's own soft limit, from 100 ms to the namenode's hard limit; 0:
 	// the namenode's. It is the same in all calls of a session.
-	TtlMs         int64 `protobuf:"varint,6,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
+	TtlMs int64 `protobuf:"varint,6,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
+	// Who proves who calls, if that is another than user, for whom it stands: a gateway,
+	// or a mount. The namenode's rules say for whom it may.
+	RealUser string `protobuf:"bytes,7,opt,name=real_user,json=realUser,proto3" json:"real_user,omitempty"`
+	// Whose session it is, if not user's: that of a mount, which calls for many. Who holds
+	// what is opened is that user.
+	SessionUser string `protobuf:"bytes,8,opt,name=session_user,json=sessionUser,proto3" json:"session_user,omitempty"`
+	// With real_user: the groups that user has where he calls. They take the place of
+	// those that the namenode knows only if a rule says so.
+	Groups []string `protobuf:"bytes,9,rep,name=groups,proto3" json:"groups,omitempty"`
+	// The call is by somebody of whom nothing is known: he has the rights of others only,
+	// and owns nothing. What he makes is user's.
+	Nobody        bool `protobuf:"varint,10,opt,name=nobody,proto3" json:"nobody,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -633,6 +645,34 @@ func (x *Caller) GetTtlMs() int64 {
 		return x.TtlMs
 	}
 	return 0
+}
+
+func (x *Caller) GetRealUser() string {
+	if x != nil {
+		return x.RealUser
+	}
+	return ""
+}
+
+func (x *Caller) GetSessionUser() string {
+	if x != nil {
+		return x.SessionUser
+	}
+	return ""
+}
+
+func (x *Caller) GetGroups() []string {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *Caller) GetNobody() bool {
+	if x != nil {
+		return x.Nobody
+	}
+	return false
 }
 
 // Ref names what a call is about, as openat(2) does: by a path from an inode. The
@@ -5435,11 +5475,14 @@ func (x *GetFileResponse) GetCut() uint64 {
 }
 
 type StatRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
-	At            *Ref                   `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
-	Cache         bool                   `protobuf:"varint,4,opt,name=cache,proto3" json:"cache,omitempty"` // the session would like to keep the answer
-	Where         bool                   `protobuf:"varint,6,opt,name=where,proto3" json:"where,omitempty"` // answer path, too
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Caller *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	At     *Ref                   `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	Cache  bool                   `protobuf:"varint,4,opt,name=cache,proto3" json:"cache,omitempty"` // the session would like to keep the answer
+	Where  bool                   `protobuf:"varint,6,opt,name=where,proto3" json:"where,omitempty"` // answer path, too
+	// PERMISSION unless the caller has these permission bits (4, 2, 1) on what it is, as
+	// access(2) says, and owns it (8).
+	Access        uint32 `protobuf:"varint,7,opt,name=access,proto3" json:"access,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5500,6 +5543,13 @@ func (x *StatRequest) GetWhere() bool {
 		return x.Where
 	}
 	return false
+}
+
+func (x *StatRequest) GetAccess() uint32 {
+	if x != nil {
+		return x.Access
+	}
+	return 0
 }
 
 type StatResponse struct {
@@ -9706,14 +9756,19 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x06CallId\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x14\n" +
-	"\x05acked\x18\x03 \x01(\x04R\x05acked\"\x8b\x01\n" +
+	"\x05acked\x18\x03 \x01(\x04R\x05acked\"\xfb\x01\n" +
 	"\x06Caller\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x16\n" +
 	"\x06client\x18\x02 \x01(\tR\x06client\x12\x18\n" +
 	"\asession\x18\x03 \x01(\fR\asession\x12\x12\n" +
 	"\x04host\x18\x04 \x01(\tR\x04host\x12\x10\n" +
 	"\x03pid\x18\x05 \x01(\x03R\x03pid\x12\x15\n" +
-	"\x06ttl_ms\x18\x06 \x01(\x03R\x05ttlMs\"W\n" +
+	"\x06ttl_ms\x18\x06 \x01(\x03R\x05ttlMs\x12\x1b\n" +
+	"\treal_user\x18\a \x01(\tR\brealUser\x12!\n" +
+	"\fsession_user\x18\b \x01(\tR\vsessionUser\x12\x16\n" +
+	"\x06groups\x18\t \x03(\tR\x06groups\x12\x16\n" +
+	"\x06nobody\x18\n" +
+	" \x01(\bR\x06nobody\"W\n" +
 	"\x03Ref\x12\x12\n" +
 	"\x04base\x18\x01 \x01(\x04R\x04base\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x10\n" +
@@ -10132,12 +10187,13 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x0eurls_expire_ms\x18\t \x01(\x03R\furlsExpireMs\x12(\n" +
 	"\x04keys\x18\n" +
 	" \x03(\v2\x14.leasefs.v1.CacheKeyR\x04keys\x12\x10\n" +
-	"\x03cut\x18\v \x01(\x04R\x03cut\"\x86\x01\n" +
+	"\x03cut\x18\v \x01(\x04R\x03cut\"\x9e\x01\n" +
 	"\vStatRequest\x12*\n" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.leasefs.v1.RefR\x02at\x12\x14\n" +
 	"\x05cache\x18\x04 \x01(\bR\x05cache\x12\x14\n" +
-	"\x05where\x18\x06 \x01(\bR\x05where\"\xb9\x01\n" +
+	"\x05where\x18\x06 \x01(\bR\x05where\x12\x16\n" +
+	"\x06access\x18\a \x01(\rR\x06access\"\xb9\x01\n" +
 	"\fStatResponse\x12$\n" +
 	"\x04attr\x18\x01 \x01(\v2\x10.leasefs.v1.AttrR\x04attr\x12(\n" +
 	"\x04keys\x18\x02 \x03(\v2\x14.leasefs.v1.CacheKeyR\x04keys\x121\n" +
