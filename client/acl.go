@@ -10,11 +10,13 @@ import (
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
-// An ACL is the access ACL of a file or directory and, of a directory that has one, its
-// default ACL, which what is made in it inherits: at most 32 entries each, in order. Who is in several
-// classes has the rights of the first: owner, user by name, groups, others.
 type (
-	ACL      = posixacl.ACL
+	// ACL is the access ACL of a file or directory and, of a directory that has one, its
+	// default ACL, which what is made in it inherits: at most 32 entries each, in order.
+	// Who is in several classes has the rights of the first: owner, user by name, groups,
+	// others.
+	ACL = posixacl.ACL
+	// ACLEntry is one entry of an ACL.
 	ACLEntry = posixacl.Entry
 	// ACLChange is a change of an ACL.
 	ACLChange = posixacl.Change
