@@ -214,7 +214,7 @@ func TestForeignTokens(t *testing.T) {
 // TestSilentClients: a client that is silent, with a block open or without, is given up; its file stays
 // open for it.
 func TestSilentClients(t *testing.T) {
-	r := start(t, func(c *data.Config) { c.Idle = 300 * time.Millisecond })
+	r := start(t, func(c *data.Config) { c.Idle = 3 * time.Second })
 	_, b := r.create("c", "/f", 1<<20)
 	w := r.writing(b)
 	w.put(0, []byte("hello"))
