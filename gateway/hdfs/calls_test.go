@@ -39,7 +39,7 @@ func dial(t *testing.T, s *hdfs.Server, user, by string) *raw {
 	nc, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.Addr())
 	check(t, err)
 	t.Cleanup(func() { _ = nc.Close() })
-	check(t, nc.SetDeadline(time.Now().Add(time.Minute)))
+	check(t, nc.SetDeadline(time.Now().Add(5*time.Minute)))
 	_, err = nc.Write([]byte("hrpc\x09\x00\x00"))
 	check(t, err)
 	r := &raw{t: t, nc: nc, in: bufio.NewReader(nc)}
