@@ -21,6 +21,7 @@ import (
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/vfs"
+	"github.com/leasefs/leasefs/namenode/audit"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/ensemble"
 	"github.com/leasefs/leasefs/namenode/groups"
@@ -89,6 +90,9 @@ type Config struct {
 	// Identity is how clients prove who they are. If they need not, Listen must be a
 	// loopback address, unless it says that all clients are trusted.
 	Identity identity.Config
+
+	// Audit is the record of who asked for what. Its clock and log are the namenode's.
+	Audit audit.Config
 
 	// TakeOver is the incarnation of the namespace whose block store becomes this
 	// one's. That one must have ended; it has no effect if the store is this
@@ -244,9 +248,9 @@ func (c Config) Offline() (offline.Config, error) {
 }
 
 // front is how the namenode listens.
-func (c *Config) front(group *loops.Group, guard *identity.Guard) serve.Config {
+func (c *Config) front(group *loops.Group, guard *identity.Guard, told *audit.Log, userOf func([]byte) string) serve.Config {
 	return serve.Config{
-		Guard: guard,
+		Guard: guard, Audit: told, UserOf: userOf,
 		Clock: c.Clock, Log: c.Logger, Loops: group, Listen: c.Listen, HTTP: c.HTTP, OpenPort: c.OpenPort, AdvertiseHTTP: c.AdvertiseHTTP, TLS: c.TLS, Pprof: c.Pprof,
 		MaxConnections: c.MaxConnections, MaxUnfinished: c.MaxUnfinished, MaxInFlight: c.MaxInFlight, MaxStreams: c.MaxStreams,
 		Answer: func(ctx context.Context, waits func(context.Context)) (context.Context, serve.Answer) {

@@ -67,6 +67,10 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	set("connections_idle_ended_total", float64(cn.Ended), "Idle connections closed to make room for others.")
 	set("connections_overload_ended_total", float64(cn.Overloaded), "Connections closed because they held most of too many bytes of incomplete messages.")
 	set("unfinished_bytes", float64(cn.Unfinished), "Bytes of messages that are not complete.")
+	a := s.audit.Stats()
+	set("audit_lines_total", float64(a.Lines), "Lines of the audit log, those included that were lost.")
+	set("audit_lost_total", float64(a.Lost), "Lines of the audit log that could not be written.")
+	set("audit_failing", flag(a.Problem != ""), "1 while the audit log cannot be written.")
 	if role.Role == "starting" {
 		return // there may be no more of it yet
 	}

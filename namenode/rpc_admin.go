@@ -24,6 +24,10 @@ import (
 // take the changes after DurableTxid back.
 func (s *operators) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
 	resp := &pb.StatusResponse{Address: s.front.Addr(), Role: "starting", Version: s.cfg.Version, Trusts: s.cfg.trusts()}
+	if s.audit.On() {
+		a := s.audit.Stats()
+		resp.Audit = &pb.AuditStatus{Lines: a.Lines, Lost: a.Lost, Problem: a.Problem}
+	}
 	role := s.role.Status()
 	if role.Role == "starting" {
 		return resp, nil

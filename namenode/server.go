@@ -17,6 +17,8 @@ import (
 	"github.com/leasefs/leasefs/internal/blockstore/s3"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/journal"
+	"github.com/leasefs/leasefs/leasemanager"
+	"github.com/leasefs/leasefs/namenode/audit"
 	"github.com/leasefs/leasefs/namenode/blocks"
 	"github.com/leasefs/leasefs/namenode/clocks"
 	"github.com/leasefs/leasefs/namenode/datadir"
@@ -43,6 +45,7 @@ type Server struct {
 	started time.Duration
 	loops   *loops.Group
 	front   *serve.Front
+	audit   *audit.Log // nil: none is kept
 	calls   *service
 	role    *reign.Role
 	metrics *metrics
@@ -105,7 +108,11 @@ func (s *Server) bringUp(ctx context.Context) error {
 func (s *Server) open(ctx context.Context) error {
 	var err error
 	guard := identity.New(s.cfg.Identity, s.cfg.Clock, s.log)
-	if s.front, err = serve.Listen(s.cfg.front(s.loops, guard)); err != nil {
+	s.cfg.Audit.Clock, s.cfg.Audit.Log = s.cfg.Clock, s.log
+	if s.audit, err = audit.New(s.cfg.Audit); err != nil {
+		return err
+	}
+	if s.front, err = serve.Listen(s.cfg.front(s.loops, guard, s.audit, s.userOf)); err != nil {
 		return err
 	}
 	for _, at := range s.front.Listens() {
@@ -232,7 +239,19 @@ func (s *Server) end() error {
 		s.front.Close()
 	}
 	s.loops.Wait()
+	s.audit.Close()
 	return s.release()
+}
+
+// userOf is whose session it is, as far as that is known.
+func (s *Server) userOf(session []byte) string {
+	var id leasemanager.SessionID
+	if len(session) != len(id) || !s.role.Ready() {
+		return ""
+	}
+	copy(id[:], session)
+	user, _ := s.leases.UserOf(id)
+	return user
 }
 
 var errStopping = errors.New("the namenode is stopping")

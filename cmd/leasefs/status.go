@@ -26,7 +26,8 @@ func statusCommand(p *program) *cli.Command {
 			"active and has lost sight of ZooKeeper is \"isolated\": it answers nothing until it knows who is.\n" +
 			"One \"(no room)\" refuses what needs room, or would if it were active, or has none for an image,\n" +
 			"or its own disk cannot be written; --json says why. One that \"(trusts clients)\" believes whoever\n" +
-			"reaches it who he is (--insecure-trust-clients): anybody can act as any user.",
+			"reaches it who he is (--insecure-trust-clients): anybody can act as any user. One \"(audit lost)\"\n" +
+			"has lost lines of its audit log, or cannot write it now; --json says how many, and why.",
 		Action: p.action(operands{}, status),
 	}
 }
@@ -50,6 +51,8 @@ type statusJSON struct {
 	StoreConflict   *string `json:"store_conflict"` // why nothing is deleted from the block store
 	Short           *string `json:"short"`          // why it refuses what needs room, or would if it were active, or has none for an image
 	DiskError       *string `json:"disk_error"`     // why it is not known whether it has room
+	AuditLost       *uint64 `json:"audit_lost"`     // lines of its audit log that could not be written
+	AuditProblem    *string `json:"audit_problem"`  // why it cannot be written now
 	Namespace       *string `json:"namespace"`
 	Version         *string `json:"version"`
 	Trusts          *string `json:"trusts"` // whose word it takes for who they are: machine, everybody; null: clients prove it
@@ -135,6 +138,7 @@ func statusToJSON(s *client.NamenodeStatus) statusJSON {
 	j.Inodes, j.Files, j.Directories, j.Blocks, j.GarbageBlocks, j.OpenFiles, j.GrantedLeases = &s.Inodes, &s.Files, &s.Directories, &s.Blocks, &s.GarbageBlocks, &s.OpenFiles, &s.GrantedLeases
 	j.SafeMode, j.SafeModeWhy, j.Namespace, j.Trusts = &s.SafeMode, screen.OrNull(s.SafeModeWhy), screen.OrNull(s.NamespaceID), screen.OrNull(s.Trusts)
 	j.StoreConflict, j.Short, j.DiskError = screen.OrNull(s.StoreConflict), screen.OrNull(s.Short), screen.OrNull(s.DiskError)
+	j.AuditLost, j.AuditProblem = &s.AuditLost, screen.OrNull(s.AuditProblem)
 	j.TailBytes, j.StoredBytes, j.GarbageBytes, j.JournalBytes, j.HeapBytes = &s.TailBytes, &s.StoredBytes, &s.GarbageBytes, &s.JournalBytes, &s.HeapBytes
 	if s.ZooKeeperNodes > 0 {
 		j.ZooKeeperBytes, j.ZooKeeperNodes = &s.ZooKeeperBytes, &s.ZooKeeperNodes
@@ -202,6 +206,9 @@ func (p *program) statusTable(list []client.NamenodeStatus) error {
 		}
 		if s.DiskError != "" {
 			role += " (disk error)"
+		}
+		if s.AuditLost > 0 || s.AuditProblem != "" {
+			role += " (audit lost)"
 		}
 		if s.Trusts == "everybody" {
 			role += " (trusts clients)"

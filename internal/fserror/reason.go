@@ -35,6 +35,8 @@ const (
 	ReasonListen         = "Listen"
 	ReasonHTTP           = "HTTP"
 	ReasonTLS            = "TLS"
+	ReasonAudit          = "Audit"
+	ReasonShares         = "Shares"
 	ReasonProof          = "proof"    // of who the caller is; it is missing, or not good
 	ReasonIdentity       = "identity" // how clients prove who they are
 	ReasonSoftLimit      = "SoftLimit"

@@ -90,7 +90,8 @@ func endUnanswered(raw net.Conn) {
 
 // admit returns nil if there is no room.
 func (t *Table) admit(raw net.Conn) *Conn {
-	from := &known{raw.RemoteAddr(), Taker(raw.RemoteAddr())}
+	addr := raw.RemoteAddr()
+	from := &known{addr, addr.String(), Taker(addr)}
 	c := &Conn{Conn: raw, table: t, from: from}
 	for !t.limit.Take(1, from.who) {
 		victim := t.longestIdle(from.who)
@@ -156,8 +157,12 @@ func AddressName(a netip.Addr) string {
 // known is the address of a connection, and who it is: that is asked of each call.
 type known struct {
 	net.Addr
-	who share.Taker
+	text string
+	who  share.Taker
 }
+
+// String implements net.Addr.
+func (k *known) String() string { return k.text }
 
 // Conn is one connection.
 type Conn struct {

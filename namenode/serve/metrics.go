@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"path"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -51,6 +52,14 @@ var opNames = map[string]string{
 
 // opName is a method's name as the command line calls the operation.
 func opName(method string) string {
+	if op, known := opsOf.Load(method); known {
+		return op.(string) //nolint:errcheck,forcetypeassert // of no other type
+	}
 	name := path.Base(method)
-	return cmp.Or(opNames[name], strings.ToLower(name))
+	op := cmp.Or(opNames[name], strings.ToLower(name))
+	opsOf.Store(method, op)
+	return op
 }
+
+// opsOf are the names of the methods that were called: of those that there are.
+var opsOf sync.Map

@@ -22,6 +22,7 @@ type final struct{}
 
 func (final) Ready() bool                { return true }
 func (final) Wait(context.Context) error { return nil }
+func (final) Wrote() uint64              { return 0 }
 
 // TestAPanicIsAnAnswer: a handler that panics ends its call, unary or of a stream, with an
 // error that says where to look, is counted, and gives its place back.

@@ -36,6 +36,7 @@ import (
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fserror/wire"
+	"github.com/leasefs/leasefs/namenode/audit"
 	"github.com/leasefs/leasefs/namenode/conns"
 	"github.com/leasefs/leasefs/namenode/identity"
 	"github.com/leasefs/leasefs/namenode/loops"
@@ -65,7 +66,10 @@ type Config struct {
 	AdvertiseHTTP string      // HOST:PORT by which clients reach HTTP; empty: where it listens
 	TLS           *tls.Config // of both; nil: none
 	Guard         *identity.Guard
-	Pprof         bool // serve /debug/pprof
+	Pprof         bool       // serve /debug/pprof
+	Audit         *audit.Log // is told of each call; nil: nothing is
+	// UserOf is whose session it is; empty: it is not known.
+	UserOf func(session []byte) string
 
 	// Answer returns a context with an Answer for a call. waits has to be called when the
 	// call is about to wait for anything but what its Answer waits for.
@@ -83,6 +87,8 @@ type Answer interface {
 	Ready() bool
 	// Wait waits until the answer may be given. An error is the answer then.
 	Wait(ctx context.Context) error
+	// Wrote is the txid of the record that the call wrote; 0: it wrote none.
+	Wrote() uint64
 }
 
 // Front is the two addresses of one namenode. Its methods are safe for concurrent use
@@ -163,6 +169,8 @@ func (f *Front) Serve(role *reign.Role, metrics prometheus.Gatherer, register fu
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    maxHeaders,
 		ConnState:         f.unused.note,
+		// Whoever reaches the port makes such lines: they are no operator's concern.
+		ErrorLog: slog.NewLogLogger(f.cfg.Log.Handler(), slog.LevelDebug),
 	}
 	f.cfg.Loops.Run("health", func(ctx context.Context) error {
 		<-ctx.Done()
@@ -267,7 +275,7 @@ func (f *Front) grpcOptions() []grpc.ServerOption {
 		creds = credentials.NewTLS(f.cfg.TLS)
 	}
 	return []grpc.ServerOption{
-		grpc.Creds(f.conns.Creds(f.cfg.Guard.Creds(creds))),
+		grpc.Creds(f.conns.Creds(f.cfg.Guard.Creds(auditedCreds{creds, f}))),
 		grpc.MaxRecvMsgSize(MaxMessage),
 		grpc.MaxHeaderListSize(maxHeaders),
 		grpc.MaxConcurrentStreams(uint32(f.cfg.MaxStreams)), //nolint:gosec // configured
@@ -349,6 +357,7 @@ func (f *Front) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 	who, err := f.prove(ctx, info.FullMethod)
 	if err != nil {
 		f.calls.failed(info.FullMethod, err)
+		f.auditUnproven(ctx, info.FullMethod, req, err)
 		return nil, wire.ToStatus(withRequest(err, info.FullMethod, req))
 	}
 	held, done := f.cfg.Guard.Hold(ctx, who) // a call may wait for long
@@ -385,6 +394,7 @@ func (f *Front) carry(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 	c := &call{f: f, method: info.FullMethod, req: req, who: servedFor(ctx, info.FullMethod)}
 	if c.served = f.Served.Take(1, c.who); !c.served {
 		f.calls.shed.Inc()
+		c.ctx = ctx
 		c.err = &fserror.Error{Kind: fserror.Retry, Message: "overloaded: too many calls at once", RetryAfter: 100 * time.Millisecond}
 		return c
 	}
@@ -441,7 +451,11 @@ func (c *call) Wait() (any, error) {
 			c.cancel()
 		}
 		c.f.Served.Give(1, c.who)
-		c.f.calls.observe(c.method, c.f.cfg.Clock.Mono()-c.began, c.err)
+		took := c.f.cfg.Clock.Mono() - c.began
+		c.f.calls.observe(c.method, took, c.err)
+		c.f.audit(c.ctx, c.method, c.req, c.resp, c.err, c.answer.Wrote(), took)
+	} else {
+		c.f.audit(c.ctx, c.method, c.req, nil, c.err, 0, 0)
 	}
 	if c.err != nil {
 		return nil, wire.ToStatus(withRequest(c.err, c.method, c.req))
@@ -460,6 +474,8 @@ func (f *Front) gate(method string) error {
 }
 
 func (f *Front) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, h grpc.StreamHandler) (err error) {
+	told := &auditStream{f: f, method: info.FullMethod, began: f.cfg.Clock.Mono()}
+	ctx := ss.Context()
 	defer func() {
 		if p := recover(); p != nil {
 			err = f.panicked(info.FullMethod, p)
@@ -471,6 +487,7 @@ func (f *Front) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 			err = fserror.Wrap(kind, "", "", err)
 		}
 		f.calls.failed(info.FullMethod, err)
+		told.ended(ctx, err)
 		err = wire.ToStatus(err)
 	}()
 	if !strings.HasPrefix(info.FullMethod, ours) { // for everybody, without a proof
@@ -479,14 +496,16 @@ func (f *Front) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 			return &fserror.Error{Kind: fserror.Retry, Message: "overloaded: too many watches of the namenode's health, and looks at its methods, at once", RetryAfter: time.Second}
 		}
 	}
-	who, err := f.prove(ss.Context(), info.FullMethod)
+	who, err := f.prove(ctx, info.FullMethod)
 	if err != nil {
+		f.auditUnproven(ctx, info.FullMethod, nil, err)
+		told.silent = true
 		return err
 	}
 	held, done := f.cfg.Guard.Hold(ss.Context(), who)
 	defer done()
 	if info.FullMethod == pb.Calls_Carry_FullMethodName {
-		return h(srv, &boundStream{ss, held, who}) // each call comes to the gate by itself, and is answered when the loops end
+		return h(srv, &boundStream{ss, held, who, told}) // each call comes to the gate by itself, and is answered when the loops end
 	}
 	ctx, cancel := context.WithCancelCause(held)
 	defer cancel(nil)
@@ -494,7 +513,7 @@ func (f *Front) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 	if err := f.gate(info.FullMethod); err != nil {
 		return err
 	}
-	err = h(srv, &boundStream{ss, ctx, who})
+	err = h(srv, &boundStream{ss, ctx, who, told})
 	if why := context.Cause(held); why != nil && ss.Context().Err() == nil && errors.Is(err, context.Canceled) {
 		return why // the proof is not good any more
 	}
@@ -509,8 +528,9 @@ func (f *Front) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 // client is, in whose name all messages have to come.
 type boundStream struct {
 	grpc.ServerStream
-	ctx context.Context //nolint:containedctx // a stream has one
-	who *identity.Caller
+	ctx  context.Context //nolint:containedctx // a stream has one
+	who  *identity.Caller
+	told *auditStream
 }
 
 // RecvMsg implements grpc.ServerStream.
@@ -518,6 +538,7 @@ func (b *boundStream) RecvMsg(m any) error {
 	if err := b.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
+	b.told.begun(b.ctx, m)
 	return b.who.Says(m)
 }
 

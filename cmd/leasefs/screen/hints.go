@@ -76,6 +76,8 @@ var reasonHints = map[string]string{
 	fserror.ReasonListen:         "--listen gives it",
 	fserror.ReasonHTTP:           "--http gives it",
 	fserror.ReasonTLS:            "--tls-cert names it",
+	fserror.ReasonAudit:          "--audit names it",
+	fserror.ReasonShares:         "--shares names it",
 	fserror.ReasonProof:          "--token-file shows a token, --tls-cert and --tls-key a certificate; --user says who asks",
 	fserror.ReasonIdentity:       "--tls-client-ca and --tokens ask for a proof, --insecure-trust-clients for none; docs/SECURITY.md has both",
 	fserror.ReasonSoftLimit:      "--soft-limit sets it",

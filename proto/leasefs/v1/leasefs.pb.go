@@ -356,7 +356,7 @@ func (x SafeModeRequest_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SafeModeRequest_Action.Descriptor instead.
 func (SafeModeRequest_Action) EnumDescriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98, 0}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100, 0}
 }
 
 // CallId makes a call happen at most once. Both numbers are chosen by the
@@ -7796,6 +7796,8 @@ type StatusResponse struct {
 	ActiveAddress   string                 `protobuf:"bytes,50,opt,name=active_address,json=activeAddress,proto3" json:"active_address,omitempty"` // of a standby: where the active namenode is, for clients; empty: not known
 	Clocks          []*ClockSkew           `protobuf:"bytes,51,rep,name=clocks,proto3" json:"clocks,omitempty"`                                    // what this machine's clock was compared with
 	Trusts          string                 `protobuf:"bytes,52,opt,name=trusts,proto3" json:"trusts,omitempty"`                                    // whose word it takes for who they are: "machine" (programs on its own), "everybody"; empty: nobody's
+	Audit           *AuditStatus           `protobuf:"bytes,53,opt,name=audit,proto3" json:"audit,omitempty"`                                      // of its audit log; missing: it keeps none
+	Greedy          []*Holding             `protobuf:"bytes,54,rep,name=greedy,proto3" json:"greedy,omitempty"`                                    // to superusers only: who holds most of what all share, or was refused more
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -8082,6 +8084,166 @@ func (x *StatusResponse) GetTrusts() string {
 	return ""
 }
 
+func (x *StatusResponse) GetAudit() *AuditStatus {
+	if x != nil {
+		return x.Audit
+	}
+	return nil
+}
+
+func (x *StatusResponse) GetGreedy() []*Holding {
+	if x != nil {
+		return x.Greedy
+	}
+	return nil
+}
+
+// AuditStatus is how an audit log does.
+type AuditStatus struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Lines         uint64                 `protobuf:"varint,1,opt,name=lines,proto3" json:"lines,omitempty"`    // since the namenode was started
+	Lost          uint64                 `protobuf:"varint,2,opt,name=lost,proto3" json:"lost,omitempty"`      // of them, those that could not be written
+	Problem       string                 `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"` // why nothing can be written now; empty: it can
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuditStatus) Reset() {
+	*x = AuditStatus{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuditStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuditStatus) ProtoMessage() {}
+
+func (x *AuditStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuditStatus.ProtoReflect.Descriptor instead.
+func (*AuditStatus) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{95}
+}
+
+func (x *AuditStatus) GetLines() uint64 {
+	if x != nil {
+		return x.Lines
+	}
+	return 0
+}
+
+func (x *AuditStatus) GetLost() uint64 {
+	if x != nil {
+		return x.Lost
+	}
+	return 0
+}
+
+func (x *AuditStatus) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+// Holding is what somebody holds of what all callers share.
+type Holding struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	What          string                 `protobuf:"bytes,1,opt,name=what,proto3" json:"what,omitempty"`        // sessions, connections, watches, …
+	Who           string                 `protobuf:"bytes,2,opt,name=who,proto3" json:"who,omitempty"`          // user NAME, or address ADDRESS
+	Held          int64                  `protobuf:"varint,3,opt,name=held,proto3" json:"held,omitempty"`       // of calls: those of the last seconds, a second
+	Most          int64                  `protobuf:"varint,4,opt,name=most,proto3" json:"most,omitempty"`       // what he may hold; 0: there is no limit of his own
+	Refused       uint64                 `protobuf:"varint,5,opt,name=refused,proto3" json:"refused,omitempty"` // how often he was refused more
+	Delayed       uint64                 `protobuf:"varint,6,opt,name=delayed,proto3" json:"delayed,omitempty"` // of calls: how many had to wait for their turn
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Holding) Reset() {
+	*x = Holding{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Holding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Holding) ProtoMessage() {}
+
+func (x *Holding) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Holding.ProtoReflect.Descriptor instead.
+func (*Holding) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{96}
+}
+
+func (x *Holding) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+func (x *Holding) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+func (x *Holding) GetHeld() int64 {
+	if x != nil {
+		return x.Held
+	}
+	return 0
+}
+
+func (x *Holding) GetMost() int64 {
+	if x != nil {
+		return x.Most
+	}
+	return 0
+}
+
+func (x *Holding) GetRefused() uint64 {
+	if x != nil {
+		return x.Refused
+	}
+	return 0
+}
+
+func (x *Holding) GetDelayed() uint64 {
+	if x != nil {
+		return x.Delayed
+	}
+	return 0
+}
+
 // ClockSkew says how far a machine's time of day is off another's.
 type ClockSkew struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -8094,7 +8256,7 @@ type ClockSkew struct {
 
 func (x *ClockSkew) Reset() {
 	*x = ClockSkew{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8106,7 +8268,7 @@ func (x *ClockSkew) String() string {
 func (*ClockSkew) ProtoMessage() {}
 
 func (x *ClockSkew) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8119,7 +8281,7 @@ func (x *ClockSkew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClockSkew.ProtoReflect.Descriptor instead.
 func (*ClockSkew) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{95}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ClockSkew) GetThan() string {
@@ -8152,7 +8314,7 @@ type CheckpointRequest struct {
 
 func (x *CheckpointRequest) Reset() {
 	*x = CheckpointRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8164,7 +8326,7 @@ func (x *CheckpointRequest) String() string {
 func (*CheckpointRequest) ProtoMessage() {}
 
 func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8177,7 +8339,7 @@ func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{96}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *CheckpointRequest) GetCaller() *Caller {
@@ -8198,7 +8360,7 @@ type CheckpointResponse struct {
 
 func (x *CheckpointResponse) Reset() {
 	*x = CheckpointResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8210,7 +8372,7 @@ func (x *CheckpointResponse) String() string {
 func (*CheckpointResponse) ProtoMessage() {}
 
 func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8223,7 +8385,7 @@ func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointResponse.ProtoReflect.Descriptor instead.
 func (*CheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *CheckpointResponse) GetTxid() uint64 {
@@ -8257,7 +8419,7 @@ type SafeModeRequest struct {
 
 func (x *SafeModeRequest) Reset() {
 	*x = SafeModeRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8269,7 +8431,7 @@ func (x *SafeModeRequest) String() string {
 func (*SafeModeRequest) ProtoMessage() {}
 
 func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8282,7 +8444,7 @@ func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeRequest.ProtoReflect.Descriptor instead.
 func (*SafeModeRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *SafeModeRequest) GetCaller() *Caller {
@@ -8309,7 +8471,7 @@ type SafeModeResponse struct {
 
 func (x *SafeModeResponse) Reset() {
 	*x = SafeModeResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8321,7 +8483,7 @@ func (x *SafeModeResponse) String() string {
 func (*SafeModeResponse) ProtoMessage() {}
 
 func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8334,7 +8496,7 @@ func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeResponse.ProtoReflect.Descriptor instead.
 func (*SafeModeResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{99}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *SafeModeResponse) GetOn() bool {
@@ -8362,7 +8524,7 @@ type FsckRequest struct {
 
 func (x *FsckRequest) Reset() {
 	*x = FsckRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8374,7 +8536,7 @@ func (x *FsckRequest) String() string {
 func (*FsckRequest) ProtoMessage() {}
 
 func (x *FsckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8387,7 +8549,7 @@ func (x *FsckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckRequest.ProtoReflect.Descriptor instead.
 func (*FsckRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *FsckRequest) GetCaller() *Caller {
@@ -8423,7 +8585,7 @@ type FsckResponse struct {
 
 func (x *FsckResponse) Reset() {
 	*x = FsckResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8435,7 +8597,7 @@ func (x *FsckResponse) String() string {
 func (*FsckResponse) ProtoMessage() {}
 
 func (x *FsckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8448,7 +8610,7 @@ func (x *FsckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckResponse.ProtoReflect.Descriptor instead.
 func (*FsckResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{101}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *FsckResponse) GetPath() string {
@@ -8492,7 +8654,7 @@ type FsckSummary struct {
 
 func (x *FsckSummary) Reset() {
 	*x = FsckSummary{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8504,7 +8666,7 @@ func (x *FsckSummary) String() string {
 func (*FsckSummary) ProtoMessage() {}
 
 func (x *FsckSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8517,7 +8679,7 @@ func (x *FsckSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckSummary.ProtoReflect.Descriptor instead.
 func (*FsckSummary) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{102}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *FsckSummary) GetInodes() uint64 {
@@ -8564,7 +8726,7 @@ type CollectRequest struct {
 
 func (x *CollectRequest) Reset() {
 	*x = CollectRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8576,7 +8738,7 @@ func (x *CollectRequest) String() string {
 func (*CollectRequest) ProtoMessage() {}
 
 func (x *CollectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8589,7 +8751,7 @@ func (x *CollectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectRequest.ProtoReflect.Descriptor instead.
 func (*CollectRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{103}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *CollectRequest) GetCaller() *Caller {
@@ -8611,7 +8773,7 @@ type CollectResponse struct {
 
 func (x *CollectResponse) Reset() {
 	*x = CollectResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8623,7 +8785,7 @@ func (x *CollectResponse) String() string {
 func (*CollectResponse) ProtoMessage() {}
 
 func (x *CollectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8636,7 +8798,7 @@ func (x *CollectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectResponse.ProtoReflect.Descriptor instead.
 func (*CollectResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{104}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *CollectResponse) GetGarbage() uint64 {
@@ -8680,7 +8842,7 @@ type FailoverRequest struct {
 
 func (x *FailoverRequest) Reset() {
 	*x = FailoverRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8692,7 +8854,7 @@ func (x *FailoverRequest) String() string {
 func (*FailoverRequest) ProtoMessage() {}
 
 func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8705,7 +8867,7 @@ func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverRequest.ProtoReflect.Descriptor instead.
 func (*FailoverRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{105}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *FailoverRequest) GetCaller() *Caller {
@@ -8731,7 +8893,7 @@ type FailoverResponse struct {
 
 func (x *FailoverResponse) Reset() {
 	*x = FailoverResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8743,7 +8905,7 @@ func (x *FailoverResponse) String() string {
 func (*FailoverResponse) ProtoMessage() {}
 
 func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8756,7 +8918,7 @@ func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverResponse.ProtoReflect.Descriptor instead.
 func (*FailoverResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{106}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *FailoverResponse) GetNext() string {
@@ -8775,7 +8937,7 @@ type ResolveStoreRequest struct {
 
 func (x *ResolveStoreRequest) Reset() {
 	*x = ResolveStoreRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8787,7 +8949,7 @@ func (x *ResolveStoreRequest) String() string {
 func (*ResolveStoreRequest) ProtoMessage() {}
 
 func (x *ResolveStoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8800,7 +8962,7 @@ func (x *ResolveStoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveStoreRequest.ProtoReflect.Descriptor instead.
 func (*ResolveStoreRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{107}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *ResolveStoreRequest) GetCaller() *Caller {
@@ -8819,7 +8981,7 @@ type ResolveStoreResponse struct {
 
 func (x *ResolveStoreResponse) Reset() {
 	*x = ResolveStoreResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8831,7 +8993,7 @@ func (x *ResolveStoreResponse) String() string {
 func (*ResolveStoreResponse) ProtoMessage() {}
 
 func (x *ResolveStoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8844,7 +9006,7 @@ func (x *ResolveStoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveStoreResponse.ProtoReflect.Descriptor instead.
 func (*ResolveStoreResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{108}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *ResolveStoreResponse) GetResolved() bool {
@@ -8864,7 +9026,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8876,7 +9038,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8889,7 +9051,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{109}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *BackupRequest) GetCaller() *Caller {
@@ -8928,7 +9090,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8940,7 +9102,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8953,7 +9115,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{110}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *BackupResponse) GetName() string {
@@ -9057,7 +9219,7 @@ type CarryRequest struct {
 
 func (x *CarryRequest) Reset() {
 	*x = CarryRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9069,7 +9231,7 @@ func (x *CarryRequest) String() string {
 func (*CarryRequest) ProtoMessage() {}
 
 func (x *CarryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9082,7 +9244,7 @@ func (x *CarryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryRequest.ProtoReflect.Descriptor instead.
 func (*CarryRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{111}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *CarryRequest) GetCalls() []*CarriedCall {
@@ -9111,7 +9273,7 @@ type CarriedCall struct {
 
 func (x *CarriedCall) Reset() {
 	*x = CarriedCall{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9123,7 +9285,7 @@ func (x *CarriedCall) String() string {
 func (*CarriedCall) ProtoMessage() {}
 
 func (x *CarriedCall) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9136,7 +9298,7 @@ func (x *CarriedCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarriedCall.ProtoReflect.Descriptor instead.
 func (*CarriedCall) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{112}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *CarriedCall) GetId() uint64 {
@@ -9176,7 +9338,7 @@ type CarryResponse struct {
 
 func (x *CarryResponse) Reset() {
 	*x = CarryResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9188,7 +9350,7 @@ func (x *CarryResponse) String() string {
 func (*CarryResponse) ProtoMessage() {}
 
 func (x *CarryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9201,7 +9363,7 @@ func (x *CarryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryResponse.ProtoReflect.Descriptor instead.
 func (*CarryResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{113}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *CarryResponse) GetAnswers() []*CarriedAnswer {
@@ -9225,7 +9387,7 @@ type CarriedAnswer struct {
 
 func (x *CarriedAnswer) Reset() {
 	*x = CarriedAnswer{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9237,7 +9399,7 @@ func (x *CarriedAnswer) String() string {
 func (*CarriedAnswer) ProtoMessage() {}
 
 func (x *CarriedAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9250,7 +9412,7 @@ func (x *CarriedAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarriedAnswer.ProtoReflect.Descriptor instead.
 func (*CarriedAnswer) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{114}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *CarriedAnswer) GetId() uint64 {
@@ -9903,7 +10065,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x06target\x18\x03 \x01(\v2\x0f.leasefs.v1.RefR\x06target\x12)\n" +
 	"\asources\x18\x04 \x03(\v2\x0f.leasefs.v1.RefR\asources\";\n" +
 	"\rStatusRequest\x12*\n" +
-	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"\xfb\b\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"\xd7\t\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x12\n" +
@@ -9947,7 +10109,20 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"disk_error\x18* \x01(\tR\tdiskError\x12%\n" +
 	"\x0eactive_address\x182 \x01(\tR\ractiveAddress\x12-\n" +
 	"\x06clocks\x183 \x03(\v2\x15.leasefs.v1.ClockSkewR\x06clocks\x12\x16\n" +
-	"\x06trusts\x184 \x01(\tR\x06trusts\"U\n" +
+	"\x06trusts\x184 \x01(\tR\x06trusts\x12-\n" +
+	"\x05audit\x185 \x01(\v2\x17.leasefs.v1.AuditStatusR\x05audit\x12+\n" +
+	"\x06greedy\x186 \x03(\v2\x13.leasefs.v1.HoldingR\x06greedy\"Q\n" +
+	"\vAuditStatus\x12\x14\n" +
+	"\x05lines\x18\x01 \x01(\x04R\x05lines\x12\x12\n" +
+	"\x04lost\x18\x02 \x01(\x04R\x04lost\x12\x18\n" +
+	"\aproblem\x18\x03 \x01(\tR\aproblem\"\x8b\x01\n" +
+	"\aHolding\x12\x12\n" +
+	"\x04what\x18\x01 \x01(\tR\x04what\x12\x10\n" +
+	"\x03who\x18\x02 \x01(\tR\x03who\x12\x12\n" +
+	"\x04held\x18\x03 \x01(\x03R\x04held\x12\x12\n" +
+	"\x04most\x18\x04 \x01(\x03R\x04most\x12\x18\n" +
+	"\arefused\x18\x05 \x01(\x04R\arefused\x12\x18\n" +
+	"\adelayed\x18\x06 \x01(\x04R\adelayed\"U\n" +
 	"\tClockSkew\x12\x12\n" +
 	"\x04than\x18\x01 \x01(\tR\x04than\x12\x19\n" +
 	"\bahead_ms\x18\x02 \x01(\x03R\aaheadMs\x12\x19\n" +
@@ -10135,7 +10310,7 @@ func file_leasefs_v1_leasefs_proto_rawDescGZIP() []byte {
 }
 
 var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 118)
+var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 120)
 var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(RefHow)(0),                     // 0: leasefs.v1.RefHow
 	(FileType)(0),                   // 1: leasefs.v1.FileType
@@ -10238,35 +10413,37 @@ var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(*ConcatRequest)(nil),           // 98: leasefs.v1.ConcatRequest
 	(*StatusRequest)(nil),           // 99: leasefs.v1.StatusRequest
 	(*StatusResponse)(nil),          // 100: leasefs.v1.StatusResponse
-	(*ClockSkew)(nil),               // 101: leasefs.v1.ClockSkew
-	(*CheckpointRequest)(nil),       // 102: leasefs.v1.CheckpointRequest
-	(*CheckpointResponse)(nil),      // 103: leasefs.v1.CheckpointResponse
-	(*SafeModeRequest)(nil),         // 104: leasefs.v1.SafeModeRequest
-	(*SafeModeResponse)(nil),        // 105: leasefs.v1.SafeModeResponse
-	(*FsckRequest)(nil),             // 106: leasefs.v1.FsckRequest
-	(*FsckResponse)(nil),            // 107: leasefs.v1.FsckResponse
-	(*FsckSummary)(nil),             // 108: leasefs.v1.FsckSummary
-	(*CollectRequest)(nil),          // 109: leasefs.v1.CollectRequest
-	(*CollectResponse)(nil),         // 110: leasefs.v1.CollectResponse
-	(*FailoverRequest)(nil),         // 111: leasefs.v1.FailoverRequest
-	(*FailoverResponse)(nil),        // 112: leasefs.v1.FailoverResponse
-	(*ResolveStoreRequest)(nil),     // 113: leasefs.v1.ResolveStoreRequest
-	(*ResolveStoreResponse)(nil),    // 114: leasefs.v1.ResolveStoreResponse
-	(*BackupRequest)(nil),           // 115: leasefs.v1.BackupRequest
-	(*BackupResponse)(nil),          // 116: leasefs.v1.BackupResponse
-	(*CarryRequest)(nil),            // 117: leasefs.v1.CarryRequest
-	(*CarriedCall)(nil),             // 118: leasefs.v1.CarriedCall
-	(*CarryResponse)(nil),           // 119: leasefs.v1.CarryResponse
-	(*CarriedAnswer)(nil),           // 120: leasefs.v1.CarriedAnswer
-	nil,                             // 121: leasefs.v1.Block.HeadersEntry
-	nil,                             // 122: leasefs.v1.BlockTarget.HeadersEntry
-	nil,                             // 123: leasefs.v1.BackupResponse.HeadersEntry
+	(*AuditStatus)(nil),             // 101: leasefs.v1.AuditStatus
+	(*Holding)(nil),                 // 102: leasefs.v1.Holding
+	(*ClockSkew)(nil),               // 103: leasefs.v1.ClockSkew
+	(*CheckpointRequest)(nil),       // 104: leasefs.v1.CheckpointRequest
+	(*CheckpointResponse)(nil),      // 105: leasefs.v1.CheckpointResponse
+	(*SafeModeRequest)(nil),         // 106: leasefs.v1.SafeModeRequest
+	(*SafeModeResponse)(nil),        // 107: leasefs.v1.SafeModeResponse
+	(*FsckRequest)(nil),             // 108: leasefs.v1.FsckRequest
+	(*FsckResponse)(nil),            // 109: leasefs.v1.FsckResponse
+	(*FsckSummary)(nil),             // 110: leasefs.v1.FsckSummary
+	(*CollectRequest)(nil),          // 111: leasefs.v1.CollectRequest
+	(*CollectResponse)(nil),         // 112: leasefs.v1.CollectResponse
+	(*FailoverRequest)(nil),         // 113: leasefs.v1.FailoverRequest
+	(*FailoverResponse)(nil),        // 114: leasefs.v1.FailoverResponse
+	(*ResolveStoreRequest)(nil),     // 115: leasefs.v1.ResolveStoreRequest
+	(*ResolveStoreResponse)(nil),    // 116: leasefs.v1.ResolveStoreResponse
+	(*BackupRequest)(nil),           // 117: leasefs.v1.BackupRequest
+	(*BackupResponse)(nil),          // 118: leasefs.v1.BackupResponse
+	(*CarryRequest)(nil),            // 119: leasefs.v1.CarryRequest
+	(*CarriedCall)(nil),             // 120: leasefs.v1.CarriedCall
+	(*CarryResponse)(nil),           // 121: leasefs.v1.CarryResponse
+	(*CarriedAnswer)(nil),           // 122: leasefs.v1.CarriedAnswer
+	nil,                             // 123: leasefs.v1.Block.HeadersEntry
+	nil,                             // 124: leasefs.v1.BlockTarget.HeadersEntry
+	nil,                             // 125: leasefs.v1.BackupResponse.HeadersEntry
 }
 var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	1,   // 0: leasefs.v1.Attr.type:type_name -> leasefs.v1.FileType
 	11,  // 1: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
 	12,  // 2: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
-	121, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
+	123, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
 	12,  // 4: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
 	7,   // 5: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
 	15,  // 6: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
@@ -10329,7 +10506,7 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	9,   // 63: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
 	57,  // 64: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
 	59,  // 65: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
-	122, // 66: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
+	124, // 66: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
 	9,   // 67: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
 	13,  // 68: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
 	6,   // 69: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
@@ -10412,109 +10589,111 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	8,   // 146: leasefs.v1.ConcatRequest.target:type_name -> leasefs.v1.Ref
 	8,   // 147: leasefs.v1.ConcatRequest.sources:type_name -> leasefs.v1.Ref
 	7,   // 148: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
-	101, // 149: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
-	7,   // 150: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 151: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 152: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
-	7,   // 153: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
-	108, // 154: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
-	7,   // 155: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 156: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 157: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 158: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
-	123, // 159: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
-	118, // 160: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
-	120, // 161: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
-	14,  // 162: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
-	17,  // 163: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
-	26,  // 164: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
-	30,  // 165: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
-	34,  // 166: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
-	36,  // 167: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
-	38,  // 168: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
-	40,  // 169: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
-	43,  // 170: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
-	45,  // 171: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
-	46,  // 172: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
-	47,  // 173: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
-	50,  // 174: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
-	53,  // 175: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
-	54,  // 176: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
-	56,  // 177: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
-	60,  // 178: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
-	62,  // 179: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
-	64,  // 180: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
-	65,  // 181: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
-	67,  // 182: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
-	69,  // 183: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
-	72,  // 184: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
-	75,  // 185: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
-	77,  // 186: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
-	81,  // 187: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
-	82,  // 188: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
-	84,  // 189: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
-	85,  // 190: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
-	96,  // 191: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
-	95,  // 192: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
-	97,  // 193: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
-	98,  // 194: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
-	86,  // 195: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
-	99,  // 196: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
-	102, // 197: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
-	104, // 198: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
-	106, // 199: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
-	109, // 200: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
-	115, // 201: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
-	111, // 202: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
-	113, // 203: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
-	117, // 204: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
-	18,  // 205: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
-	28,  // 206: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
-	31,  // 207: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
-	35,  // 208: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
-	37,  // 209: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
-	39,  // 210: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
-	41,  // 211: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
-	44,  // 212: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
-	80,  // 213: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
-	80,  // 214: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
-	48,  // 215: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
-	52,  // 216: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
-	52,  // 217: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
-	55,  // 218: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
-	58,  // 219: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
-	61,  // 220: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
-	63,  // 221: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
-	63,  // 222: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
-	66,  // 223: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
-	68,  // 224: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
-	70,  // 225: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
-	73,  // 226: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
-	76,  // 227: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
-	78,  // 228: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
-	80,  // 229: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
-	80,  // 230: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
-	80,  // 231: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
-	80,  // 232: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
-	80,  // 233: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
-	80,  // 234: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
-	80,  // 235: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
-	80,  // 236: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
-	80,  // 237: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
-	100, // 238: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
-	103, // 239: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
-	105, // 240: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
-	107, // 241: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
-	110, // 242: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
-	116, // 243: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
-	112, // 244: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
-	114, // 245: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
-	119, // 246: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
-	205, // [205:247] is the sub-list for method output_type
-	163, // [163:205] is the sub-list for method input_type
-	163, // [163:163] is the sub-list for extension type_name
-	163, // [163:163] is the sub-list for extension extendee
-	0,   // [0:163] is the sub-list for field type_name
+	103, // 149: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
+	101, // 150: leasefs.v1.StatusResponse.audit:type_name -> leasefs.v1.AuditStatus
+	102, // 151: leasefs.v1.StatusResponse.greedy:type_name -> leasefs.v1.Holding
+	7,   // 152: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 153: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 154: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
+	7,   // 155: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
+	110, // 156: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
+	7,   // 157: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 158: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 159: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 160: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
+	125, // 161: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
+	120, // 162: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
+	122, // 163: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
+	14,  // 164: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
+	17,  // 165: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
+	26,  // 166: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
+	30,  // 167: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
+	34,  // 168: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
+	36,  // 169: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
+	38,  // 170: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
+	40,  // 171: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
+	43,  // 172: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
+	45,  // 173: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
+	46,  // 174: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
+	47,  // 175: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
+	50,  // 176: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
+	53,  // 177: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
+	54,  // 178: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
+	56,  // 179: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
+	60,  // 180: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
+	62,  // 181: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
+	64,  // 182: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
+	65,  // 183: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
+	67,  // 184: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
+	69,  // 185: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
+	72,  // 186: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
+	75,  // 187: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
+	77,  // 188: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
+	81,  // 189: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
+	82,  // 190: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
+	84,  // 191: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
+	85,  // 192: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
+	96,  // 193: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
+	95,  // 194: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
+	97,  // 195: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
+	98,  // 196: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
+	86,  // 197: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
+	99,  // 198: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
+	104, // 199: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
+	106, // 200: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
+	108, // 201: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
+	111, // 202: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
+	117, // 203: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
+	113, // 204: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
+	115, // 205: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
+	119, // 206: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
+	18,  // 207: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
+	28,  // 208: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
+	31,  // 209: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
+	35,  // 210: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
+	37,  // 211: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
+	39,  // 212: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
+	41,  // 213: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
+	44,  // 214: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
+	80,  // 215: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
+	80,  // 216: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
+	48,  // 217: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
+	52,  // 218: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
+	52,  // 219: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
+	55,  // 220: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
+	58,  // 221: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
+	61,  // 222: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
+	63,  // 223: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
+	63,  // 224: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
+	66,  // 225: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
+	68,  // 226: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
+	70,  // 227: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
+	73,  // 228: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
+	76,  // 229: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
+	78,  // 230: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
+	80,  // 231: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
+	80,  // 232: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
+	80,  // 233: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
+	80,  // 234: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
+	80,  // 235: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
+	80,  // 236: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
+	80,  // 237: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
+	80,  // 238: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
+	80,  // 239: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
+	100, // 240: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
+	105, // 241: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
+	107, // 242: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
+	109, // 243: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
+	112, // 244: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
+	118, // 245: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
+	114, // 246: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
+	116, // 247: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
+	121, // 248: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
+	207, // [207:249] is the sub-list for method output_type
+	165, // [165:207] is the sub-list for method input_type
+	165, // [165:165] is the sub-list for extension type_name
+	165, // [165:165] is the sub-list for extension extendee
+	0,   // [0:165] is the sub-list for field type_name
 }
 
 func init() { file_leasefs_v1_leasefs_proto_init() }
@@ -10563,7 +10742,7 @@ func file_leasefs_v1_leasefs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leasefs_v1_leasefs_proto_rawDesc), len(file_leasefs_v1_leasefs_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   118,
+			NumMessages:   120,
 			NumExtensions: 0,
 			NumServices:   3,
 		},
