@@ -20,6 +20,7 @@ import (
 	"github.com/leasefs/leasefs/internal/blockstore/s3"
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/proof"
 	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/namenode/audit"
 	"github.com/leasefs/leasefs/namenode/engine"
@@ -31,6 +32,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 	"github.com/leasefs/leasefs/namenode/offline"
 	"github.com/leasefs/leasefs/namenode/serve"
+	"github.com/leasefs/leasefs/namenode/share"
 )
 
 // Defaults of a namenode. The lease limits are HDFS's.
@@ -93,6 +95,10 @@ type Config struct {
 
 	// Audit is the record of who asked for what. Its clock and log are the namenode's.
 	Audit audit.Config
+
+	// Shares is who may have how much of what all share, see OpenShares; nil: as much as
+	// leaves the others theirs.
+	Shares *proof.File[*share.Quotas]
 
 	// TakeOver is the incarnation of the namespace whose block store becomes this
 	// one's. That one must have ended; it has no effect if the store is this
@@ -248,9 +254,9 @@ func (c Config) Offline() (offline.Config, error) {
 }
 
 // front is how the namenode listens.
-func (c *Config) front(group *loops.Group, guard *identity.Guard, told *audit.Log, userOf func([]byte) string) serve.Config {
+func (c *Config) front(group *loops.Group, guard *identity.Guard) serve.Config {
 	return serve.Config{
-		Guard: guard, Audit: told, UserOf: userOf,
+		Guard: guard, Quota: c.quota, Limits: func(what string) bool { return c.quotas().Limits(what) },
 		Clock: c.Clock, Log: c.Logger, Loops: group, Listen: c.Listen, HTTP: c.HTTP, OpenPort: c.OpenPort, AdvertiseHTTP: c.AdvertiseHTTP, TLS: c.TLS, Pprof: c.Pprof,
 		MaxConnections: c.MaxConnections, MaxUnfinished: c.MaxUnfinished, MaxInFlight: c.MaxInFlight, MaxStreams: c.MaxStreams,
 		Answer: func(ctx context.Context, waits func(context.Context)) (context.Context, serve.Answer) {

@@ -33,6 +33,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/reign"
 	"github.com/leasefs/leasefs/namenode/serve"
 	"github.com/leasefs/leasefs/namenode/sessions"
+	"github.com/leasefs/leasefs/namenode/share"
 	"github.com/leasefs/leasefs/namenode/space"
 	"github.com/leasefs/leasefs/namenode/waiting"
 	"github.com/leasefs/leasefs/namenode/watch"
@@ -112,7 +113,9 @@ func (s *Server) open(ctx context.Context) error {
 	if s.audit, err = audit.New(s.cfg.Audit); err != nil {
 		return err
 	}
-	if s.front, err = serve.Listen(s.cfg.front(s.loops, guard, s.audit, s.userOf)); err != nil {
+	front := s.cfg.front(s.loops, guard)
+	front.Audit, front.UserOf, front.Operator = s.audit, s.userOf, s.operator
+	if s.front, err = serve.Listen(front); err != nil {
 		return err
 	}
 	for _, at := range s.front.Listens() {
@@ -121,10 +124,11 @@ func (s *Server) open(ctx context.Context) error {
 		}
 	}
 	s.loops.Every("proofs of identity", identity.Every, nil, guard.Check)
+	s.loops.Every("shares", identity.Every, nil, s.checkShares)
 	s.logStart()
 	s.role = s.newRole()
 	s.engine = engine.New(engine.Config{
-		Clock: s.cfg.Clock, Log: s.log, CacheTerm: s.cfg.CacheTerm, Reign: s.role, Rooms: rooms{s},
+		Clock: s.cfg.Clock, Log: s.log, CacheTerm: s.cfg.CacheTerm, Reign: s.role, Rooms: rooms{s}, Quota: s.cfg.quota(share.Leases),
 		ObserveWait: func(d time.Duration) { s.metrics.cacheWait.Observe(d.Seconds()) },
 	})
 	s.waits = waiting.New(waiting.Config{Clock: s.cfg.Clock, Stopping: s.loops.Done(), Active: s.role.Active})

@@ -104,6 +104,7 @@ type operators struct {
 	tree    *tree
 	started time.Duration
 	audit   *audit.Log
+	greedy  func() []share.Holding
 	journal journal.Journal
 	dir     *datadir.Dir
 	store   blockstore.Store
@@ -121,7 +122,7 @@ func (s *Server) newService() *service {
 	t := &tree{desk: d, walkers: share.NewTurns(2)}
 	return &service{
 		tree: t, writers: &writers{desk: d, older: make(chan struct{}, 4)}, granted: &granted{desk: d}, streams: &streams{desk: d},
-		watches: &watches{desk: d, watchers: share.New(maxWatchers)}, operators: &operators{desk: d, tree: t, started: s.started, audit: s.audit},
+		watches: &watches{desk: d, watchers: share.Of(maxWatchers, share.Watches, s.cfg.quota(share.Watches))}, operators: &operators{desk: d, tree: t, started: s.started, audit: s.audit, greedy: s.greedy},
 	}
 }
 

@@ -60,22 +60,41 @@ func (f *Front) auditUnproven(ctx context.Context, method string, req any, err e
 	f.cfg.Audit.Tell(&l)
 }
 
-// auditStream is what the audit log is told of a stream: when its first message has come,
-// and when it is over.
+// auditStream is what is kept of a stream: the audit log is told when its first message has
+// come, and when it is over, and in between it has its place among those of its kind.
 type auditStream struct {
 	f      *Front
 	method string
 	began  time.Duration
 	line   *audit.Line // of the first message
 	silent bool        // it was told of otherwise
+	came   bool        // the first message has
+	back   func()      // gives its place back; nil: it has none
+}
+
+// give gives its place back.
+func (a *auditStream) give() {
+	if a.back != nil {
+		a.back()
+	}
 }
 
 func (a *auditStream) on() bool {
 	return a.f.cfg.Audit.On() && !a.silent && strings.HasPrefix(a.method, ours) && a.method != pb.Calls_Carry_FullMethodName
 }
 
-// begun tells of a stream with its first message.
-func (a *auditStream) begun(ctx context.Context, first any) {
+// begun tells of a stream with its first message, and takes a place for it.
+func (a *auditStream) begun(ctx context.Context, first any) (err error) {
+	if a.came {
+		return nil
+	}
+	a.came = true
+	a.tellBegun(ctx, first)
+	a.back, err = a.f.takeStream(ctx, a.method, first)
+	return err
+}
+
+func (a *auditStream) tellBegun(ctx context.Context, first any) {
 	if a.line != nil || !a.on() {
 		return
 	}

@@ -70,6 +70,11 @@ type Config struct {
 	Audit         *audit.Log // is told of each call; nil: nothing is
 	// UserOf is whose session it is; empty: it is not known.
 	UserOf func(session []byte) string
+	// Quota is what each may have of something, Limits whether anybody has a limit of it.
+	Quota  func(what string) share.Quota
+	Limits func(what string) bool
+	// Operator reports whether a user looks after the namenode.
+	Operator func(user string) bool
 
 	// Answer returns a context with an Answer for a call. waits has to be called when the
 	// call is about to wait for anything but what its Answer waits for.
@@ -100,6 +105,7 @@ type Front struct {
 	conns  *conns.Table
 	Served *share.Limit // unary calls under way, by address
 	Parked *share.Limit // calls that wait for others, see Park
+	shared shared
 
 	grpcLis, httpLis net.Listener
 	grpcSrv          *grpc.Server
@@ -111,7 +117,11 @@ type Front struct {
 
 // Listen opens the ports. Nothing is answered before Serve.
 func Listen(cfg Config) (f *Front, err error) {
-	f = &Front{cfg: cfg, calls: newCalls(), conns: conns.New(cfg.MaxConnections, cfg.MaxUnfinished), Served: share.New(int64(cfg.MaxInFlight)), Parked: share.New(maxParked)}
+	f = &Front{
+		cfg: cfg, calls: newCalls(), conns: conns.New(cfg.MaxConnections, cfg.MaxUnfinished), shared: newShared(cfg.Quota),
+		Served: share.New(int64(cfg.MaxInFlight)), Parked: share.Of(maxParked, share.Waiting, cfg.Quota(share.Waiting)),
+	}
+	f.conns.Bound(cfg.Quota(share.Connections))
 	if f.grpcLis, err = f.listen(cfg.Listen, fserror.ReasonListen); err != nil {
 		return nil, err
 	}
@@ -144,7 +154,7 @@ func (f *Front) Conns() conns.Stats { return f.conns.Stats() }
 
 // Metrics are those of calls.
 func (f *Front) Metrics() []prometheus.Collector {
-	return []prometheus.Collector{f.calls.latency, f.calls.errors, f.calls.shed, f.calls.panics}
+	return []prometheus.Collector{f.calls.latency, f.calls.errors, f.calls.shed, f.calls.delayed, f.calls.panics}
 }
 
 // Blocks has h serve the block store.
@@ -319,7 +329,7 @@ const maxParked = 100_000
 func (f *Front) Park(ctx context.Context, who share.Taker) (back func(), err error) {
 	callstream.Waits(ctx)
 	if !f.Parked.Take(1, who) {
-		return nil, &fserror.Error{Kind: fserror.Retry, Message: "overloaded: too many calls wait at once", RetryAfter: time.Second}
+		return nil, TooMany(f.Parked, 1, who)
 	}
 	served, counts := ctx.Value(servedKey{}).(share.Taker) // a stream, and the namenode's own work, do not
 	if counts {
@@ -338,15 +348,23 @@ type servedKey struct{}
 
 // servedFor is who takes a place among the calls that are served at once: an
 // address, since nothing of the call was checked yet. What a superuser on this
-// machine asks as such may take the reserve; who is none is told so at once.
-func servedFor(ctx context.Context, method string) share.Taker {
+// machine asks may take the reserve; who is none is told so at once by what only
+// superusers may ask.
+func (f *Front) servedFor(ctx context.Context, method string, req any) share.Taker {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
 		return share.Taker{Reserve: true}
 	}
 	who := conns.Taker(p.Addr)
-	who.Reserve = who.Reserve && strings.HasPrefix(method, adminPrefix)
+	if who.Reserve && !strings.HasPrefix(method, adminPrefix) {
+		who.Reserve = f.scarce() && f.cfg.Operator(f.userOf(ctx, req))
+	}
 	return who
+}
+
+// scarce reports whether it matters who may take the reserve, which takes a while to find out.
+func (f *Front) scarce() bool {
+	return f.Served.Used() >= int64(f.cfg.MaxInFlight)/2 || f.cfg.Limits(share.Calls)
 }
 
 // adminPrefix begins the names of the methods of service Admin.
@@ -391,7 +409,12 @@ const ours = "/leasefs.v1."
 // carry wraps every call, however it came: limit, panic barrier, metrics, errors.
 func (f *Front) carry(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) callstream.Answer {
 	growStack(false)
-	c := &call{f: f, method: info.FullMethod, req: req, who: servedFor(ctx, info.FullMethod)}
+	c := &call{f: f, method: info.FullMethod, req: req, who: f.servedFor(ctx, info.FullMethod, req)}
+	if c.err = f.slow(ctx, c.who, req); c.err != nil {
+		f.calls.shed.Inc()
+		c.ctx = ctx
+		return c
+	}
 	if c.served = f.Served.Take(1, c.who); !c.served {
 		f.calls.shed.Inc()
 		c.ctx = ctx
@@ -504,6 +527,7 @@ func (f *Front) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 	}
 	held, done := f.cfg.Guard.Hold(ss.Context(), who)
 	defer done()
+	defer told.give()
 	if info.FullMethod == pb.Calls_Carry_FullMethodName {
 		return h(srv, &boundStream{ss, held, who, told}) // each call comes to the gate by itself, and is answered when the loops end
 	}
@@ -538,8 +562,11 @@ func (b *boundStream) RecvMsg(m any) error {
 	if err := b.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	b.told.begun(b.ctx, m)
-	return b.who.Says(m)
+	if err := b.who.Says(m); err != nil {
+		b.told.tellBegun(b.ctx, m)
+		return err
+	}
+	return b.told.begun(b.ctx, m)
 }
 
 func (b *boundStream) Context() context.Context { return b.ctx }

@@ -1,5 +1,5 @@
 // Package oversee is the part of the command line of a namenode by which its operator
-// oversees who asks for what: the audit log.
+// oversees who asks for what, and for how much: the audit log and the file of shares.
 package oversee
 
 import (
@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/namenode"
 	"github.com/leasefs/leasefs/namenode/audit"
 )
@@ -16,6 +17,7 @@ import (
 // Flags are those of the namenode's command.
 func Flags() []cli.Flag {
 	return []cli.Flag{
+		&cli.StringFlag{Name: "shares", Usage: "`FILE` of how many calls a second, sessions, watches, … each user and address may have", EnvVars: []string{"LEASEFS_SHARES"}},
 		&cli.StringFlag{Name: "audit", Usage: "keep a line of JSON for each call in `FILE`, or on standard error (stderr); the file of each namenode is its own", EnvVars: []string{"LEASEFS_AUDIT"}},
 		&cli.StringFlag{Name: "audit-only", Usage: "keep `WHICH` lines: all, changes (and what was denied), denied", Value: "all"},
 		&cli.StringFlag{Name: "audit-skip", Usage: "leave out the operations `NAMES`, as lines name them, with commas between, but for what was denied"},
@@ -26,6 +28,11 @@ func Flags() []cli.Flag {
 
 // Namenode fills in what the flags say; size reads one of a number of bytes.
 func Namenode(op string, flags *cli.Context, size func(flag, text string) (int64, error), cfg *namenode.Config) (err error) {
+	if name := flags.String("shares"); name != "" {
+		if cfg.Shares, err = namenode.OpenShares(clock.System{}, name); err != nil {
+			return err
+		}
+	}
 	a := &cfg.Audit
 	a.File = flags.String("audit")
 	if a.File == "" {
