@@ -303,6 +303,9 @@ func (s *Server) Addr() string { return s.front.Addr() }
 // HTTPAddr is the address of blocks and pages.
 func (s *Server) HTTPAddr() string { return s.front.HTTPAddr() }
 
+// PagesAddr is the address of the operator's pages.
+func (s *Server) PagesAddr() string { return s.front.PagesAddr() }
+
 // Reigned reports whether the namenode is active, or was.
 func (s *Server) Reigned() bool { return s.role.Reigned() }
 

@@ -128,6 +128,9 @@ func serve(e *invocation) error {
 		err = s.Err()
 		// The next one has the same addresses, ports that were free included.
 		cfg.Listen, cfg.HTTP = s.Addr(), s.HTTPAddr()
+		if cfg.Pages != "" {
+			cfg.Pages = s.PagesAddr()
+		}
 		cerr := s.Close() // the error that ended it is the one to tell
 		switch {
 		case err == nil:

@@ -34,6 +34,7 @@ const (
 	ReasonBlockCache     = "BlockCache"
 	ReasonListen         = "Listen"
 	ReasonHTTP           = "HTTP"
+	ReasonPages          = "Pages"
 	ReasonTLS            = "TLS"
 	ReasonAudit          = "Audit"
 	ReasonShares         = "Shares"

@@ -61,7 +61,9 @@ type Config struct {
 	Log   *slog.Logger
 	Loops *loops.Group
 
-	Listen, HTTP  string
+	Listen, HTTP string
+	// Pages is where the operator's pages are, and nowhere else; empty: at HTTP.
+	Pages         string
 	OpenPort      func(network, address string) (net.Listener, error)
 	AdvertiseHTTP string      // HOST:PORT by which clients reach HTTP; empty: where it listens
 	TLS           *tls.Config // of both; nil: none
@@ -108,8 +110,10 @@ type Front struct {
 	shared shared
 
 	grpcLis, httpLis net.Listener
+	pagesLis         net.Listener // nil: pages are on httpLis
 	grpcSrv          *grpc.Server
 	httpSrv          *http.Server
+	pagesSrv         *http.Server // nil, as pagesLis
 	unused           unusedConns
 	open             atomic.Int64                 // streams of gRPC's own services
 	blocks           atomic.Pointer[http.Handler] // of the block store; nil until it is open
@@ -129,6 +133,13 @@ func Listen(cfg Config) (f *Front, err error) {
 		_ = f.grpcLis.Close()
 		return nil, err
 	}
+	if cfg.Pages == "" {
+		return f, nil
+	}
+	if f.pagesLis, err = f.listen(cfg.Pages, fserror.ReasonPages); err != nil {
+		_, _ = f.grpcLis.Close(), f.httpLis.Close()
+		return nil, err
+	}
 	return f, nil
 }
 
@@ -144,7 +155,21 @@ func (f *Front) listen(addr, field string) (net.Listener, error) {
 func (f *Front) Addr() string { return f.grpcLis.Addr().String() }
 
 // Listens are the addresses as the listeners have them: of calls, and of blocks and pages.
-func (f *Front) Listens() []net.Addr { return []net.Addr{f.grpcLis.Addr(), f.httpLis.Addr()} }
+func (f *Front) Listens() []net.Addr {
+	all := []net.Addr{f.grpcLis.Addr(), f.httpLis.Addr()}
+	if f.pagesLis != nil {
+		all = append(all, f.pagesLis.Addr())
+	}
+	return all
+}
+
+// PagesAddr is the address of the operator's pages.
+func (f *Front) PagesAddr() string {
+	if f.pagesLis == nil {
+		return f.HTTPAddr()
+	}
+	return f.pagesLis.Addr().String()
+}
 
 // HTTPAddr is the address of blocks and pages.
 func (f *Front) HTTPAddr() string { return f.httpLis.Addr().String() }
@@ -172,8 +197,28 @@ func (f *Front) Serve(role *reign.Role, metrics prometheus.Gatherer, register fu
 	hs := health.NewServer()
 	healthpb.RegisterHealthServer(f.grpcSrv, hs)
 	reflection.Register(f.grpcSrv)
-	f.httpSrv = &http.Server{
-		Handler:           underWay(f.pages(metrics)),
+	mux := http.NewServeMux()
+	f.addBlocks(mux)
+	if f.pagesLis == nil {
+		f.addPages(mux, metrics)
+	} else {
+		pages := http.NewServeMux()
+		f.addPages(pages, metrics)
+		f.pagesSrv = f.serveHTTP("pages", f.pagesLis, pages)
+	}
+	f.httpSrv = f.serveHTTP("http", f.httpLis, mux)
+	f.cfg.Loops.Run("health", func(ctx context.Context) error {
+		<-ctx.Done()
+		hs.Shutdown()
+		return nil
+	})
+	f.cfg.Loops.Run("grpc", func(context.Context) error { return f.grpcSrv.Serve(f.conns.Listener(f.grpcLis)) })
+}
+
+// serveHTTP begins to serve what h does.
+func (f *Front) serveHTTP(name string, on net.Listener, h http.Handler) *http.Server {
+	s := &http.Server{
+		Handler:           underWay(h),
 		ConnContext:       withConn,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
@@ -182,22 +227,17 @@ func (f *Front) Serve(role *reign.Role, metrics prometheus.Gatherer, register fu
 		// Whoever reaches the port makes such lines: they are no operator's concern.
 		ErrorLog: slog.NewLogLogger(f.cfg.Log.Handler(), slog.LevelDebug),
 	}
-	f.cfg.Loops.Run("health", func(ctx context.Context) error {
-		<-ctx.Done()
-		hs.Shutdown()
-		return nil
-	})
-	f.cfg.Loops.Run("grpc", func(context.Context) error { return f.grpcSrv.Serve(f.conns.Listener(f.grpcLis)) })
-	f.cfg.Loops.Run("http", func(ctx context.Context) error {
-		lis := f.conns.Listener(f.httpLis)
+	f.cfg.Loops.Run(name, func(ctx context.Context) error {
+		lis := f.conns.Listener(on)
 		if f.cfg.TLS != nil {
 			lis = tls.NewListener(lis, f.cfg.TLS)
 		}
-		if err := f.httpSrv.Serve(lis); ctx.Err() == nil {
+		if err := s.Serve(lis); ctx.Err() == nil {
 			return err
 		}
 		return nil
 	})
+	return s
 }
 
 // Close takes no new calls, cuts those off that are under way after a few seconds, and
@@ -216,12 +256,17 @@ func (f *Front) Close() {
 	if f.httpSrv != nil {
 		f.unused.close()
 		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
-		if f.httpSrv.Shutdown(ctx) != nil {
-			_ = f.httpSrv.Close()
+		for _, s := range []*http.Server{f.httpSrv, f.pagesSrv} {
+			if s != nil && s.Shutdown(ctx) != nil {
+				_ = s.Close()
+			}
 		}
 		cancel()
 	}
 	_, _ = f.grpcLis.Close(), f.httpLis.Close() // closed already by their servers
+	if f.pagesLis != nil {
+		_ = f.pagesLis.Close() // as above
+	}
 }
 
 // unusedConns knows the HTTP connections on which nothing was asked yet. Clients
@@ -608,9 +653,8 @@ func withRequest(err error, method string, req any) error {
 	return fserror.With(err, opName(method), path)
 }
 
-// pages serves blocks and the pages of an operator.
-func (f *Front) pages(metrics prometheus.Gatherer) http.Handler {
-	mux := http.NewServeMux()
+// addBlocks serves blocks.
+func (f *Front) addBlocks(mux *http.ServeMux) {
 	mux.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) {
 		if h := f.blocks.Load(); h != nil {
 			(*h).ServeHTTP(w, r)
@@ -618,6 +662,10 @@ func (f *Front) pages(metrics prometheus.Gatherer) http.Handler {
 		}
 		answer(w, false)
 	})
+}
+
+// addPages serves the pages of an operator.
+func (f *Front) addPages(mux *http.ServeMux, metrics prometheus.Gatherer) {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, f.cfg.Loops.Err() == nil) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, f.role.Serves()) })
@@ -629,7 +677,6 @@ func (f *Front) pages(metrics prometheus.Gatherer) http.Handler {
 		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	}
-	return mux
 }
 
 func answer(w http.ResponseWriter, ok bool) {

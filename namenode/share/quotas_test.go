@@ -58,9 +58,9 @@ func TestQuotas(t *testing.T) {
 	}
 }
 
-// TestOwnLimit: who has as much as his quota says gets no more while there is plenty, is told
+// TestQuotasBind: who has as much as his quota says gets no more while there is plenty, is told
 // so, and others get theirs; the reserve is not bound by it.
-func TestOwnLimit(t *testing.T) {
+func TestQuotasBind(t *testing.T) {
 	l := Of(1000, Watches, func(name string) int64 {
 		if name == "user ann" {
 			return 2

@@ -17,6 +17,7 @@ import (
 // Flags are those of the namenode's command.
 func Flags() []cli.Flag {
 	return []cli.Flag{
+		&cli.StringFlag{Name: "pages", Usage: "serve /metrics, /healthz, /readyz, /activez and profiles at `ADDR` instead of --http"},
 		&cli.StringFlag{Name: "shares", Usage: "`FILE` of how many calls a second, sessions, watches, … each user and address may have", EnvVars: []string{"LEASEFS_SHARES"}},
 		&cli.StringFlag{Name: "audit", Usage: "keep a line of JSON for each call in `FILE`, or on standard error (stderr); the file of each namenode is its own", EnvVars: []string{"LEASEFS_AUDIT"}},
 		&cli.StringFlag{Name: "audit-only", Usage: "keep `WHICH` lines: all, changes (and what was denied), denied", Value: "all"},
@@ -28,6 +29,7 @@ func Flags() []cli.Flag {
 
 // Namenode fills in what the flags say; size reads one of a number of bytes.
 func Namenode(op string, flags *cli.Context, size func(flag, text string) (int64, error), cfg *namenode.Config) (err error) {
+	cfg.Pages = flags.String("pages")
 	if name := flags.String("shares"); name != "" {
 		if cfg.Shares, err = namenode.OpenShares(clock.System{}, name); err != nil {
 			return err

@@ -75,6 +75,7 @@ var reasonHints = map[string]string{
 	fserror.ReasonBlockCache:     "--block-cache names it, --block-cache-size limits it",
 	fserror.ReasonListen:         "--listen gives it",
 	fserror.ReasonHTTP:           "--http gives it",
+	fserror.ReasonPages:          "--pages gives it",
 	fserror.ReasonTLS:            "--tls-cert names it",
 	fserror.ReasonAudit:          "--audit names it",
 	fserror.ReasonShares:         "--shares names it",
