@@ -116,6 +116,10 @@ func askStatus(ctx context.Context, ep *namecall.Node, caller *pb.Caller) Nameno
 	out.Leases, out.GrantedLeases, out.Sessions, out.OpenFiles = r.GetLeases(), r.GetGrantedLeases(), r.GetSessions(), r.GetOpenFiles()
 	out.Uptime, out.OldestOverdue = ms(r.GetUptimeMs()), ms(r.GetOldestOverdueMs())
 	out.Trusts = r.GetTrusts()
+	out.AuditLost, out.AuditProblem = r.GetAudit().GetLost(), r.GetAudit().GetProblem()
+	for _, h := range r.GetGreedy() {
+		out.Greedy = append(out.Greedy, Holding{What: h.GetWhat(), Who: h.GetWho(), Held: h.GetHeld(), Most: h.GetMost(), Refused: h.GetRefused(), Delayed: h.GetDelayed()})
+	}
 	out.SafeMode, out.SafeModeWhy, out.StoreConflict = r.GetSafeMode(), r.GetSafeModeWhy(), r.GetStoreConflict()
 	out.Short, out.DiskError = r.GetShort(), r.GetDiskError()
 	out.TailBytes, out.StoredBytes, out.JournalBytes = r.GetTailBytes(), r.GetStoredBytes(), r.GetJournalBytes()

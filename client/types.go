@@ -260,6 +260,23 @@ type Troubles struct {
 	StoreConflict string // why nothing is deleted from the block store; empty: there is no conflict
 	Short         string // why it refuses what needs room, or would if it were active, or has none for an image; empty: there is room
 	DiskError     string // why it is not known whether one of several has room; empty: it is
+	// AuditLost is how many lines its audit log has lost, AuditProblem why it cannot be
+	// written now; empty: it can, or it keeps none.
+	AuditLost    uint64
+	AuditProblem string
+	// Greedy is told to superusers: who holds most of what all callers share, and who was
+	// refused more, or delayed.
+	Greedy []Holding
+}
+
+// Holding is what somebody holds of what all callers of a namenode share.
+type Holding struct {
+	What string // connections, sessions, watches, …, or calls: those of a second
+	Who  string // user NAME, or address ADDRESS
+	Held int64
+	Most int64 // what he may hold; 0: there is no limit of his own
+	// Refused is how often he was refused more, Delayed how many calls had to wait.
+	Refused, Delayed uint64
 }
 
 // RoomStatus is what is stored, and how much of the disk is free.

@@ -20,7 +20,9 @@ import (
 	"github.com/leasefs/leasefs/internal/blockstore/s3"
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/proof"
 	"github.com/leasefs/leasefs/internal/vfs"
+	"github.com/leasefs/leasefs/namenode/audit"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/ensemble"
 	"github.com/leasefs/leasefs/namenode/groups"
@@ -30,6 +32,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 	"github.com/leasefs/leasefs/namenode/offline"
 	"github.com/leasefs/leasefs/namenode/serve"
+	"github.com/leasefs/leasefs/namenode/share"
 )
 
 // Defaults of a namenode. The lease limits are HDFS's.
@@ -58,7 +61,7 @@ type Config struct {
 	Data   string // folder of VERSION, journal, images and blocks; made when missing
 	Listen string // gRPC; port 0 takes a free one
 	HTTP   string // blocks, /metrics, /healthz, /readyz, /activez
-	// OpenPort opens Listen and HTTP; nil: net.Listen.
+	// OpenPort opens Listen, HTTP and Pages; nil: net.Listen.
 	OpenPort func(network, address string) (net.Listener, error)
 	// AdvertiseHTTP is the HOST:PORT by which clients reach HTTP; needed when
 	// HTTP listens on all addresses and the host's name does not resolve.
@@ -82,6 +85,7 @@ type Config struct {
 	LeaseTimes
 	Limits
 	Upkeep
+	Oversight
 
 	Pprof bool // serve /debug/pprof
 
@@ -157,6 +161,19 @@ type Upkeep struct {
 	// DeleteAfter is how long a namenode that has become active removes nothing
 	// from a store that others may have, so that they can object.
 	DeleteAfter time.Duration
+}
+
+// Oversight is how its operator sees who asks for what, and says for how much.
+type Oversight struct {
+	// Pages is where /metrics, /healthz, /readyz, /activez and profiles are instead of HTTP,
+	// which keeps the blocks; empty: at HTTP.
+	Pages string
+	// Audit is the record of who asked for what. Its clock and log are the namenode's.
+	Audit audit.Config
+
+	// Shares is who may have how much of what all share, see OpenShares; nil: as much as
+	// leaves the others theirs.
+	Shares *proof.File[*share.Quotas]
 }
 
 // HA says how several namenodes serve one namespace, one of them at a time.
@@ -246,8 +263,8 @@ func (c Config) Offline() (offline.Config, error) {
 // front is how the namenode listens.
 func (c *Config) front(group *loops.Group, guard *identity.Guard) serve.Config {
 	return serve.Config{
-		Guard: guard,
-		Clock: c.Clock, Log: c.Logger, Loops: group, Listen: c.Listen, HTTP: c.HTTP, OpenPort: c.OpenPort, AdvertiseHTTP: c.AdvertiseHTTP, TLS: c.TLS, Pprof: c.Pprof,
+		Guard: guard, Quota: c.quota, Limits: func(what string) bool { return c.quotas().Limits(what) },
+		Clock: c.Clock, Log: c.Logger, Loops: group, Listen: c.Listen, HTTP: c.HTTP, Pages: c.Pages, OpenPort: c.OpenPort, AdvertiseHTTP: c.AdvertiseHTTP, TLS: c.TLS, Pprof: c.Pprof,
 		MaxConnections: c.MaxConnections, MaxUnfinished: c.MaxUnfinished, MaxInFlight: c.MaxInFlight, MaxStreams: c.MaxStreams,
 		Answer: func(ctx context.Context, waits func(context.Context)) (context.Context, serve.Answer) {
 			return engine.WithAnswer(ctx, waits)

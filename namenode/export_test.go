@@ -41,7 +41,7 @@ func (s *Server) SetPatience(d time.Duration) { s.calls.tree.patience = d }
 // ShareLittle leaves that many watches, waiting calls, granted leases, caching
 // sessions and sessions of which results are kept to all callers together.
 func (s *Server) ShareLittle(most int64) {
-	s.calls.watchers, s.front.Parked = share.New(most), share.New(most)
+	s.calls.watchers, s.front.Parked = share.Of(most, share.Watches, nil), share.Of(most, share.Waiting, nil)
 	s.engine.Share(s.role.Term(), engine.Limits{Granted: most, Results: most, Caching: int(most)})
 }
 

@@ -61,12 +61,20 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	role := s.role.Status()
 	set("ready", flag(s.role.Ready()), "1 while the namenode answers.")
 	set("space_short", flag(s.calls.shortOf(role) != ""), "1 while disk or memory is short: nothing new is made, or would be if this namenode were active, or there is no room for an image, or its own disk cannot be written.")
+	set("shares_refused_total", float64(s.refusals()), "How often somebody was refused more of what all share: connections, streams, watches, waiting calls.")
+	for _, h := range s.greedy() {
+		ch <- prometheus.MustNewConstMetric(descGreedy, prometheus.GaugeValue, float64(h.Held), h.What, h.Who)
+	}
 	cn := s.front.Conns()
 	set("connections", float64(cn.Open), "Connections of clients, on both addresses.")
 	set("connections_refused_total", float64(cn.Refused), "Connections closed at once because there was no room for more.")
 	set("connections_idle_ended_total", float64(cn.Ended), "Idle connections closed to make room for others.")
 	set("connections_overload_ended_total", float64(cn.Overloaded), "Connections closed because they held most of too many bytes of incomplete messages.")
 	set("unfinished_bytes", float64(cn.Unfinished), "Bytes of messages that are not complete.")
+	a := s.audit.Stats()
+	set("audit_lines_total", float64(a.Lines), "Lines of the audit log, those included that were lost.")
+	set("audit_lost_total", float64(a.Lost), "Lines of the audit log that could not be written.")
+	set("audit_failing", flag(a.Problem != ""), "1 while the audit log cannot be written.")
 	if role.Role == "starting" {
 		return // there may be no more of it yet
 	}
@@ -149,6 +157,7 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 }
 
 var (
+	descGreedy     = prometheus.NewDesc("leasefs_share_held", "What those hold who hold much of what all share, or were refused more: at most ten of each kind; of calls, those of a second.", []string{"what", "who"}, nil)
 	descS3Requests = prometheus.NewDesc("leasefs_s3_requests_total", "Requests of this namenode to the S3 store, each try counted; outcome is ok, refused, trouble (5xx), none (no answer).", []string{"outcome"}, nil)
 	descS3Retries  = prometheus.NewDesc("leasefs_s3_retries_total", "Requests to the S3 store that were tried again.", nil, nil)
 	descS3Errors   = prometheus.NewDesc("leasefs_s3_errors_total", "Calls to the S3 store that failed in the end, by kind; NOT_FOUND and EXISTS may be as they should.", []string{"kind"}, nil)

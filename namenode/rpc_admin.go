@@ -22,8 +22,12 @@ import (
 // Status tells how the namenode is; everybody may ask, also while it starts. It
 // waits for nothing: what it counts is of this moment, and a crash may still
 // take the changes after DurableTxid back.
-func (s *operators) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
+func (s *operators) Status(ctx context.Context, r *pb.StatusRequest) (*pb.StatusResponse, error) {
 	resp := &pb.StatusResponse{Address: s.front.Addr(), Role: "starting", Version: s.cfg.Version, Trusts: s.cfg.trusts()}
+	if s.audit.On() {
+		a := s.audit.Stats()
+		resp.Audit = &pb.AuditStatus{Lines: a.Lines, Lost: a.Lost, Problem: a.Problem}
+	}
 	role := s.role.Status()
 	if role.Role == "starting" {
 		return resp, nil
@@ -59,6 +63,7 @@ func (s *operators) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.Status
 		resp.Clocks = append(resp.Clocks, &pb.ClockSkew{Than: than, AheadMs: skew.Ahead.Round(ms).Milliseconds(), BoundMs: (skew.Bound + ms).Milliseconds()})
 	})
 	resp.StoreConflict = s.owner.Conflict()
+	s.tellGreedy(ctx, r.GetCaller(), resp)
 	return resp, nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/serve"
 	"github.com/leasefs/leasefs/namenode/watch"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -66,7 +67,7 @@ func (s *watches) Watch(r *pb.WatchRequest, stream grpc.ServerStreamingServer[pb
 	}
 	who := taker(ctx, c)
 	if !s.watchers.Take(1, who) {
-		return &fserror.Error{Kind: fserror.Retry, Op: "watch", Path: r.GetPath(), Message: "too many watches at once", RetryAfter: time.Second}
+		return fserror.With(serve.TooMany(s.watchers, 1, who), "watch", r.GetPath())
 	}
 	defer s.watchers.Give(1, who)
 	w, start, err := s.events.Watch(r.GetFromTxid(), filter)

@@ -17,6 +17,8 @@ import (
 	"github.com/leasefs/leasefs/internal/blockstore/s3"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/journal"
+	"github.com/leasefs/leasefs/leasemanager"
+	"github.com/leasefs/leasefs/namenode/audit"
 	"github.com/leasefs/leasefs/namenode/blocks"
 	"github.com/leasefs/leasefs/namenode/clocks"
 	"github.com/leasefs/leasefs/namenode/datadir"
@@ -31,6 +33,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/reign"
 	"github.com/leasefs/leasefs/namenode/serve"
 	"github.com/leasefs/leasefs/namenode/sessions"
+	"github.com/leasefs/leasefs/namenode/share"
 	"github.com/leasefs/leasefs/namenode/space"
 	"github.com/leasefs/leasefs/namenode/waiting"
 	"github.com/leasefs/leasefs/namenode/watch"
@@ -43,6 +46,7 @@ type Server struct {
 	started time.Duration
 	loops   *loops.Group
 	front   *serve.Front
+	audit   *audit.Log // nil: none is kept
 	calls   *service
 	role    *reign.Role
 	metrics *metrics
@@ -105,7 +109,13 @@ func (s *Server) bringUp(ctx context.Context) error {
 func (s *Server) open(ctx context.Context) error {
 	var err error
 	guard := identity.New(s.cfg.Identity, s.cfg.Clock, s.log)
-	if s.front, err = serve.Listen(s.cfg.front(s.loops, guard)); err != nil {
+	s.cfg.Audit.Clock, s.cfg.Audit.Log = s.cfg.Clock, s.log
+	if s.audit, err = audit.New(s.cfg.Audit); err != nil {
+		return err
+	}
+	front := s.cfg.front(s.loops, guard)
+	front.Audit, front.UserOf, front.Operator = s.audit, s.userOf, s.operator
+	if s.front, err = serve.Listen(front); err != nil {
 		return err
 	}
 	for _, at := range s.front.Listens() {
@@ -115,10 +125,11 @@ func (s *Server) open(ctx context.Context) error {
 	}
 	guard.Knows(identity.People{Groups: s.cfg.Groups, Superuser: func() (user, group string) { return s.engine.Superuser() }})
 	s.loops.Every("proofs of identity", identity.Every, nil, guard.Check)
+	s.loops.Every("shares", identity.Every, nil, s.checkShares)
 	s.logStart()
 	s.role = s.newRole()
 	s.engine = engine.New(engine.Config{
-		Clock: s.cfg.Clock, Log: s.log, CacheTerm: s.cfg.CacheTerm, Reign: s.role, Rooms: rooms{s},
+		Clock: s.cfg.Clock, Log: s.log, CacheTerm: s.cfg.CacheTerm, Reign: s.role, Rooms: rooms{s}, Quota: s.cfg.quota(share.Leases),
 		ObserveWait: func(d time.Duration) { s.metrics.cacheWait.Observe(d.Seconds()) },
 	})
 	s.waits = waiting.New(waiting.Config{Clock: s.cfg.Clock, Stopping: s.loops.Done(), Active: s.role.Active})
@@ -233,7 +244,19 @@ func (s *Server) end() error {
 		s.front.Close()
 	}
 	s.loops.Wait()
+	s.audit.Close()
 	return s.release()
+}
+
+// userOf is whose session it is, as far as that is known.
+func (s *Server) userOf(session []byte) string {
+	var id leasemanager.SessionID
+	if len(session) != len(id) || !s.role.Ready() {
+		return ""
+	}
+	copy(id[:], session)
+	user, _ := s.leases.UserOf(id)
+	return user
 }
 
 var errStopping = errors.New("the namenode is stopping")
@@ -280,6 +303,9 @@ func (s *Server) Addr() string { return s.front.Addr() }
 
 // HTTPAddr is the address of blocks and pages.
 func (s *Server) HTTPAddr() string { return s.front.HTTPAddr() }
+
+// PagesAddr is the address of the operator's pages.
+func (s *Server) PagesAddr() string { return s.front.PagesAddr() }
 
 // Reigned reports whether the namenode is active, or was.
 func (s *Server) Reigned() bool { return s.role.Reigned() }

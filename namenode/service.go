@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/journal"
+	"github.com/leasefs/leasefs/namenode/audit"
 	"github.com/leasefs/leasefs/namenode/blocks"
 	"github.com/leasefs/leasefs/namenode/clocks"
 	"github.com/leasefs/leasefs/namenode/datadir"
@@ -102,6 +103,8 @@ type operators struct {
 	*desk
 	tree    *tree
 	started time.Duration
+	audit   *audit.Log
+	greedy  func() []share.Holding
 	journal journal.Journal
 	dir     *datadir.Dir
 	store   blockstore.Store
@@ -119,7 +122,7 @@ func (s *Server) newService() *service {
 	t := &tree{desk: d, walkers: share.NewTurns(2)}
 	return &service{
 		tree: t, writers: &writers{desk: d, older: make(chan struct{}, 4)}, granted: &granted{desk: d}, streams: &streams{desk: d},
-		watches: &watches{desk: d, watchers: share.New(maxWatchers)}, operators: &operators{desk: d, tree: t, started: s.started},
+		watches: &watches{desk: d, watchers: share.Of(maxWatchers, share.Watches, s.cfg.quota(share.Watches))}, operators: &operators{desk: d, tree: t, started: s.started, audit: s.audit, greedy: s.greedy},
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/cmd/leasefs/oversee"
 	"github.com/leasefs/leasefs/cmd/leasefs/prove"
 	"github.com/leasefs/leasefs/cmd/leasefs/runner"
 	"github.com/leasefs/leasefs/cmd/leasefs/screen"
@@ -57,7 +58,7 @@ func namenodeCommand(p *program) *cli.Command {
 			&cli.BoolFlag{Name: "insecure-trust-clients", Usage: "believe every client who it says it is: whoever reaches --listen can act as any user"},
 			logLevelFlag("info"),
 			&cli.BoolFlag{Name: "pprof", Usage: "serve /debug/pprof on the HTTP address"},
-		}),
+		}, oversee.Flags()),
 		Action: p.action(operands{}, serve),
 	}
 }
@@ -128,6 +129,9 @@ func serve(e *invocation) error {
 		err = s.Err()
 		// The next one has the same addresses, ports that were free included.
 		cfg.Listen, cfg.HTTP = s.Addr(), s.HTTPAddr()
+		if cfg.Pages != "" {
+			cfg.Pages = s.PagesAddr()
+		}
 		cerr := s.Close() // the error that ended it is the one to tell
 		switch {
 		case err == nil:
@@ -210,7 +214,7 @@ func (e *invocation) namenodeConfig() (namenode.Config, error) {
 	if cfg.Logger, err = e.logger(); err != nil {
 		return cfg, err
 	}
-	return cfg, prove.Namenode(e.op, e.flags, &cfg)
+	return cfg, cmp.Or(prove.Namenode(e.op, e.flags, &cfg), oversee.Namenode(e.op, e.flags, e.parseSize, &cfg))
 }
 
 // ensembleAndStore is ensemble for those who need --blocks with it.

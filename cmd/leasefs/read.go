@@ -110,7 +110,7 @@ func readCount(e *invocation) (count, error) {
 // parseSize reads a number of bytes such as 4096, 64K or 1G.
 func (c *commandLine) parseSize(flag, s string) (int64, error) {
 	digits, shift := s, 0
-	if i := strings.IndexByte("KMGT", s[len(s)-1]&^0x20); i >= 0 {
+	if i := strings.IndexByte("KMGT", (" " + s)[len(s)]&^0x20); i >= 0 {
 		digits, shift = s[:len(s)-1], 10*(i+1)
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)

@@ -26,7 +26,9 @@ func statusCommand(p *program) *cli.Command {
 			"active and has lost sight of ZooKeeper is \"isolated\": it answers nothing until it knows who is.\n" +
 			"One \"(no room)\" refuses what needs room, or would if it were active, or has none for an image,\n" +
 			"or its own disk cannot be written; --json says why. One that \"(trusts clients)\" believes whoever\n" +
-			"reaches it who he is (--insecure-trust-clients): anybody can act as any user.",
+			"reaches it who he is (--insecure-trust-clients): anybody can act as any user. One \"(audit lost)\"\n" +
+			"has lost lines of its audit log, or cannot write it now; --json says how many, and why. Superusers\n" +
+			"are told who is greedy: who holds much of what all share, was refused more, or had to wait.",
 		Action: p.action(operands{}, status),
 	}
 }
@@ -63,6 +65,24 @@ type statusJSON struct {
 	DiskFree        *int64  `json:"disk_free"` // null with disk_total where the store has no size
 	DiskTotal       *int64  `json:"disk_total"`
 	clocksJSON
+	sharesJSON
+}
+
+// sharesJSON is who asks for what, and for how much.
+type sharesJSON struct {
+	AuditLost    *uint64      `json:"audit_lost"`    // lines of its audit log that could not be written
+	AuditProblem *string      `json:"audit_problem"` // why it cannot be written now
+	Greedy       []greedyJSON `json:"greedy"`        // to superusers: who holds much of what all share, or was refused more
+}
+
+// greedyJSON is what somebody holds of what all share.
+type greedyJSON struct {
+	What    string `json:"what"`
+	Who     string `json:"who"`
+	Held    int64  `json:"held"`
+	Most    *int64 `json:"most"` // null: there is no limit of his own
+	Refused uint64 `json:"refused"`
+	Delayed uint64 `json:"delayed"`
 }
 
 // countsJSON is how many there are of what the namespace holds.
@@ -135,6 +155,11 @@ func statusToJSON(s *client.NamenodeStatus) statusJSON {
 	j.Inodes, j.Files, j.Directories, j.Blocks, j.GarbageBlocks, j.OpenFiles, j.GrantedLeases = &s.Inodes, &s.Files, &s.Directories, &s.Blocks, &s.GarbageBlocks, &s.OpenFiles, &s.GrantedLeases
 	j.SafeMode, j.SafeModeWhy, j.Namespace, j.Trusts = &s.SafeMode, screen.OrNull(s.SafeModeWhy), screen.OrNull(s.NamespaceID), screen.OrNull(s.Trusts)
 	j.StoreConflict, j.Short, j.DiskError = screen.OrNull(s.StoreConflict), screen.OrNull(s.Short), screen.OrNull(s.DiskError)
+	j.Greedy = []greedyJSON{}
+	for _, g := range s.Greedy {
+		j.Greedy = append(j.Greedy, greedyJSON{g.What, g.Who, g.Held, screen.OrNull(g.Most), g.Refused, g.Delayed})
+	}
+	j.AuditLost, j.AuditProblem = &s.AuditLost, screen.OrNull(s.AuditProblem)
 	j.TailBytes, j.StoredBytes, j.GarbageBytes, j.JournalBytes, j.HeapBytes = &s.TailBytes, &s.StoredBytes, &s.GarbageBytes, &s.JournalBytes, &s.HeapBytes
 	if s.ZooKeeperNodes > 0 {
 		j.ZooKeeperBytes, j.ZooKeeperNodes = &s.ZooKeeperBytes, &s.ZooKeeperNodes
@@ -203,12 +228,40 @@ func (p *program) statusTable(list []client.NamenodeStatus) error {
 		if s.DiskError != "" {
 			role += " (disk error)"
 		}
+		if s.AuditLost > 0 || s.AuditProblem != "" {
+			role += " (audit lost)"
+		}
 		if s.Trusts == "everybody" {
 			role += " (trusts clients)"
 		}
 		role += skewText(s.ZooKeeperClock, "ZooKeeper") + skewText(s.StoreClock, "the store")
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%d\t%d\t%s\t%s\n", s.Address, role, s.Term, s.TxID, max(s.TxID, s.DurableTxID)-min(s.TxID, s.DurableTxID),
 			s.Inodes, s.Blocks, screen.Size(s.GarbageBytes, true), leases, s.GrantedLeases, s.OpenFiles, fserror.Round(s.Uptime), screen.OrDash(s.Version))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return p.greedyTable(list)
+}
+
+// greedyTable tells superusers who is greedy, if anybody is.
+func (p *program) greedyTable(list []client.NamenodeStatus) error {
+	w, some := p.Table(), false
+	for i := range list {
+		for _, g := range list[i].Greedy {
+			if !some {
+				fmt.Fprintln(w, "\nGREEDY\tOF\tAT\tHELD\tMOST\tREFUSED\tDELAYED")
+				some = true
+			}
+			most := "-"
+			if g.Most > 0 {
+				most = strconv.FormatInt(g.Most, 10)
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%d\t%d\n", g.Who, g.What, list[i].Address, g.Held, most, g.Refused, g.Delayed)
+		}
+	}
+	if !some {
+		return nil
 	}
 	return w.Flush()
 }

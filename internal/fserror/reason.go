@@ -34,7 +34,10 @@ const (
 	ReasonBlockCache     = "BlockCache"
 	ReasonListen         = "Listen"
 	ReasonHTTP           = "HTTP"
+	ReasonPages          = "Pages"
 	ReasonTLS            = "TLS"
+	ReasonAudit          = "Audit"
+	ReasonShares         = "Shares"
 	ReasonProof          = "proof"    // of who the caller is; it is missing, or not good
 	ReasonProxy          = "proxy"    // no rule lets the caller act for another
 	ReasonIdentity       = "identity" // how clients prove who they are

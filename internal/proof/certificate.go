@@ -185,7 +185,7 @@ func (a *Authorities) Overdue(at time.Time) bool { return !a.overdue.IsZero() &&
 // clients is not nil, clients show theirs: must is whether they have to.
 func ServerTLS(pair *File[*tls.Certificate], clients *File[*Authorities], must bool) *tls.Config {
 	now := func(*tls.ClientHelloInfo) (*tls.Config, error) {
-		cfg := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*pair.Get()}}
+		cfg := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*pair.Get()}}
 		if clients != nil {
 			cfg.ClientCAs, cfg.ClientAuth = clients.Get().Pool, tls.VerifyClientCertIfGiven
 			if must {

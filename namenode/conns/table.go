@@ -14,6 +14,7 @@ import (
 
 // Table is all connections of a process. It is safe for concurrent use.
 type Table struct {
+	most   int64
 	limit  *share.Limit
 	budget int64 // of the bytes of incomplete messages
 
@@ -35,8 +36,14 @@ type Stats struct {
 // New returns a Table with room for so many connections, and so many bytes of
 // incomplete messages.
 func New(most int, budget int64) *Table {
-	return &Table{limit: share.New(int64(most)), budget: budget, open: map[*Conn]struct{}{}}
+	return &Table{most: int64(most), limit: share.New(int64(most)), budget: budget, open: map[*Conn]struct{}{}}
 }
+
+// Bound has each address have no more connections than quota says. It comes before the first one.
+func (t *Table) Bound(quota share.Quota) { t.limit = share.Of(t.most, share.Connections, quota) }
+
+// Limit is that of connections.
+func (t *Table) Limit() *share.Limit { return t.limit }
 
 // Stats returns the figures of this moment.
 func (t *Table) Stats() Stats {
@@ -90,7 +97,8 @@ func endUnanswered(raw net.Conn) {
 
 // admit returns nil if there is no room.
 func (t *Table) admit(raw net.Conn) *Conn {
-	from := &known{raw.RemoteAddr(), Taker(raw.RemoteAddr())}
+	addr := raw.RemoteAddr()
+	from := &known{addr, addr.String(), Taker(addr)}
 	c := &Conn{Conn: raw, table: t, from: from}
 	for !t.limit.Take(1, from.who) {
 		victim := t.longestIdle(from.who)
@@ -112,7 +120,7 @@ func (t *Table) admit(raw net.Conn) *Conn {
 // longestIdle takes the idle connection that ends for a new one of who out of
 // the list: one of his own, if he has many.
 func (t *Table) longestIdle(who share.Taker) *Conn {
-	little := who.Reserve || t.limit.Little(who)
+	little := who.Reserve || t.limit.Little(who) && !t.limit.Over(1, who)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for e := t.idle.Front(); e != nil; e = e.Next() {
@@ -156,8 +164,12 @@ func AddressName(a netip.Addr) string {
 // known is the address of a connection, and who it is: that is asked of each call.
 type known struct {
 	net.Addr
-	who share.Taker
+	text string
+	who  share.Taker
 }
+
+// String implements net.Addr.
+func (k *known) String() string { return k.text }
 
 // Conn is one connection.
 type Conn struct {

@@ -9,6 +9,7 @@ type Answer struct {
 	before func(context.Context)
 	e      *Engine // nil: there is nothing to wait for
 	asOf   uint64  // txid
+	wrote  uint64  // txid
 }
 
 // answerKey is the key of a call's Answer in its context.
@@ -32,6 +33,9 @@ func (a *Answer) waits(ctx context.Context) {
 		a.before(ctx)
 	}
 }
+
+// Wrote is the txid of the record that the call wrote last; 0: it wrote none.
+func (a *Answer) Wrote() uint64 { return a.wrote }
 
 // Ready reports whether Wait returns at once.
 func (a *Answer) Ready() bool { return a.e == nil || a.e.durable(a.asOf) }

@@ -83,6 +83,9 @@ func (e *Engine) Begin(ctx context.Context, r Request) (out Outcome, wait uint64
 	switch {
 	case err == nil && !out.Noop:
 		wait = out.TxID
+		if a := answerOf(ctx); a != nil {
+			a.wrote = out.TxID
+		}
 	case r.Call != nil:
 		wait = r.Call.AsOf()
 	}

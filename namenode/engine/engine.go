@@ -63,6 +63,8 @@ type Config struct {
 	ObserveWait func(time.Duration)
 	Reign       Reign
 	Rooms       Rooms
+	// Quota is how many granted leases a user may have; nil: nobody has a limit of his own.
+	Quota share.Quota
 }
 
 // Engine is the namespace of one namenode. Its methods are safe for concurrent use

@@ -38,7 +38,7 @@ func (e *Engine) Share(term uint64, of Limits) {
 		Clock: e.cfg.Clock, Term: max(e.cfg.CacheTerm, 0), FirstSeq: term << 32, MaxSessions: of.Caching, ObserveWait: e.cfg.ObserveWait,
 	}))
 	e.limits = limits{
-		granted: share.New(of.Granted), owners: share.New(namespace.MaxOwners), results: share.New(of.Results),
+		granted: share.Of(of.Granted, share.Leases, e.cfg.Quota), owners: share.New(namespace.MaxOwners), results: share.New(of.Results),
 		resultsOf: make(map[namespace.SessionID]share.Taker),
 	}
 	e.limits.results.Hold(int64(tree.Counts().Sessions), share.Taker{})
@@ -70,6 +70,13 @@ func (e *Engine) Granted() int64 {
 	return e.limits.granted.Used()
 }
 
+// GrantedLimit is that of granted leases, in this reign.
+func (e *Engine) GrantedLimit() *share.Limit {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	return e.limits.granted
+}
+
 // CheckGranted refuses one more lease to a user who has many, while few are left for
 // the others.
 func (tx *Tx) CheckGranted(ctx context.Context, c *namespace.Call) error {
@@ -77,6 +84,9 @@ func (tx *Tx) CheckGranted(ctx context.Context, c *namespace.Call) error {
 	who.Reserve = tx.e.cfg.Rooms.Taker(ctx, c).Reserve
 	if granted.Fits(1, who) {
 		return nil
+	}
+	if granted.Over(1, who) {
+		return &fserror.Error{Kind: fserror.Retry, Reason: fserror.ReasonShares, Message: granted.Why(1, who), RetryAfter: time.Second}
 	}
 	return &fserror.Error{Kind: fserror.Retry, Message: fmt.Sprintf("there are %d granted leases, and the room that is left is for users who have few; revoke some", granted.Used()), RetryAfter: time.Second}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"path"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,6 +17,7 @@ type calls struct {
 	latency *prometheus.HistogramVec
 	errors  *prometheus.CounterVec
 	shed    prometheus.Counter
+	delayed prometheus.Counter
 	panics  prometheus.Counter
 }
 
@@ -25,9 +27,10 @@ func newCalls() calls {
 			Name: "leasefs_call_seconds", Help: "Time of a call in the namenode, waiting for the disk included.",
 			Buckets: prometheus.ExponentialBuckets(50e-6, 2, 16),
 		}, []string{"method"}),
-		errors: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "leasefs_call_errors_total", Help: "Calls answered with an error, by its kind."}, []string{"method", "kind"}),
-		shed:   prometheus.NewCounter(prometheus.CounterOpts{Name: "leasefs_calls_shed_total", Help: "Calls told to retry because too many were under way."}),
-		panics: prometheus.NewCounter(prometheus.CounterOpts{Name: "leasefs_panics_total", Help: "Calls that ended in a fault of the program; always worth a report."}),
+		errors:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "leasefs_call_errors_total", Help: "Calls answered with an error, by its kind."}, []string{"method", "kind"}),
+		shed:    prometheus.NewCounter(prometheus.CounterOpts{Name: "leasefs_calls_shed_total", Help: "Calls told to retry because too many were under way."}),
+		delayed: prometheus.NewCounter(prometheus.CounterOpts{Name: "leasefs_calls_delayed_seconds_total", Help: "How long calls have waited because their callers make more of them than they may."}),
+		panics:  prometheus.NewCounter(prometheus.CounterOpts{Name: "leasefs_panics_total", Help: "Calls that ended in a fault of the program; always worth a report."}),
 	}
 }
 
@@ -51,6 +54,14 @@ var opNames = map[string]string{
 
 // opName is a method's name as the command line calls the operation.
 func opName(method string) string {
+	if op, known := opsOf.Load(method); known {
+		return op.(string) //nolint:errcheck,forcetypeassert // of no other type
+	}
 	name := path.Base(method)
-	return cmp.Or(opNames[name], strings.ToLower(name))
+	op := cmp.Or(opNames[name], strings.ToLower(name))
+	opsOf.Store(method, op)
+	return op
 }
+
+// opsOf are the names of the methods that were called: of those that there are.
+var opsOf sync.Map

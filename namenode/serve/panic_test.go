@@ -22,12 +22,13 @@ type final struct{}
 
 func (final) Ready() bool                { return true }
 func (final) Wait(context.Context) error { return nil }
+func (final) Wrote() uint64              { return 0 }
 
 // TestAPanicIsAnAnswer: a handler that panics ends its call, unary or of a stream, with an
 // error that says where to look, is counted, and gives its place back.
 func TestAPanicIsAnAnswer(t *testing.T) {
 	f := &Front{calls: newCalls(), Served: share.New(1), cfg: Config{
-		Clock: new(clock.Fake), Log: slog.New(slog.DiscardHandler),
+		Clock: new(clock.Fake), Log: slog.New(slog.DiscardHandler), Limits: func(string) bool { return false },
 		Answer: func(ctx context.Context, _ func(context.Context)) (context.Context, Answer) { return ctx, final{} },
 	}}
 	f.cfg.Guard = identity.New(identity.Config{}, f.cfg.Clock, f.cfg.Log)

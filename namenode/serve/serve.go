@@ -36,6 +36,7 @@ import (
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fserror/wire"
+	"github.com/leasefs/leasefs/namenode/audit"
 	"github.com/leasefs/leasefs/namenode/conns"
 	"github.com/leasefs/leasefs/namenode/identity"
 	"github.com/leasefs/leasefs/namenode/loops"
@@ -60,12 +61,22 @@ type Config struct {
 	Log   *slog.Logger
 	Loops *loops.Group
 
-	Listen, HTTP  string
+	Listen, HTTP string
+	// Pages is where the operator's pages are, and nowhere else; empty: at HTTP.
+	Pages         string
 	OpenPort      func(network, address string) (net.Listener, error)
 	AdvertiseHTTP string      // HOST:PORT by which clients reach HTTP; empty: where it listens
 	TLS           *tls.Config // of both; nil: none
 	Guard         *identity.Guard
-	Pprof         bool // serve /debug/pprof
+	Pprof         bool       // serve /debug/pprof
+	Audit         *audit.Log // is told of each call; nil: nothing is
+	// UserOf is whose session it is; empty: it is not known.
+	UserOf func(session []byte) string
+	// Quota is what each may have of something, Limits whether anybody has a limit of it.
+	Quota  func(what string) share.Quota
+	Limits func(what string) bool
+	// Operator reports whether a user looks after the namenode.
+	Operator func(user string) bool
 
 	// Answer returns a context with an Answer for a call. waits has to be called when the
 	// call is about to wait for anything but what its Answer waits for.
@@ -83,6 +94,8 @@ type Answer interface {
 	Ready() bool
 	// Wait waits until the answer may be given. An error is the answer then.
 	Wait(ctx context.Context) error
+	// Wrote is the txid of the record that the call wrote; 0: it wrote none.
+	Wrote() uint64
 }
 
 // Front is the two addresses of one namenode. Its methods are safe for concurrent use
@@ -94,10 +107,13 @@ type Front struct {
 	conns  *conns.Table
 	Served *share.Limit // unary calls under way, by address
 	Parked *share.Limit // calls that wait for others, see Park
+	shared shared
 
 	grpcLis, httpLis net.Listener
+	pagesLis         net.Listener // nil: pages are on httpLis
 	grpcSrv          *grpc.Server
 	httpSrv          *http.Server
+	pagesSrv         *http.Server // nil, as pagesLis
 	unused           unusedConns
 	open             atomic.Int64                 // streams of gRPC's own services
 	blocks           atomic.Pointer[http.Handler] // of the block store; nil until it is open
@@ -105,12 +121,23 @@ type Front struct {
 
 // Listen opens the ports. Nothing is answered before Serve.
 func Listen(cfg Config) (f *Front, err error) {
-	f = &Front{cfg: cfg, calls: newCalls(), conns: conns.New(cfg.MaxConnections, cfg.MaxUnfinished), Served: share.New(int64(cfg.MaxInFlight)), Parked: share.New(maxParked)}
+	f = &Front{
+		cfg: cfg, calls: newCalls(), conns: conns.New(cfg.MaxConnections, cfg.MaxUnfinished), shared: newShared(cfg.Quota),
+		Served: share.New(int64(cfg.MaxInFlight)), Parked: share.Of(maxParked, share.Waiting, cfg.Quota(share.Waiting)),
+	}
+	f.conns.Bound(cfg.Quota(share.Connections))
 	if f.grpcLis, err = f.listen(cfg.Listen, fserror.ReasonListen); err != nil {
 		return nil, err
 	}
 	if f.httpLis, err = f.listen(cfg.HTTP, fserror.ReasonHTTP); err != nil {
 		_ = f.grpcLis.Close()
+		return nil, err
+	}
+	if cfg.Pages == "" {
+		return f, nil
+	}
+	if f.pagesLis, err = f.listen(cfg.Pages, fserror.ReasonPages); err != nil {
+		_, _ = f.grpcLis.Close(), f.httpLis.Close()
 		return nil, err
 	}
 	return f, nil
@@ -128,7 +155,21 @@ func (f *Front) listen(addr, field string) (net.Listener, error) {
 func (f *Front) Addr() string { return f.grpcLis.Addr().String() }
 
 // Listens are the addresses as the listeners have them: of calls, and of blocks and pages.
-func (f *Front) Listens() []net.Addr { return []net.Addr{f.grpcLis.Addr(), f.httpLis.Addr()} }
+func (f *Front) Listens() []net.Addr {
+	all := []net.Addr{f.grpcLis.Addr(), f.httpLis.Addr()}
+	if f.pagesLis != nil {
+		all = append(all, f.pagesLis.Addr())
+	}
+	return all
+}
+
+// PagesAddr is the address of the operator's pages.
+func (f *Front) PagesAddr() string {
+	if f.pagesLis == nil {
+		return f.HTTPAddr()
+	}
+	return f.pagesLis.Addr().String()
+}
 
 // HTTPAddr is the address of blocks and pages.
 func (f *Front) HTTPAddr() string { return f.httpLis.Addr().String() }
@@ -138,7 +179,7 @@ func (f *Front) Conns() conns.Stats { return f.conns.Stats() }
 
 // Metrics are those of calls.
 func (f *Front) Metrics() []prometheus.Collector {
-	return []prometheus.Collector{f.calls.latency, f.calls.errors, f.calls.shed, f.calls.panics}
+	return []prometheus.Collector{f.calls.latency, f.calls.errors, f.calls.shed, f.calls.delayed, f.calls.panics}
 }
 
 // Blocks has h serve the block store.
@@ -156,30 +197,47 @@ func (f *Front) Serve(role *reign.Role, metrics prometheus.Gatherer, register fu
 	hs := health.NewServer()
 	healthpb.RegisterHealthServer(f.grpcSrv, hs)
 	reflection.Register(f.grpcSrv)
-	f.httpSrv = &http.Server{
-		Handler:           underWay(f.pages(metrics)),
-		ConnContext:       withConn,
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    maxHeaders,
-		ConnState:         f.unused.note,
+	mux := http.NewServeMux()
+	f.addBlocks(mux)
+	if f.pagesLis == nil {
+		f.addPages(mux, metrics)
+	} else {
+		pages := http.NewServeMux()
+		f.addPages(pages, metrics)
+		f.pagesSrv = f.serveHTTP("pages", f.pagesLis, pages)
 	}
+	f.httpSrv = f.serveHTTP("http", f.httpLis, mux)
 	f.cfg.Loops.Run("health", func(ctx context.Context) error {
 		<-ctx.Done()
 		hs.Shutdown()
 		return nil
 	})
 	f.cfg.Loops.Run("grpc", func(context.Context) error { return f.grpcSrv.Serve(f.conns.Listener(f.grpcLis)) })
-	f.cfg.Loops.Run("http", func(ctx context.Context) error {
-		lis := f.conns.Listener(f.httpLis)
+}
+
+// serveHTTP begins to serve what h does.
+func (f *Front) serveHTTP(name string, on net.Listener, h http.Handler) *http.Server {
+	s := &http.Server{
+		Handler:           underWay(h),
+		ConnContext:       withConn,
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    maxHeaders,
+		ConnState:         f.unused.note,
+		// Whoever reaches the port makes such lines: they are no operator's concern.
+		ErrorLog: slog.NewLogLogger(f.cfg.Log.Handler(), slog.LevelDebug),
+	}
+	f.cfg.Loops.Run(name, func(ctx context.Context) error {
+		lis := f.conns.Listener(on)
 		if f.cfg.TLS != nil {
 			lis = tls.NewListener(lis, f.cfg.TLS)
 		}
-		if err := f.httpSrv.Serve(lis); ctx.Err() == nil {
+		if err := s.Serve(lis); ctx.Err() == nil {
 			return err
 		}
 		return nil
 	})
+	return s
 }
 
 // Close takes no new calls, cuts those off that are under way after a few seconds, and
@@ -198,12 +256,17 @@ func (f *Front) Close() {
 	if f.httpSrv != nil {
 		f.unused.close()
 		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
-		if f.httpSrv.Shutdown(ctx) != nil {
-			_ = f.httpSrv.Close()
+		for _, s := range []*http.Server{f.httpSrv, f.pagesSrv} {
+			if s != nil && s.Shutdown(ctx) != nil {
+				_ = s.Close()
+			}
 		}
 		cancel()
 	}
 	_, _ = f.grpcLis.Close(), f.httpLis.Close() // closed already by their servers
+	if f.pagesLis != nil {
+		_ = f.pagesLis.Close() // as above
+	}
 }
 
 // unusedConns knows the HTTP connections on which nothing was asked yet. Clients
@@ -267,7 +330,7 @@ func (f *Front) grpcOptions() []grpc.ServerOption {
 		creds = credentials.NewTLS(f.cfg.TLS)
 	}
 	return []grpc.ServerOption{
-		grpc.Creds(f.conns.Creds(f.cfg.Guard.Creds(creds))),
+		grpc.Creds(f.conns.Creds(f.cfg.Guard.Creds(auditedCreds{creds, f}))),
 		grpc.MaxRecvMsgSize(MaxMessage),
 		grpc.MaxHeaderListSize(maxHeaders),
 		grpc.MaxConcurrentStreams(uint32(f.cfg.MaxStreams)), //nolint:gosec // configured
@@ -311,7 +374,7 @@ const maxParked = 100_000
 func (f *Front) Park(ctx context.Context, who share.Taker) (back func(), err error) {
 	callstream.Waits(ctx)
 	if !f.Parked.Take(1, who) {
-		return nil, &fserror.Error{Kind: fserror.Retry, Message: "overloaded: too many calls wait at once", RetryAfter: time.Second}
+		return nil, TooMany(f.Parked, 1, who)
 	}
 	served, counts := ctx.Value(servedKey{}).(share.Taker) // a stream, and the namenode's own work, do not
 	if counts {
@@ -330,15 +393,23 @@ type servedKey struct{}
 
 // servedFor is who takes a place among the calls that are served at once: an
 // address, since nothing of the call was checked yet. What a superuser on this
-// machine asks as such may take the reserve; who is none is told so at once.
-func servedFor(ctx context.Context, method string) share.Taker {
+// machine asks may take the reserve; who is none is told so at once by what only
+// superusers may ask.
+func (f *Front) servedFor(ctx context.Context, method string, req any) share.Taker {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
 		return share.Taker{Reserve: true}
 	}
 	who := conns.Taker(p.Addr)
-	who.Reserve = who.Reserve && strings.HasPrefix(method, adminPrefix)
+	if who.Reserve && !strings.HasPrefix(method, adminPrefix) {
+		who.Reserve = f.scarce() && f.cfg.Operator(f.userOf(ctx, req))
+	}
 	return who
+}
+
+// scarce reports whether it matters who may take the reserve, which takes a while to find out.
+func (f *Front) scarce() bool {
+	return f.Served.Used() >= int64(f.cfg.MaxInFlight)/2 || f.cfg.Limits(share.Calls)
 }
 
 // adminPrefix begins the names of the methods of service Admin.
@@ -349,6 +420,7 @@ func (f *Front) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 	who, err := f.prove(ctx, info.FullMethod)
 	if err != nil {
 		f.calls.failed(info.FullMethod, err)
+		f.auditUnproven(ctx, info.FullMethod, req, err)
 		return nil, wire.ToStatus(withRequest(err, info.FullMethod, req))
 	}
 	held, done := f.cfg.Guard.Hold(ctx, who) // a call may wait for long
@@ -382,9 +454,15 @@ const ours = "/leasefs.v1."
 // carry wraps every call, however it came: limit, panic barrier, metrics, errors.
 func (f *Front) carry(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) callstream.Answer {
 	growStack(false)
-	c := &call{f: f, method: info.FullMethod, req: req, who: servedFor(ctx, info.FullMethod)}
+	c := &call{f: f, method: info.FullMethod, req: req, who: f.servedFor(ctx, info.FullMethod, req)}
+	if c.err = f.slow(ctx, c.who, req); c.err != nil {
+		f.calls.shed.Inc()
+		c.ctx = ctx
+		return c
+	}
 	if c.served = f.Served.Take(1, c.who); !c.served {
 		f.calls.shed.Inc()
+		c.ctx = ctx
 		c.err = &fserror.Error{Kind: fserror.Retry, Message: "overloaded: too many calls at once", RetryAfter: 100 * time.Millisecond}
 		return c
 	}
@@ -441,7 +519,11 @@ func (c *call) Wait() (any, error) {
 			c.cancel()
 		}
 		c.f.Served.Give(1, c.who)
-		c.f.calls.observe(c.method, c.f.cfg.Clock.Mono()-c.began, c.err)
+		took := c.f.cfg.Clock.Mono() - c.began
+		c.f.calls.observe(c.method, took, c.err)
+		c.f.audit(c.ctx, c.method, c.req, c.resp, c.err, c.answer.Wrote(), took)
+	} else {
+		c.f.audit(c.ctx, c.method, c.req, nil, c.err, 0, 0)
 	}
 	if c.err != nil {
 		return nil, wire.ToStatus(withRequest(c.err, c.method, c.req))
@@ -460,6 +542,8 @@ func (f *Front) gate(method string) error {
 }
 
 func (f *Front) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, h grpc.StreamHandler) (err error) {
+	told := &auditStream{f: f, method: info.FullMethod, began: f.cfg.Clock.Mono()}
+	ctx := ss.Context()
 	defer func() {
 		if p := recover(); p != nil {
 			err = f.panicked(info.FullMethod, p)
@@ -471,6 +555,7 @@ func (f *Front) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 			err = fserror.Wrap(kind, "", "", err)
 		}
 		f.calls.failed(info.FullMethod, err)
+		told.ended(ctx, err)
 		err = wire.ToStatus(err)
 	}()
 	if !strings.HasPrefix(info.FullMethod, ours) { // for everybody, without a proof
@@ -479,14 +564,17 @@ func (f *Front) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 			return &fserror.Error{Kind: fserror.Retry, Message: "overloaded: too many watches of the namenode's health, and looks at its methods, at once", RetryAfter: time.Second}
 		}
 	}
-	who, err := f.prove(ss.Context(), info.FullMethod)
+	who, err := f.prove(ctx, info.FullMethod)
 	if err != nil {
+		f.auditUnproven(ctx, info.FullMethod, nil, err)
+		told.silent = true
 		return err
 	}
 	held, done := f.cfg.Guard.Hold(ss.Context(), who)
 	defer done()
+	defer told.give()
 	if info.FullMethod == pb.Calls_Carry_FullMethodName {
-		return h(srv, bind(ss, held)) // each call comes to the gate by itself, and is answered when the loops end
+		return h(srv, bind(ss, held, told)) // each call comes to the gate by itself, and is answered when the loops end
 	}
 	ctx, cancel := context.WithCancelCause(held)
 	defer cancel(nil)
@@ -494,7 +582,7 @@ func (f *Front) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 	if err := f.gate(info.FullMethod); err != nil {
 		return err
 	}
-	err = h(srv, bind(ss, ctx))
+	err = h(srv, bind(ss, ctx, told))
 	if why := context.Cause(held); why != nil && ss.Context().Err() == nil && errors.Is(err, context.Canceled) {
 		return why // the proof is not good any more
 	}
@@ -511,10 +599,11 @@ type boundStream struct {
 	grpc.ServerStream
 	ctx   atomic.Pointer[context.Context]
 	begun atomic.Bool // a message has come
+	told  *auditStream
 }
 
-func bind(ss grpc.ServerStream, ctx context.Context) *boundStream {
-	b := &boundStream{ServerStream: ss}
+func bind(ss grpc.ServerStream, ctx context.Context, told *auditStream) *boundStream {
+	b := &boundStream{ServerStream: ss, told: told}
 	b.ctx.Store(&ctx)
 	return b
 }
@@ -528,7 +617,11 @@ func (b *boundStream) RecvMsg(m any) error {
 		ctx := identity.WithReal(b.Context(), m)
 		b.ctx.Store(&ctx)
 	}
-	return identity.Of(b.Context()).Says(m)
+	if err := identity.Of(b.Context()).Says(m); err != nil {
+		b.told.tellBegun(b.Context(), m)
+		return err
+	}
+	return b.told.begun(b.Context(), m)
 }
 
 func (b *boundStream) Context() context.Context { return *b.ctx.Load() }
@@ -570,9 +663,8 @@ func withRequest(err error, method string, req any) error {
 	return fserror.With(err, opName(method), path)
 }
 
-// pages serves blocks and the pages of an operator.
-func (f *Front) pages(metrics prometheus.Gatherer) http.Handler {
-	mux := http.NewServeMux()
+// addBlocks serves blocks.
+func (f *Front) addBlocks(mux *http.ServeMux) {
 	mux.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) {
 		if h := f.blocks.Load(); h != nil {
 			(*h).ServeHTTP(w, r)
@@ -580,6 +672,10 @@ func (f *Front) pages(metrics prometheus.Gatherer) http.Handler {
 		}
 		answer(w, false)
 	})
+}
+
+// addPages serves the pages of an operator.
+func (f *Front) addPages(mux *http.ServeMux, metrics prometheus.Gatherer) {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, f.cfg.Loops.Err() == nil) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, f.role.Serves()) })
@@ -591,7 +687,6 @@ func (f *Front) pages(metrics prometheus.Gatherer) http.Handler {
 		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	}
-	return mux
 }
 
 func answer(w http.ResponseWriter, ok bool) {

@@ -27,7 +27,7 @@ func (s streamOf) Context() context.Context { return s.ctx }
 // TestStreamsEndAsTheirClientsDid: a stream whose deadline has passed says so; one
 // whose client has left was canceled.
 func TestStreamsEndAsTheirClientsDid(t *testing.T) {
-	f := &Front{cfg: Config{Loops: loops.New(slog.Default(), func(err error) { t.Error(err) }), Guard: identity.New(identity.Config{}, new(clock.Fake), slog.Default())}, calls: newCalls()}
+	f := &Front{cfg: Config{Clock: new(clock.Fake), Loops: loops.New(slog.Default(), func(err error) { t.Error(err) }), Guard: identity.New(identity.Config{}, new(clock.Fake), slog.Default())}, calls: newCalls()}
 	defer f.cfg.Loops.Stop(errors.New("the test is over"))
 	info := &grpc.StreamServerInfo{FullMethod: pb.Admin_Status_FullMethodName} // answered by any namenode
 	late, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))

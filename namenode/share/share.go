@@ -5,7 +5,13 @@
 // get takes it from himself. What takes long is done in Turns.
 package share
 
-import "sync"
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+)
 
 // Room is up to where somebody who holds so much of something may fill it with n
 // more, most being how much there is. It is for what is counted elsewhere; reserve
@@ -26,16 +32,28 @@ func little(most int64) int64 { return max(most/64, 1) }
 // Limit is how much there is of one thing, and who holds how much of it. It is
 // safe for concurrent use.
 type Limit struct {
-	most int64
+	most  int64
+	what  string // see Quotas
+	quota Quota  // nil: nobody has a limit of his own
 
-	mu   sync.Mutex
-	used int64
-	held map[string]int64 // by holder
+	mu      sync.Mutex
+	used    int64
+	held    map[string]int64  // by holder
+	refused map[string]uint64 // how often, by holder, as long as he holds something
+	refuses uint64            // how often in all
 }
 
 // New returns a Limit of which nothing is taken.
 func New(most int64) *Limit {
-	return &Limit{most: most, held: map[string]int64{}}
+	return &Limit{most: most, held: map[string]int64{}, refused: map[string]uint64{}}
+}
+
+// Of returns a Limit of which nothing is taken, and of which each holder may have no more
+// than quota says.
+func Of(most int64, what string, quota Quota) *Limit {
+	l := New(most)
+	l.what, l.quota = what, quota
+	return l
 }
 
 // Taker is who takes something, under each of the names by which a greedy one
@@ -46,24 +64,110 @@ type Taker struct {
 }
 
 // User is who has what is kept under a user's name and outlasts a connection.
-func User(name string) Taker { return Taker{Names: []string{"user " + name}} }
+func User(name string) Taker { return Taker{Names: []string{userPrefix + name}} }
 
 // Take takes n, or nothing and returns false.
 func (l *Limit) Take(n int64, who Taker) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.used+n > l.room(n, who) {
+	if l.over(n, who) != "" || l.used+n > l.room(n, who) {
+		l.refuses++
+		for _, name := range who.Names {
+			if l.held[name] > 0 { // else he is not greedy, and need not be remembered
+				l.refused[name]++
+			}
+		}
 		return false
 	}
 	l.hold(n, who)
 	return true
 }
 
+// Over reports whether who would have more than he may have himself with n more.
+func (l *Limit) Over(n int64, who Taker) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.over(n, who) != ""
+}
+
+// over is the name under which who would have more than he may; empty: he would not.
+func (l *Limit) over(n int64, who Taker) string {
+	if l.quota == nil || who.Reserve {
+		return ""
+	}
+	for _, name := range who.Names {
+		if most := l.quota(name); most > 0 && l.held[name]+n > most {
+			return name
+		}
+	}
+	return ""
+}
+
+// Why says why Take did not take n.
+func (l *Limit) Why(n int64, who Taker) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if name := l.over(n, who); name != "" {
+		return fmt.Sprintf("%s has %d %s, and may have %d; end some, or ask the operator for more", holder(name), l.held[name], l.what, l.quota(name))
+	}
+	return fmt.Sprintf("overloaded: there are too many %s, and the room that is left is for users and addresses that have few", l.what)
+}
+
+// holder is how a name of a Taker is told.
+func holder(name string) string {
+	if strings.HasPrefix(name, userPrefix) {
+		return name
+	}
+	return "address " + name
+}
+
+// Refusals is how often something was refused.
+func (l *Limit) Refusals() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.refuses
+}
+
+// Holding is what somebody holds.
+type Holding struct {
+	What, Who        string
+	Held, Most       int64 // Most is his quota; 0: he has none
+	Refused, Delayed uint64
+}
+
+// mostGreedy is how many of the greedy are told.
+const mostGreedy = 10
+
+// Greedy are those who hold an eighth of all, or four fifths of their own quota, or who were
+// refused more, the greediest first.
+func (l *Limit) Greedy() (all []Holding) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for name, n := range l.held {
+		h := Holding{What: l.what, Who: holder(name), Held: n, Refused: l.refused[name]}
+		if l.quota != nil {
+			h.Most = l.quota(name)
+		}
+		if h.Refused > 0 || n > 1 && n >= l.most/8 || h.Most > 0 && n >= h.Most-h.Most/5 {
+			all = append(all, h)
+		}
+	}
+	return first(all)
+}
+
+// first are the greediest.
+func first(all []Holding) []Holding {
+	slices.SortFunc(all, func(a, b Holding) int {
+		return cmp.Or(cmp.Compare(b.Refused+b.Delayed, a.Refused+a.Delayed), cmp.Compare(b.Held, a.Held), strings.Compare(a.Who, b.Who))
+	})
+	return all[:min(len(all), mostGreedy)]
+}
+
 // Fits reports whether Take would take n.
 func (l *Limit) Fits(n int64, who Taker) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.used+n <= l.room(n, who)
+	return l.over(n, who) == "" && l.used+n <= l.room(n, who)
 }
 
 // Hold takes n whatever there is: it was found to fit, or is held already.
@@ -85,6 +189,7 @@ func (l *Limit) hold(n int64, who Taker) {
 func (l *Limit) add(name string, n int64) {
 	if l.held[name] += n; l.held[name] == 0 {
 		delete(l.held, name)
+		delete(l.refused, name)
 	}
 }
 

@@ -57,7 +57,7 @@ func TestTxCompares(t *testing.T) {
 		{client.NewTx(fs).IfMissing("/f/below"), client.NewTx(fs).IfExists("/f/below"), "/f/below", "there is nothing"},
 		{client.NewTx(fs).IfInode("/link", inode), client.NewTx(fs).IfInode("/f", inode+1), "/f", fmt.Sprintf("it is inode %d, not %d", inode, inode+1)},
 		{client.NewTx(fs).IfLength("/f", 5), client.NewTx(fs).IfLength("/f", 6), "/f", "it has 5 bytes, not 6"},
-		{client.NewTx(fs).IfXattr("/f", "user.a", "v"), client.NewTx(fs).IfXattr("/f", "user.a", "w"), "/f", `"user.a" is "v", not "w"`},
+		{client.NewTx(fs).IfXattr("/f", "user.a", "v"), client.NewTx(fs).IfXattr("/f", "user.a", "w"), "/f", `"user.a" has another value`},
 		{client.NewTx(fs).IfXattr("/link", "user.a", "v"), client.NewTx(fs).IfXattr("/f", "user.b", ""), "/f", `no extended attribute "user.b"`},
 		{client.NewTx(fs).IfEpoch("/open", w.Token()), client.NewTx(fs).IfEpoch("/open", w.Token()+1), "/open", fmt.Sprintf("under epoch %d, not", w.Token())},
 		{client.NewTx(fs).IfLease(lease.ID), client.NewTx(fs).IfLease(ended.ID), "", "no lease " + ended.ID.String()},

@@ -482,7 +482,7 @@ func (x SafeModeRequest_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SafeModeRequest_Action.Descriptor instead.
 func (SafeModeRequest_Action) EnumDescriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98, 0}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100, 0}
 }
 
 // CallId makes a call happen at most once. Both numbers are chosen by the
@@ -7997,6 +7997,8 @@ type StatusResponse struct {
 	ActiveAddress   string                 `protobuf:"bytes,50,opt,name=active_address,json=activeAddress,proto3" json:"active_address,omitempty"` // of a standby: where the active namenode is, for clients; empty: not known
 	Clocks          []*ClockSkew           `protobuf:"bytes,51,rep,name=clocks,proto3" json:"clocks,omitempty"`                                    // what this machine's clock was compared with
 	Trusts          string                 `protobuf:"bytes,52,opt,name=trusts,proto3" json:"trusts,omitempty"`                                    // whose word it takes for who they are: "machine" (programs on its own), "everybody"; empty: nobody's
+	Audit           *AuditStatus           `protobuf:"bytes,53,opt,name=audit,proto3" json:"audit,omitempty"`                                      // of its audit log; missing: it keeps none
+	Greedy          []*Holding             `protobuf:"bytes,54,rep,name=greedy,proto3" json:"greedy,omitempty"`                                    // to superusers only: who holds most of what all share, or was refused more
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -8283,6 +8285,166 @@ func (x *StatusResponse) GetTrusts() string {
 	return ""
 }
 
+func (x *StatusResponse) GetAudit() *AuditStatus {
+	if x != nil {
+		return x.Audit
+	}
+	return nil
+}
+
+func (x *StatusResponse) GetGreedy() []*Holding {
+	if x != nil {
+		return x.Greedy
+	}
+	return nil
+}
+
+// AuditStatus is how an audit log does.
+type AuditStatus struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Lines         uint64                 `protobuf:"varint,1,opt,name=lines,proto3" json:"lines,omitempty"`    // since the namenode was started
+	Lost          uint64                 `protobuf:"varint,2,opt,name=lost,proto3" json:"lost,omitempty"`      // of them, those that could not be written
+	Problem       string                 `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"` // why nothing can be written now; empty: it can
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuditStatus) Reset() {
+	*x = AuditStatus{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuditStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuditStatus) ProtoMessage() {}
+
+func (x *AuditStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuditStatus.ProtoReflect.Descriptor instead.
+func (*AuditStatus) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{95}
+}
+
+func (x *AuditStatus) GetLines() uint64 {
+	if x != nil {
+		return x.Lines
+	}
+	return 0
+}
+
+func (x *AuditStatus) GetLost() uint64 {
+	if x != nil {
+		return x.Lost
+	}
+	return 0
+}
+
+func (x *AuditStatus) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+// Holding is what somebody holds of what all callers share.
+type Holding struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	What          string                 `protobuf:"bytes,1,opt,name=what,proto3" json:"what,omitempty"`        // sessions, connections, watches, …
+	Who           string                 `protobuf:"bytes,2,opt,name=who,proto3" json:"who,omitempty"`          // user NAME, or address ADDRESS
+	Held          int64                  `protobuf:"varint,3,opt,name=held,proto3" json:"held,omitempty"`       // of calls: those of the last seconds, a second
+	Most          int64                  `protobuf:"varint,4,opt,name=most,proto3" json:"most,omitempty"`       // what he may hold; 0: there is no limit of his own
+	Refused       uint64                 `protobuf:"varint,5,opt,name=refused,proto3" json:"refused,omitempty"` // how often he was refused more
+	Delayed       uint64                 `protobuf:"varint,6,opt,name=delayed,proto3" json:"delayed,omitempty"` // of calls: how many had to wait for their turn
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Holding) Reset() {
+	*x = Holding{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Holding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Holding) ProtoMessage() {}
+
+func (x *Holding) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Holding.ProtoReflect.Descriptor instead.
+func (*Holding) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{96}
+}
+
+func (x *Holding) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+func (x *Holding) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+func (x *Holding) GetHeld() int64 {
+	if x != nil {
+		return x.Held
+	}
+	return 0
+}
+
+func (x *Holding) GetMost() int64 {
+	if x != nil {
+		return x.Most
+	}
+	return 0
+}
+
+func (x *Holding) GetRefused() uint64 {
+	if x != nil {
+		return x.Refused
+	}
+	return 0
+}
+
+func (x *Holding) GetDelayed() uint64 {
+	if x != nil {
+		return x.Delayed
+	}
+	return 0
+}
+
 // ClockSkew says how far a machine's time of day is off another's.
 type ClockSkew struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -8295,7 +8457,7 @@ type ClockSkew struct {
 
 func (x *ClockSkew) Reset() {
 	*x = ClockSkew{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8307,7 +8469,7 @@ func (x *ClockSkew) String() string {
 func (*ClockSkew) ProtoMessage() {}
 
 func (x *ClockSkew) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8320,7 +8482,7 @@ func (x *ClockSkew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClockSkew.ProtoReflect.Descriptor instead.
 func (*ClockSkew) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{95}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ClockSkew) GetThan() string {
@@ -8353,7 +8515,7 @@ type CheckpointRequest struct {
 
 func (x *CheckpointRequest) Reset() {
 	*x = CheckpointRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8365,7 +8527,7 @@ func (x *CheckpointRequest) String() string {
 func (*CheckpointRequest) ProtoMessage() {}
 
 func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8378,7 +8540,7 @@ func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{96}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *CheckpointRequest) GetCaller() *Caller {
@@ -8399,7 +8561,7 @@ type CheckpointResponse struct {
 
 func (x *CheckpointResponse) Reset() {
 	*x = CheckpointResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8411,7 +8573,7 @@ func (x *CheckpointResponse) String() string {
 func (*CheckpointResponse) ProtoMessage() {}
 
 func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8424,7 +8586,7 @@ func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointResponse.ProtoReflect.Descriptor instead.
 func (*CheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *CheckpointResponse) GetTxid() uint64 {
@@ -8458,7 +8620,7 @@ type SafeModeRequest struct {
 
 func (x *SafeModeRequest) Reset() {
 	*x = SafeModeRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8470,7 +8632,7 @@ func (x *SafeModeRequest) String() string {
 func (*SafeModeRequest) ProtoMessage() {}
 
 func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8483,7 +8645,7 @@ func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeRequest.ProtoReflect.Descriptor instead.
 func (*SafeModeRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *SafeModeRequest) GetCaller() *Caller {
@@ -8510,7 +8672,7 @@ type SafeModeResponse struct {
 
 func (x *SafeModeResponse) Reset() {
 	*x = SafeModeResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8522,7 +8684,7 @@ func (x *SafeModeResponse) String() string {
 func (*SafeModeResponse) ProtoMessage() {}
 
 func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8535,7 +8697,7 @@ func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeResponse.ProtoReflect.Descriptor instead.
 func (*SafeModeResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{99}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *SafeModeResponse) GetOn() bool {
@@ -8563,7 +8725,7 @@ type FsckRequest struct {
 
 func (x *FsckRequest) Reset() {
 	*x = FsckRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8575,7 +8737,7 @@ func (x *FsckRequest) String() string {
 func (*FsckRequest) ProtoMessage() {}
 
 func (x *FsckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8588,7 +8750,7 @@ func (x *FsckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckRequest.ProtoReflect.Descriptor instead.
 func (*FsckRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *FsckRequest) GetCaller() *Caller {
@@ -8624,7 +8786,7 @@ type FsckResponse struct {
 
 func (x *FsckResponse) Reset() {
 	*x = FsckResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8636,7 +8798,7 @@ func (x *FsckResponse) String() string {
 func (*FsckResponse) ProtoMessage() {}
 
 func (x *FsckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8649,7 +8811,7 @@ func (x *FsckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckResponse.ProtoReflect.Descriptor instead.
 func (*FsckResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{101}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *FsckResponse) GetPath() string {
@@ -8693,7 +8855,7 @@ type FsckSummary struct {
 
 func (x *FsckSummary) Reset() {
 	*x = FsckSummary{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8705,7 +8867,7 @@ func (x *FsckSummary) String() string {
 func (*FsckSummary) ProtoMessage() {}
 
 func (x *FsckSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8718,7 +8880,7 @@ func (x *FsckSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckSummary.ProtoReflect.Descriptor instead.
 func (*FsckSummary) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{102}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *FsckSummary) GetInodes() uint64 {
@@ -8765,7 +8927,7 @@ type CollectRequest struct {
 
 func (x *CollectRequest) Reset() {
 	*x = CollectRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8777,7 +8939,7 @@ func (x *CollectRequest) String() string {
 func (*CollectRequest) ProtoMessage() {}
 
 func (x *CollectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8790,7 +8952,7 @@ func (x *CollectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectRequest.ProtoReflect.Descriptor instead.
 func (*CollectRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{103}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *CollectRequest) GetCaller() *Caller {
@@ -8812,7 +8974,7 @@ type CollectResponse struct {
 
 func (x *CollectResponse) Reset() {
 	*x = CollectResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8824,7 +8986,7 @@ func (x *CollectResponse) String() string {
 func (*CollectResponse) ProtoMessage() {}
 
 func (x *CollectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8837,7 +8999,7 @@ func (x *CollectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectResponse.ProtoReflect.Descriptor instead.
 func (*CollectResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{104}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *CollectResponse) GetGarbage() uint64 {
@@ -8881,7 +9043,7 @@ type FailoverRequest struct {
 
 func (x *FailoverRequest) Reset() {
 	*x = FailoverRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8893,7 +9055,7 @@ func (x *FailoverRequest) String() string {
 func (*FailoverRequest) ProtoMessage() {}
 
 func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8906,7 +9068,7 @@ func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverRequest.ProtoReflect.Descriptor instead.
 func (*FailoverRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{105}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *FailoverRequest) GetCaller() *Caller {
@@ -8932,7 +9094,7 @@ type FailoverResponse struct {
 
 func (x *FailoverResponse) Reset() {
 	*x = FailoverResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8944,7 +9106,7 @@ func (x *FailoverResponse) String() string {
 func (*FailoverResponse) ProtoMessage() {}
 
 func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8957,7 +9119,7 @@ func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverResponse.ProtoReflect.Descriptor instead.
 func (*FailoverResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{106}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *FailoverResponse) GetNext() string {
@@ -8976,7 +9138,7 @@ type ResolveStoreRequest struct {
 
 func (x *ResolveStoreRequest) Reset() {
 	*x = ResolveStoreRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8988,7 +9150,7 @@ func (x *ResolveStoreRequest) String() string {
 func (*ResolveStoreRequest) ProtoMessage() {}
 
 func (x *ResolveStoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9001,7 +9163,7 @@ func (x *ResolveStoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveStoreRequest.ProtoReflect.Descriptor instead.
 func (*ResolveStoreRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{107}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *ResolveStoreRequest) GetCaller() *Caller {
@@ -9020,7 +9182,7 @@ type ResolveStoreResponse struct {
 
 func (x *ResolveStoreResponse) Reset() {
 	*x = ResolveStoreResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9032,7 +9194,7 @@ func (x *ResolveStoreResponse) String() string {
 func (*ResolveStoreResponse) ProtoMessage() {}
 
 func (x *ResolveStoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9045,7 +9207,7 @@ func (x *ResolveStoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveStoreResponse.ProtoReflect.Descriptor instead.
 func (*ResolveStoreResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{108}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *ResolveStoreResponse) GetResolved() bool {
@@ -9065,7 +9227,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9077,7 +9239,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9090,7 +9252,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{109}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *BackupRequest) GetCaller() *Caller {
@@ -9129,7 +9291,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9141,7 +9303,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9154,7 +9316,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{110}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *BackupResponse) GetName() string {
@@ -9258,7 +9420,7 @@ type CarryRequest struct {
 
 func (x *CarryRequest) Reset() {
 	*x = CarryRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9270,7 +9432,7 @@ func (x *CarryRequest) String() string {
 func (*CarryRequest) ProtoMessage() {}
 
 func (x *CarryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9283,7 +9445,7 @@ func (x *CarryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryRequest.ProtoReflect.Descriptor instead.
 func (*CarryRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{111}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *CarryRequest) GetCalls() []*CarriedCall {
@@ -9312,7 +9474,7 @@ type CarriedCall struct {
 
 func (x *CarriedCall) Reset() {
 	*x = CarriedCall{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9324,7 +9486,7 @@ func (x *CarriedCall) String() string {
 func (*CarriedCall) ProtoMessage() {}
 
 func (x *CarriedCall) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9337,7 +9499,7 @@ func (x *CarriedCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarriedCall.ProtoReflect.Descriptor instead.
 func (*CarriedCall) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{112}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *CarriedCall) GetId() uint64 {
@@ -9377,7 +9539,7 @@ type CarryResponse struct {
 
 func (x *CarryResponse) Reset() {
 	*x = CarryResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9389,7 +9551,7 @@ func (x *CarryResponse) String() string {
 func (*CarryResponse) ProtoMessage() {}
 
 func (x *CarryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9402,7 +9564,7 @@ func (x *CarryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryResponse.ProtoReflect.Descriptor instead.
 func (*CarryResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{113}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *CarryResponse) GetAnswers() []*CarriedAnswer {
@@ -9426,7 +9588,7 @@ type CarriedAnswer struct {
 
 func (x *CarriedAnswer) Reset() {
 	*x = CarriedAnswer{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9438,7 +9600,7 @@ func (x *CarriedAnswer) String() string {
 func (*CarriedAnswer) ProtoMessage() {}
 
 func (x *CarriedAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9451,7 +9613,7 @@ func (x *CarriedAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarriedAnswer.ProtoReflect.Descriptor instead.
 func (*CarriedAnswer) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{114}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *CarriedAnswer) GetId() uint64 {
@@ -9501,7 +9663,7 @@ type AclEntry struct {
 
 func (x *AclEntry) Reset() {
 	*x = AclEntry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9513,7 +9675,7 @@ func (x *AclEntry) String() string {
 func (*AclEntry) ProtoMessage() {}
 
 func (x *AclEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9526,7 +9688,7 @@ func (x *AclEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AclEntry.ProtoReflect.Descriptor instead.
 func (*AclEntry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{115}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *AclEntry) GetDefault() bool {
@@ -9568,7 +9730,7 @@ type AclRequest struct {
 
 func (x *AclRequest) Reset() {
 	*x = AclRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9580,7 +9742,7 @@ func (x *AclRequest) String() string {
 func (*AclRequest) ProtoMessage() {}
 
 func (x *AclRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9593,7 +9755,7 @@ func (x *AclRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AclRequest.ProtoReflect.Descriptor instead.
 func (*AclRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{116}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *AclRequest) GetCaller() *Caller {
@@ -9629,7 +9791,7 @@ type AclResponse struct {
 
 func (x *AclResponse) Reset() {
 	*x = AclResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9641,7 +9803,7 @@ func (x *AclResponse) String() string {
 func (*AclResponse) ProtoMessage() {}
 
 func (x *AclResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9654,7 +9816,7 @@ func (x *AclResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AclResponse.ProtoReflect.Descriptor instead.
 func (*AclResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{117}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *AclResponse) GetEntries() []*AclEntry {
@@ -9684,7 +9846,7 @@ type ChangeAclRequest struct {
 
 func (x *ChangeAclRequest) Reset() {
 	*x = ChangeAclRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9696,7 +9858,7 @@ func (x *ChangeAclRequest) String() string {
 func (*ChangeAclRequest) ProtoMessage() {}
 
 func (x *ChangeAclRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9709,7 +9871,7 @@ func (x *ChangeAclRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeAclRequest.ProtoReflect.Descriptor instead.
 func (*ChangeAclRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{118}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *ChangeAclRequest) GetCall() *CallId {
@@ -10371,7 +10533,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x06target\x18\x03 \x01(\v2\x0f.leasefs.v1.RefR\x06target\x12)\n" +
 	"\asources\x18\x04 \x03(\v2\x0f.leasefs.v1.RefR\asources\";\n" +
 	"\rStatusRequest\x12*\n" +
-	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"\xfb\b\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"\xd7\t\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x12\n" +
@@ -10415,7 +10577,20 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"disk_error\x18* \x01(\tR\tdiskError\x12%\n" +
 	"\x0eactive_address\x182 \x01(\tR\ractiveAddress\x12-\n" +
 	"\x06clocks\x183 \x03(\v2\x15.leasefs.v1.ClockSkewR\x06clocks\x12\x16\n" +
-	"\x06trusts\x184 \x01(\tR\x06trusts\"U\n" +
+	"\x06trusts\x184 \x01(\tR\x06trusts\x12-\n" +
+	"\x05audit\x185 \x01(\v2\x17.leasefs.v1.AuditStatusR\x05audit\x12+\n" +
+	"\x06greedy\x186 \x03(\v2\x13.leasefs.v1.HoldingR\x06greedy\"Q\n" +
+	"\vAuditStatus\x12\x14\n" +
+	"\x05lines\x18\x01 \x01(\x04R\x05lines\x12\x12\n" +
+	"\x04lost\x18\x02 \x01(\x04R\x04lost\x12\x18\n" +
+	"\aproblem\x18\x03 \x01(\tR\aproblem\"\x8b\x01\n" +
+	"\aHolding\x12\x12\n" +
+	"\x04what\x18\x01 \x01(\tR\x04what\x12\x10\n" +
+	"\x03who\x18\x02 \x01(\tR\x03who\x12\x12\n" +
+	"\x04held\x18\x03 \x01(\x03R\x04held\x12\x12\n" +
+	"\x04most\x18\x04 \x01(\x03R\x04most\x12\x18\n" +
+	"\arefused\x18\x05 \x01(\x04R\arefused\x12\x18\n" +
+	"\adelayed\x18\x06 \x01(\x04R\adelayed\"U\n" +
 	"\tClockSkew\x12\x12\n" +
 	"\x04than\x18\x01 \x01(\tR\x04than\x12\x19\n" +
 	"\bahead_ms\x18\x02 \x01(\x03R\aaheadMs\x12\x19\n" +
@@ -10640,7 +10815,7 @@ func file_leasefs_v1_leasefs_proto_rawDescGZIP() []byte {
 }
 
 var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 122)
+var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 124)
 var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(RefHow)(0),                     // 0: leasefs.v1.RefHow
 	(FileType)(0),                   // 1: leasefs.v1.FileType
@@ -10745,39 +10920,41 @@ var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(*ConcatRequest)(nil),           // 100: leasefs.v1.ConcatRequest
 	(*StatusRequest)(nil),           // 101: leasefs.v1.StatusRequest
 	(*StatusResponse)(nil),          // 102: leasefs.v1.StatusResponse
-	(*ClockSkew)(nil),               // 103: leasefs.v1.ClockSkew
-	(*CheckpointRequest)(nil),       // 104: leasefs.v1.CheckpointRequest
-	(*CheckpointResponse)(nil),      // 105: leasefs.v1.CheckpointResponse
-	(*SafeModeRequest)(nil),         // 106: leasefs.v1.SafeModeRequest
-	(*SafeModeResponse)(nil),        // 107: leasefs.v1.SafeModeResponse
-	(*FsckRequest)(nil),             // 108: leasefs.v1.FsckRequest
-	(*FsckResponse)(nil),            // 109: leasefs.v1.FsckResponse
-	(*FsckSummary)(nil),             // 110: leasefs.v1.FsckSummary
-	(*CollectRequest)(nil),          // 111: leasefs.v1.CollectRequest
-	(*CollectResponse)(nil),         // 112: leasefs.v1.CollectResponse
-	(*FailoverRequest)(nil),         // 113: leasefs.v1.FailoverRequest
-	(*FailoverResponse)(nil),        // 114: leasefs.v1.FailoverResponse
-	(*ResolveStoreRequest)(nil),     // 115: leasefs.v1.ResolveStoreRequest
-	(*ResolveStoreResponse)(nil),    // 116: leasefs.v1.ResolveStoreResponse
-	(*BackupRequest)(nil),           // 117: leasefs.v1.BackupRequest
-	(*BackupResponse)(nil),          // 118: leasefs.v1.BackupResponse
-	(*CarryRequest)(nil),            // 119: leasefs.v1.CarryRequest
-	(*CarriedCall)(nil),             // 120: leasefs.v1.CarriedCall
-	(*CarryResponse)(nil),           // 121: leasefs.v1.CarryResponse
-	(*CarriedAnswer)(nil),           // 122: leasefs.v1.CarriedAnswer
-	(*AclEntry)(nil),                // 123: leasefs.v1.AclEntry
-	(*AclRequest)(nil),              // 124: leasefs.v1.AclRequest
-	(*AclResponse)(nil),             // 125: leasefs.v1.AclResponse
-	(*ChangeAclRequest)(nil),        // 126: leasefs.v1.ChangeAclRequest
-	nil,                             // 127: leasefs.v1.Block.HeadersEntry
-	nil,                             // 128: leasefs.v1.BlockTarget.HeadersEntry
-	nil,                             // 129: leasefs.v1.BackupResponse.HeadersEntry
+	(*AuditStatus)(nil),             // 103: leasefs.v1.AuditStatus
+	(*Holding)(nil),                 // 104: leasefs.v1.Holding
+	(*ClockSkew)(nil),               // 105: leasefs.v1.ClockSkew
+	(*CheckpointRequest)(nil),       // 106: leasefs.v1.CheckpointRequest
+	(*CheckpointResponse)(nil),      // 107: leasefs.v1.CheckpointResponse
+	(*SafeModeRequest)(nil),         // 108: leasefs.v1.SafeModeRequest
+	(*SafeModeResponse)(nil),        // 109: leasefs.v1.SafeModeResponse
+	(*FsckRequest)(nil),             // 110: leasefs.v1.FsckRequest
+	(*FsckResponse)(nil),            // 111: leasefs.v1.FsckResponse
+	(*FsckSummary)(nil),             // 112: leasefs.v1.FsckSummary
+	(*CollectRequest)(nil),          // 113: leasefs.v1.CollectRequest
+	(*CollectResponse)(nil),         // 114: leasefs.v1.CollectResponse
+	(*FailoverRequest)(nil),         // 115: leasefs.v1.FailoverRequest
+	(*FailoverResponse)(nil),        // 116: leasefs.v1.FailoverResponse
+	(*ResolveStoreRequest)(nil),     // 117: leasefs.v1.ResolveStoreRequest
+	(*ResolveStoreResponse)(nil),    // 118: leasefs.v1.ResolveStoreResponse
+	(*BackupRequest)(nil),           // 119: leasefs.v1.BackupRequest
+	(*BackupResponse)(nil),          // 120: leasefs.v1.BackupResponse
+	(*CarryRequest)(nil),            // 121: leasefs.v1.CarryRequest
+	(*CarriedCall)(nil),             // 122: leasefs.v1.CarriedCall
+	(*CarryResponse)(nil),           // 123: leasefs.v1.CarryResponse
+	(*CarriedAnswer)(nil),           // 124: leasefs.v1.CarriedAnswer
+	(*AclEntry)(nil),                // 125: leasefs.v1.AclEntry
+	(*AclRequest)(nil),              // 126: leasefs.v1.AclRequest
+	(*AclResponse)(nil),             // 127: leasefs.v1.AclResponse
+	(*ChangeAclRequest)(nil),        // 128: leasefs.v1.ChangeAclRequest
+	nil,                             // 129: leasefs.v1.Block.HeadersEntry
+	nil,                             // 130: leasefs.v1.BlockTarget.HeadersEntry
+	nil,                             // 131: leasefs.v1.BackupResponse.HeadersEntry
 }
 var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	1,   // 0: leasefs.v1.Attr.type:type_name -> leasefs.v1.FileType
 	13,  // 1: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
 	14,  // 2: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
-	127, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
+	129, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
 	14,  // 4: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
 	9,   // 5: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
 	17,  // 6: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
@@ -10840,7 +11017,7 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	11,  // 63: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
 	59,  // 64: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
 	61,  // 65: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
-	128, // 66: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
+	130, // 66: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
 	11,  // 67: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
 	15,  // 68: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
 	8,   // 69: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
@@ -10923,123 +11100,125 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	10,  // 146: leasefs.v1.ConcatRequest.target:type_name -> leasefs.v1.Ref
 	10,  // 147: leasefs.v1.ConcatRequest.sources:type_name -> leasefs.v1.Ref
 	9,   // 148: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
-	103, // 149: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
-	9,   // 150: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
-	9,   // 151: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 152: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
-	9,   // 153: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
-	110, // 154: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
-	9,   // 155: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
-	9,   // 156: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
-	9,   // 157: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
-	9,   // 158: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
-	129, // 159: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
-	120, // 160: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
-	122, // 161: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
-	16,  // 162: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
-	5,   // 163: leasefs.v1.AclEntry.tag:type_name -> leasefs.v1.AclTag
-	9,   // 164: leasefs.v1.AclRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 165: leasefs.v1.AclRequest.at:type_name -> leasefs.v1.Ref
-	123, // 166: leasefs.v1.AclResponse.entries:type_name -> leasefs.v1.AclEntry
-	26,  // 167: leasefs.v1.AclResponse.keys:type_name -> leasefs.v1.CacheKey
-	8,   // 168: leasefs.v1.ChangeAclRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 169: leasefs.v1.ChangeAclRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 170: leasefs.v1.ChangeAclRequest.at:type_name -> leasefs.v1.Ref
-	6,   // 171: leasefs.v1.ChangeAclRequest.action:type_name -> leasefs.v1.AclAction
-	123, // 172: leasefs.v1.ChangeAclRequest.entries:type_name -> leasefs.v1.AclEntry
-	19,  // 173: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
-	28,  // 174: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
-	32,  // 175: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
-	36,  // 176: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
-	38,  // 177: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
-	40,  // 178: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
-	42,  // 179: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
-	45,  // 180: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
-	47,  // 181: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
-	48,  // 182: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
-	49,  // 183: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
-	52,  // 184: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
-	55,  // 185: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
-	56,  // 186: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
-	58,  // 187: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
-	62,  // 188: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
-	64,  // 189: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
-	66,  // 190: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
-	67,  // 191: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
-	69,  // 192: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
-	71,  // 193: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
-	74,  // 194: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
-	77,  // 195: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
-	79,  // 196: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
-	83,  // 197: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
-	84,  // 198: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
-	86,  // 199: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
-	87,  // 200: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
-	98,  // 201: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
-	97,  // 202: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
-	99,  // 203: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
-	100, // 204: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
-	88,  // 205: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
-	124, // 206: leasefs.v1.Namenode.Acl:input_type -> leasefs.v1.AclRequest
-	126, // 207: leasefs.v1.Namenode.ChangeAcl:input_type -> leasefs.v1.ChangeAclRequest
-	101, // 208: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
-	104, // 209: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
-	106, // 210: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
-	108, // 211: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
-	111, // 212: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
-	117, // 213: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
-	113, // 214: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
-	115, // 215: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
-	119, // 216: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
-	20,  // 217: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
-	30,  // 218: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
-	33,  // 219: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
-	37,  // 220: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
-	39,  // 221: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
-	41,  // 222: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
-	43,  // 223: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
-	46,  // 224: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
-	82,  // 225: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
-	82,  // 226: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
-	50,  // 227: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
-	54,  // 228: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
-	54,  // 229: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
-	57,  // 230: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
-	60,  // 231: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
-	63,  // 232: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
-	65,  // 233: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
-	65,  // 234: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
-	68,  // 235: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
-	70,  // 236: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
-	72,  // 237: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
-	75,  // 238: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
-	78,  // 239: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
-	80,  // 240: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
-	82,  // 241: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
-	82,  // 242: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
-	82,  // 243: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
-	82,  // 244: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
-	82,  // 245: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
-	82,  // 246: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
-	82,  // 247: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
-	82,  // 248: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
-	82,  // 249: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
-	125, // 250: leasefs.v1.Namenode.Acl:output_type -> leasefs.v1.AclResponse
-	82,  // 251: leasefs.v1.Namenode.ChangeAcl:output_type -> leasefs.v1.MutateResponse
-	102, // 252: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
-	105, // 253: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
-	107, // 254: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
-	109, // 255: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
-	112, // 256: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
-	118, // 257: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
-	114, // 258: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
-	116, // 259: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
-	121, // 260: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
-	217, // [217:261] is the sub-list for method output_type
-	173, // [173:217] is the sub-list for method input_type
-	173, // [173:173] is the sub-list for extension type_name
-	173, // [173:173] is the sub-list for extension extendee
-	0,   // [0:173] is the sub-list for field type_name
+	105, // 149: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
+	103, // 150: leasefs.v1.StatusResponse.audit:type_name -> leasefs.v1.AuditStatus
+	104, // 151: leasefs.v1.StatusResponse.greedy:type_name -> leasefs.v1.Holding
+	9,   // 152: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
+	9,   // 153: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 154: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
+	9,   // 155: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
+	112, // 156: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
+	9,   // 157: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
+	9,   // 158: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
+	9,   // 159: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
+	9,   // 160: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
+	131, // 161: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
+	122, // 162: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
+	124, // 163: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
+	16,  // 164: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
+	5,   // 165: leasefs.v1.AclEntry.tag:type_name -> leasefs.v1.AclTag
+	9,   // 166: leasefs.v1.AclRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 167: leasefs.v1.AclRequest.at:type_name -> leasefs.v1.Ref
+	125, // 168: leasefs.v1.AclResponse.entries:type_name -> leasefs.v1.AclEntry
+	26,  // 169: leasefs.v1.AclResponse.keys:type_name -> leasefs.v1.CacheKey
+	8,   // 170: leasefs.v1.ChangeAclRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 171: leasefs.v1.ChangeAclRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 172: leasefs.v1.ChangeAclRequest.at:type_name -> leasefs.v1.Ref
+	6,   // 173: leasefs.v1.ChangeAclRequest.action:type_name -> leasefs.v1.AclAction
+	125, // 174: leasefs.v1.ChangeAclRequest.entries:type_name -> leasefs.v1.AclEntry
+	19,  // 175: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
+	28,  // 176: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
+	32,  // 177: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
+	36,  // 178: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
+	38,  // 179: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
+	40,  // 180: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
+	42,  // 181: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
+	45,  // 182: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
+	47,  // 183: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
+	48,  // 184: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
+	49,  // 185: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
+	52,  // 186: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
+	55,  // 187: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
+	56,  // 188: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
+	58,  // 189: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
+	62,  // 190: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
+	64,  // 191: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
+	66,  // 192: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
+	67,  // 193: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
+	69,  // 194: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
+	71,  // 195: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
+	74,  // 196: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
+	77,  // 197: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
+	79,  // 198: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
+	83,  // 199: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
+	84,  // 200: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
+	86,  // 201: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
+	87,  // 202: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
+	98,  // 203: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
+	97,  // 204: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
+	99,  // 205: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
+	100, // 206: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
+	88,  // 207: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
+	126, // 208: leasefs.v1.Namenode.Acl:input_type -> leasefs.v1.AclRequest
+	128, // 209: leasefs.v1.Namenode.ChangeAcl:input_type -> leasefs.v1.ChangeAclRequest
+	101, // 210: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
+	106, // 211: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
+	108, // 212: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
+	110, // 213: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
+	113, // 214: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
+	119, // 215: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
+	115, // 216: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
+	117, // 217: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
+	121, // 218: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
+	20,  // 219: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
+	30,  // 220: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
+	33,  // 221: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
+	37,  // 222: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
+	39,  // 223: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
+	41,  // 224: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
+	43,  // 225: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
+	46,  // 226: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
+	82,  // 227: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
+	82,  // 228: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
+	50,  // 229: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
+	54,  // 230: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
+	54,  // 231: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
+	57,  // 232: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
+	60,  // 233: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
+	63,  // 234: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
+	65,  // 235: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
+	65,  // 236: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
+	68,  // 237: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
+	70,  // 238: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
+	72,  // 239: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
+	75,  // 240: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
+	78,  // 241: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
+	80,  // 242: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
+	82,  // 243: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
+	82,  // 244: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
+	82,  // 245: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
+	82,  // 246: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
+	82,  // 247: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
+	82,  // 248: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
+	82,  // 249: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
+	82,  // 250: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
+	82,  // 251: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
+	127, // 252: leasefs.v1.Namenode.Acl:output_type -> leasefs.v1.AclResponse
+	82,  // 253: leasefs.v1.Namenode.ChangeAcl:output_type -> leasefs.v1.MutateResponse
+	102, // 254: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
+	107, // 255: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
+	109, // 256: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
+	111, // 257: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
+	114, // 258: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
+	120, // 259: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
+	116, // 260: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
+	118, // 261: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
+	123, // 262: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
+	219, // [219:263] is the sub-list for method output_type
+	175, // [175:219] is the sub-list for method input_type
+	175, // [175:175] is the sub-list for extension type_name
+	175, // [175:175] is the sub-list for extension extendee
+	0,   // [0:175] is the sub-list for field type_name
 }
 
 func init() { file_leasefs_v1_leasefs_proto_init() }
@@ -11088,7 +11267,7 @@ func file_leasefs_v1_leasefs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leasefs_v1_leasefs_proto_rawDesc), len(file_leasefs_v1_leasefs_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   122,
+			NumMessages:   124,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -1,0 +1,94 @@
+package audit
+
+import (
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+// reads are the methods that change nothing, without the name of their service.
+var reads = map[string]bool{
+	"Session": true, "RenewLease": true, "ListLeases": true, "KeepAlive": true, "LeaseTimeToLive": true, "Watch": true,
+	"GetFile": true, "Stat": true, "Xattrs": true, "List": true, "Summary": true, "Find": true,
+	"Status": true, "Fsck": true, "Carry": true,
+}
+
+// Asked fills in what a request to a method says: who asks, which call it is, and what for.
+func (l *Line) Asked(method string, request any) {
+	l.Reads = reads[method]
+	if r, ok := request.(interface{ GetHello() *pb.Hello }); ok {
+		request = r.GetHello()
+	}
+	if r, ok := request.(interface{ GetCaller() *pb.Caller }); ok {
+		c := r.GetCaller()
+		l.User, l.Client, l.Session = c.GetUser(), c.GetClient(), c.GetSession()
+	}
+	if r, ok := request.(interface{ GetCall() *pb.CallId }); ok && r.GetCall() != nil {
+		l.Call, l.Session = r.GetCall().GetSeq(), r.GetCall().GetSession()
+	}
+	if r, ok := request.(interface{ GetWriter() *pb.WriterId }); ok && r.GetWriter() != nil {
+		w := r.GetWriter()
+		l.Inode, l.Epoch = w.GetInode(), w.GetEpoch()
+		if len(l.Session) == 0 {
+			l.Session = w.GetSession()
+		}
+	}
+	switch r := request.(type) {
+	case interface{ GetAt() *pb.Ref }:
+		l.ref(r.GetAt())
+	case *pb.RenameRequest:
+		l.ref(r.GetFrom())
+		l.ref(r.GetTo())
+	case *pb.ConcatRequest:
+		l.ref(r.GetTarget())
+		for _, s := range r.GetSources() {
+			l.ref(s)
+		}
+	case *pb.TransactRequest:
+		for _, op := range r.GetOps() {
+			l.path(0, op.GetPath())
+			if to := op.GetRename().GetTo(); to != "" {
+				l.path(0, to)
+			}
+		}
+	case interface{ GetPath() string }:
+		if p := r.GetPath(); p != "" {
+			l.path(0, p)
+		}
+	}
+	switch r := request.(type) {
+	case interface{ GetId() uint64 }: // of a granted lease
+		l.Lease = r.GetId()
+	case interface{ GetLease() uint64 }:
+		l.Lease = r.GetLease()
+	case *pb.WatchRequest:
+		l.Inode = r.GetInode()
+	}
+}
+
+// Answered fills in what the answer tells: what was made, and under which numbers.
+func (l *Line) Answered(response any) {
+	if r, ok := response.(interface{ GetTxid() uint64 }); ok && l.TxID == 0 && !l.Reads {
+		l.TxID = r.GetTxid()
+	}
+	if r, ok := response.(interface{ GetAttr() *pb.Attr }); ok && l.Inode == 0 {
+		l.Inode = r.GetAttr().GetInode()
+	}
+	switch r := response.(type) {
+	case *pb.OpenResponse:
+		if w := r.GetWriter(); w != nil {
+			l.Epoch = w.GetEpoch()
+		}
+	case *pb.RecoverResponse:
+		l.Epoch = r.GetEpoch()
+	case *pb.GrantLeaseResponse:
+		l.Lease = r.GetId()
+	}
+}
+
+func (l *Line) ref(r *pb.Ref) { l.path(r.GetBase(), r.GetPath()) }
+
+func (l *Line) path(base uint64, path string) {
+	if l.Paths == nil {
+		l.Paths = l.few[:0]
+	}
+	l.Paths = append(l.Paths, Path{base, path})
+}

@@ -1,0 +1,102 @@
+package namenode
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+
+	"github.com/leasefs/leasefs/internal/clock"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/proof"
+	"github.com/leasefs/leasefs/namenode/conns"
+	"github.com/leasefs/leasefs/namenode/share"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+// OpenShares reads a file of who may have how much of what all share, see share.Quotas.
+func OpenShares(c clock.Clock, name string) (*proof.File[*share.Quotas], error) {
+	return proof.Open(c, func(contents [][]byte) (*share.Quotas, error) {
+		q, err := share.ParseQuotas(contents[0], addressName)
+		if err != nil {
+			return nil, fserror.New(fserror.InvalidArgument, "read shares", name, "%v", err).Because(fserror.ReasonShares)
+		}
+		return q, nil
+	}, name)
+}
+
+// addressName is the name under which an address takes its share.
+func addressName(address string) (string, error) {
+	a, err := netip.ParseAddr(address)
+	if err != nil {
+		return "", err
+	}
+	return conns.AddressName(a), nil
+}
+
+// quotas are what the file of shares says now; nil: there is none.
+func (c *Config) quotas() *share.Quotas {
+	if c.Shares == nil {
+		return nil
+	}
+	return c.Shares.Get()
+}
+
+// quota is what each may have of something.
+func (c *Config) quota(what string) share.Quota {
+	return func(name string) int64 { return c.quotas().Of(what, name) }
+}
+
+// checkShares reads the file of shares again, if it has changed.
+func (s *Server) checkShares(context.Context) error {
+	if s.cfg.Shares == nil {
+		return nil
+	}
+	switch changed, err := s.cfg.Shares.Check(); {
+	case err != nil:
+		s.log.Error("the file of shares was changed and cannot be used as it is; what it said before counts", "cause", err)
+	case changed:
+		s.log.Info("the file of shares was changed and read again")
+	}
+	return nil
+}
+
+// greedy are those who hold much of what all share, or were refused more.
+func (s *Server) greedy() []share.Holding {
+	limits := append(s.front.Limits(), s.calls.watchers)
+	if s.role.Ready() {
+		limits = append(limits, s.engine.GrantedLimit())
+	}
+	all := s.front.SlowedDown()
+	for _, l := range limits {
+		all = append(all, l.Greedy()...)
+	}
+	return all
+}
+
+// refusals is how often somebody was refused more of what all share.
+func (s *Server) refusals() (n uint64) {
+	for _, l := range append(s.front.Limits(), s.calls.watchers) {
+		n += l.Refusals()
+	}
+	return n
+}
+
+// tellGreedy adds who is greedy to a status that a superuser asks for.
+func (s *operators) tellGreedy(ctx context.Context, caller *pb.Caller, resp *pb.StatusResponse) {
+	if c, err := s.caller(ctx, caller); err != nil || !c.Super {
+		return
+	}
+	for _, h := range s.greedy() {
+		resp.Greedy = append(resp.Greedy, &pb.Holding{What: h.What, Who: h.Who, Held: h.Held, Most: h.Most, Refused: h.Refused, Delayed: h.Delayed})
+	}
+}
+
+// operator reports whether a user looks after the namenode. It is asked before anything of a
+// call was checked, so that its answer is worth something only for who could claim anything.
+func (s *Server) operator(user string) bool {
+	if user == "" || !s.role.Ready() {
+		return false
+	}
+	su, sg := s.engine.Superuser()
+	return user == su || slices.Contains(s.cfg.Groups(user), sg)
+}
