@@ -114,6 +114,9 @@ func (s *Server) open(ctx context.Context) error {
 		}
 	}
 	s.loops.Every("proofs of identity", identity.Every, nil, guard.Check)
+	if is := s.cfg.Identity.Issuers; is != nil {
+		s.loops.Run("keys of issuers", func(ctx context.Context) error { return is.Run(ctx, s.log) })
+	}
 	s.logStart()
 	s.role = s.newRole()
 	s.engine = engine.New(engine.Config{
