@@ -2,6 +2,7 @@ package client
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"crypto/tls"
 	"encoding/hex"
@@ -19,6 +20,7 @@ import (
 	"github.com/leasefs/leasefs/internal/blockcache"
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/login"
 	"github.com/leasefs/leasefs/internal/namecall"
 	"github.com/leasefs/leasefs/internal/proof"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -105,6 +107,13 @@ type Config struct {
 	// token, or the token alone. Only its owner may be able to read it. It is read again
 	// when it changes. The token is sent over TLS, and without it to loopback addresses only.
 	TokenFile string
+	// Login names a file that leasefs login has made, and Token returns a bearer token: two
+	// other ways to show one; at most one of the three can be set. The token of a login is
+	// renewed by itself. Token is called with each stream and each call outside of one, by
+	// several goroutines; it should return at once, and renew its token before it ends. An error of kind Unavailable
+	// has the call tried again.
+	Login string
+	Token func(context.Context) (string, error)
 	// Timeout is how long a call is retried while no namenode answers; 0:
 	// DefaultTimeout, at most MaxTimeout. A context may end a call earlier.
 	Timeout time.Duration
@@ -142,7 +151,7 @@ type Config struct {
 	HTTPClient *http.Client
 
 	callTimeout time.Duration // of tests: Timeout, but not for New or one attempt
-	token       *proof.File[proof.Own]
+	login       *login.Source
 }
 
 // withDefaults checks the configuration and fills what is empty.
@@ -162,16 +171,14 @@ func (c Config) withDefaults() (Config, error) {
 		}
 	}
 	c.Namenodes = list
-	c.Clock = cmp.Or[clock.Clock](c.Clock, clock.System{})
+	c.Clock, c.Logger = cmp.Or[clock.Clock](c.Clock, clock.System{}), cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if err := c.proveUser(); err != nil {
 		return c, err
 	}
-	if c.User == "" {
-		u, err := user.Current()
-		if err != nil {
-			return c, fserror.New(fserror.InvalidArgument, "connect", "", "the login name is unknown (%v); set Config.User", err)
+	if c.User == "" && c.Token == nil { // else the namenode says whose token it is
+		if err := c.loginName(); err != nil {
+			return c, err
 		}
-		c.User = u.Username
 	}
 	if c.Host == "" {
 		host, err := os.Hostname()
@@ -195,9 +202,6 @@ func (c Config) withDefaults() (Config, error) {
 		c.Timeout = DefaultTimeout
 	}
 	c.Timeout = min(c.Timeout, MaxTimeout)
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
 	if c.Umask == nil {
 		usual := fs.FileMode(0o022)
 		c.Umask = &usual
@@ -220,13 +224,43 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
+func (c *Config) loginName() error {
+	u, err := user.Current()
+	if err != nil {
+		return fserror.New(fserror.InvalidArgument, "connect", "", "the login name is unknown (%v); set Config.User", err)
+	}
+	c.User = u.Username
+	return nil
+}
+
 // proveUser opens what proves who asks, and lets it say who that is unless User does.
 func (c *Config) proveUser() (err error) {
-	if c.TokenFile != "" {
-		if c.token, err = proof.OpenOwn(c.Clock, c.TokenFile); err != nil {
+	ways := 0
+	for _, given := range []bool{c.TokenFile != "", c.Login != "", c.Token != nil} {
+		if given {
+			ways++
+		}
+	}
+	switch {
+	case ways > 1:
+		return fserror.New(fserror.InvalidArgument, "connect", "", "there are several tokens to show: a file, a login or a function; choose one")
+	case c.TokenFile != "":
+		f, err := proof.OpenOwn(c.Clock, c.TokenFile)
+		if err != nil {
 			return fserror.With(err, "connect", "")
 		}
-		c.User = cmp.Or(c.User, c.token.Get().User)
+		c.User = cmp.Or(c.User, f.Get().User)
+		c.Token = func(context.Context) (string, error) {
+			if _, err := f.Check(); err != nil {
+				c.Logger.Warn("leasefs: the file of the token cannot be used as it is; the token that it had is shown", "err", err)
+			}
+			return f.Get().Token, nil
+		}
+	case c.Login != "":
+		if c.login, err = login.Open(c.Clock, c.Login, c.Logger); err != nil {
+			return fserror.With(err, "connect", "")
+		}
+		c.User, c.Token = cmp.Or(c.User, c.login.User()), c.login.Token
 	}
 	if c.User == "" && c.TLS != nil && len(c.TLS.Certificates) > 0 && c.TLS.Certificates[0].Leaf != nil {
 		if c.User, err = proof.UserOf(c.TLS.Certificates[0].Leaf); err != nil {
@@ -240,15 +274,7 @@ func (c *Config) proveUser() (err error) {
 func (c *Config) namenodes(caller *pb.Caller) namecall.Config {
 	out := namecall.Config{
 		Namenodes: c.Namenodes, Caller: caller, Timeout: cmp.Or(c.callTimeout, c.Timeout),
-		Attempt: min(max(c.Timeout/4, time.Second), 15*time.Second), Conns: c.Conns, TLS: c.TLS, DialOptions: c.DialOptions,
-	}
-	if c.token != nil {
-		out.Token = func() (string, error) {
-			if _, err := c.token.Check(); err != nil {
-				c.Logger.Warn("leasefs: the file of the token cannot be used as it is; the token that it had is shown", "err", err)
-			}
-			return c.token.Get().Token, nil
-		}
+		Attempt: min(max(c.Timeout/4, time.Second), 15*time.Second), Conns: c.Conns, TLS: c.TLS, DialOptions: c.DialOptions, Token: c.Token,
 	}
 	if c.OnWait != nil {
 		out.OnWait = func(w namecall.Waiting) { c.OnWait(Waiting(w)) }

@@ -36,6 +36,7 @@ const (
 	ReasonHTTP           = "HTTP"
 	ReasonTLS            = "TLS"
 	ReasonProof          = "proof"    // of who the caller is; it is missing, or not good
+	ReasonLogin          = "login"    // at an issuer of tokens is over, or was refused
 	ReasonIdentity       = "identity" // how clients prove who they are
 	ReasonSoftLimit      = "SoftLimit"
 	ReasonMinLeaseTTL    = "MinLeaseTTL"

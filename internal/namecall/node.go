@@ -3,6 +3,7 @@ package namecall
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"strings"
 	"sync"
@@ -64,7 +65,7 @@ type Config struct {
 	TLS       *tls.Config   // nil: plain text
 	// Token returns the bearer token that proves who the caller is; nil: there is none. It
 	// is sent only over TLS, or to a loopback address.
-	Token       func() (string, error)
+	Token       func(context.Context) (string, error)
 	DialOptions []grpc.DialOption
 	// Inactive is told of a namenode that was asked and is not active.
 	Inactive func(*Node)
@@ -184,12 +185,15 @@ func (s *Namenodes) addLocked(address string) (*Node, error) {
 }
 
 // Bearer shows a token with each call and each stream.
-type Bearer func() (string, error)
+type Bearer func(context.Context) (string, error)
 
 // GetRequestMetadata implements credentials.PerRPCCredentials.
-func (b Bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
-	token, err := b()
-	if err != nil {
+func (b Bearer) GetRequestMetadata(ctx context.Context, _ ...string) (map[string]string, error) {
+	token, err := b(ctx)
+	switch {
+	case errors.Is(err, fserror.Unavailable): // trying again may help
+		return nil, status.Error(codes.Unavailable, err.Error())
+	case err != nil:
 		return nil, status.Error(codes.Unauthenticated, err.Error())
 	}
 	return map[string]string{"authorization": "Bearer " + token}, nil

@@ -25,8 +25,7 @@ func IssuerClient(roots *x509.CertPool) *http.Client {
 		TLSHandshakeTimeout:    5 * time.Second,
 		ResponseHeaderTimeout:  10 * time.Second,
 		MaxResponseHeaderBytes: 64 << 10,
-		MaxIdleConns:           2,
-		IdleConnTimeout:        10 * time.Second,
+		DisableKeepAlives:      true, // it is asked seldom
 		ForceAttemptHTTP2:      true,
 	}
 	return &http.Client{

@@ -9288,6 +9288,118 @@ func (x *CarriedAnswer) GetDetail() *ErrorDetail {
 	return nil
 }
 
+type WhoAmIRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"` // its user may be missing; to a namenode that asks for no proof it says who asks
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhoAmIRequest) Reset() {
+	*x = WhoAmIRequest{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhoAmIRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhoAmIRequest) ProtoMessage() {}
+
+func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhoAmIRequest.ProtoReflect.Descriptor instead.
+func (*WhoAmIRequest) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{115}
+}
+
+func (x *WhoAmIRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+type WhoAmIResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"` // empty: callers need not prove who they are, and their word is taken
+	Groups        []string               `protobuf:"bytes,2,rep,name=groups,proto3" json:"groups,omitempty"`
+	Superuser     bool                   `protobuf:"varint,3,opt,name=superuser,proto3" json:"superuser,omitempty"`
+	UntilUnix     int64                  `protobuf:"varint,4,opt,name=until_unix,json=untilUnix,proto3" json:"until_unix,omitempty"` // when the proof expires, in seconds since 1970; 0: never
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhoAmIResponse) Reset() {
+	*x = WhoAmIResponse{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhoAmIResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhoAmIResponse) ProtoMessage() {}
+
+func (x *WhoAmIResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhoAmIResponse.ProtoReflect.Descriptor instead.
+func (*WhoAmIResponse) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{116}
+}
+
+func (x *WhoAmIResponse) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *WhoAmIResponse) GetGroups() []string {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *WhoAmIResponse) GetSuperuser() bool {
+	if x != nil {
+		return x.Superuser
+	}
+	return false
+}
+
+func (x *WhoAmIResponse) GetUntilUnix() int64 {
+	if x != nil {
+		return x.UntilUnix
+	}
+	return 0
+}
+
 var File_leasefs_v1_leasefs_proto protoreflect.FileDescriptor
 
 const file_leasefs_v1_leasefs_proto_rawDesc = "" +
@@ -10041,7 +10153,15 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\bresponse\x18\x02 \x01(\fR\bresponse\x12\x12\n" +
 	"\x04code\x18\x03 \x01(\rR\x04code\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12/\n" +
-	"\x06detail\x18\x05 \x01(\v2\x17.leasefs.v1.ErrorDetailR\x06detail*P\n" +
+	"\x06detail\x18\x05 \x01(\v2\x17.leasefs.v1.ErrorDetailR\x06detail\";\n" +
+	"\rWhoAmIRequest\x12*\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"y\n" +
+	"\x0eWhoAmIResponse\x12\x12\n" +
+	"\x04user\x18\x01 \x01(\tR\x04user\x12\x16\n" +
+	"\x06groups\x18\x02 \x03(\tR\x06groups\x12\x1c\n" +
+	"\tsuperuser\x18\x03 \x01(\bR\tsuperuser\x12\x1d\n" +
+	"\n" +
+	"until_unix\x18\x04 \x01(\x03R\tuntilUnix*P\n" +
 	"\x06RefHow\x12\x17\n" +
 	"\x13REF_HOW_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13REF_HOW_FOLLOW_LAST\x10\x01\x12\x14\n" +
@@ -10070,7 +10190,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x10XATTR_ACTION_SET\x10\x00\x12\x17\n" +
 	"\x13XATTR_ACTION_CREATE\x10\x01\x12\x18\n" +
 	"\x14XATTR_ACTION_REPLACE\x10\x02\x12\x17\n" +
-	"\x13XATTR_ACTION_REMOVE\x10\x032\x90\x12\n" +
+	"\x13XATTR_ACTION_REMOVE\x10\x032\xd1\x12\n" +
 	"\bNamenode\x12F\n" +
 	"\aSession\x12\x1a.leasefs.v1.SessionRequest\x1a\x1b.leasefs.v1.SessionResponse(\x010\x01\x12K\n" +
 	"\n" +
@@ -10108,7 +10228,8 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\bSetXattr\x12\x1b.leasefs.v1.SetXattrRequest\x1a\x1a.leasefs.v1.MutateResponse\x12C\n" +
 	"\bTruncate\x12\x1b.leasefs.v1.TruncateRequest\x1a\x1a.leasefs.v1.MutateResponse\x12?\n" +
 	"\x06Concat\x12\x19.leasefs.v1.ConcatRequest\x1a\x1a.leasefs.v1.MutateResponse\x12C\n" +
-	"\bTransact\x12\x1b.leasefs.v1.TransactRequest\x1a\x1a.leasefs.v1.MutateResponse2\xba\x04\n" +
+	"\bTransact\x12\x1b.leasefs.v1.TransactRequest\x1a\x1a.leasefs.v1.MutateResponse\x12?\n" +
+	"\x06WhoAmI\x12\x19.leasefs.v1.WhoAmIRequest\x1a\x1a.leasefs.v1.WhoAmIResponse2\xba\x04\n" +
 	"\x05Admin\x12?\n" +
 	"\x06Status\x12\x19.leasefs.v1.StatusRequest\x1a\x1a.leasefs.v1.StatusResponse\x12K\n" +
 	"\n" +
@@ -10135,7 +10256,7 @@ func file_leasefs_v1_leasefs_proto_rawDescGZIP() []byte {
 }
 
 var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 118)
+var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 120)
 var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(RefHow)(0),                     // 0: leasefs.v1.RefHow
 	(FileType)(0),                   // 1: leasefs.v1.FileType
@@ -10258,15 +10379,17 @@ var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(*CarriedCall)(nil),             // 118: leasefs.v1.CarriedCall
 	(*CarryResponse)(nil),           // 119: leasefs.v1.CarryResponse
 	(*CarriedAnswer)(nil),           // 120: leasefs.v1.CarriedAnswer
-	nil,                             // 121: leasefs.v1.Block.HeadersEntry
-	nil,                             // 122: leasefs.v1.BlockTarget.HeadersEntry
-	nil,                             // 123: leasefs.v1.BackupResponse.HeadersEntry
+	(*WhoAmIRequest)(nil),           // 121: leasefs.v1.WhoAmIRequest
+	(*WhoAmIResponse)(nil),          // 122: leasefs.v1.WhoAmIResponse
+	nil,                             // 123: leasefs.v1.Block.HeadersEntry
+	nil,                             // 124: leasefs.v1.BlockTarget.HeadersEntry
+	nil,                             // 125: leasefs.v1.BackupResponse.HeadersEntry
 }
 var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	1,   // 0: leasefs.v1.Attr.type:type_name -> leasefs.v1.FileType
 	11,  // 1: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
 	12,  // 2: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
-	121, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
+	123, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
 	12,  // 4: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
 	7,   // 5: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
 	15,  // 6: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
@@ -10329,7 +10452,7 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	9,   // 63: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
 	57,  // 64: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
 	59,  // 65: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
-	122, // 66: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
+	124, // 66: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
 	9,   // 67: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
 	13,  // 68: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
 	6,   // 69: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
@@ -10422,99 +10545,102 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	7,   // 156: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
 	7,   // 157: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
 	7,   // 158: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
-	123, // 159: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
+	125, // 159: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
 	118, // 160: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
 	120, // 161: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
 	14,  // 162: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
-	17,  // 163: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
-	26,  // 164: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
-	30,  // 165: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
-	34,  // 166: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
-	36,  // 167: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
-	38,  // 168: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
-	40,  // 169: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
-	43,  // 170: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
-	45,  // 171: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
-	46,  // 172: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
-	47,  // 173: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
-	50,  // 174: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
-	53,  // 175: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
-	54,  // 176: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
-	56,  // 177: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
-	60,  // 178: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
-	62,  // 179: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
-	64,  // 180: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
-	65,  // 181: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
-	67,  // 182: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
-	69,  // 183: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
-	72,  // 184: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
-	75,  // 185: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
-	77,  // 186: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
-	81,  // 187: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
-	82,  // 188: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
-	84,  // 189: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
-	85,  // 190: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
-	96,  // 191: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
-	95,  // 192: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
-	97,  // 193: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
-	98,  // 194: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
-	86,  // 195: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
-	99,  // 196: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
-	102, // 197: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
-	104, // 198: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
-	106, // 199: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
-	109, // 200: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
-	115, // 201: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
-	111, // 202: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
-	113, // 203: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
-	117, // 204: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
-	18,  // 205: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
-	28,  // 206: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
-	31,  // 207: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
-	35,  // 208: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
-	37,  // 209: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
-	39,  // 210: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
-	41,  // 211: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
-	44,  // 212: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
-	80,  // 213: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
-	80,  // 214: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
-	48,  // 215: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
-	52,  // 216: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
-	52,  // 217: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
-	55,  // 218: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
-	58,  // 219: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
-	61,  // 220: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
-	63,  // 221: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
-	63,  // 222: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
-	66,  // 223: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
-	68,  // 224: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
-	70,  // 225: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
-	73,  // 226: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
-	76,  // 227: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
-	78,  // 228: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
-	80,  // 229: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
-	80,  // 230: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
-	80,  // 231: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
-	80,  // 232: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
-	80,  // 233: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
-	80,  // 234: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
-	80,  // 235: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
-	80,  // 236: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
-	80,  // 237: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
-	100, // 238: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
-	103, // 239: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
-	105, // 240: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
-	107, // 241: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
-	110, // 242: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
-	116, // 243: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
-	112, // 244: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
-	114, // 245: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
-	119, // 246: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
-	205, // [205:247] is the sub-list for method output_type
-	163, // [163:205] is the sub-list for method input_type
-	163, // [163:163] is the sub-list for extension type_name
-	163, // [163:163] is the sub-list for extension extendee
-	0,   // [0:163] is the sub-list for field type_name
+	7,   // 163: leasefs.v1.WhoAmIRequest.caller:type_name -> leasefs.v1.Caller
+	17,  // 164: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
+	26,  // 165: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
+	30,  // 166: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
+	34,  // 167: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
+	36,  // 168: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
+	38,  // 169: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
+	40,  // 170: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
+	43,  // 171: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
+	45,  // 172: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
+	46,  // 173: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
+	47,  // 174: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
+	50,  // 175: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
+	53,  // 176: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
+	54,  // 177: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
+	56,  // 178: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
+	60,  // 179: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
+	62,  // 180: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
+	64,  // 181: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
+	65,  // 182: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
+	67,  // 183: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
+	69,  // 184: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
+	72,  // 185: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
+	75,  // 186: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
+	77,  // 187: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
+	81,  // 188: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
+	82,  // 189: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
+	84,  // 190: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
+	85,  // 191: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
+	96,  // 192: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
+	95,  // 193: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
+	97,  // 194: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
+	98,  // 195: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
+	86,  // 196: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
+	121, // 197: leasefs.v1.Namenode.WhoAmI:input_type -> leasefs.v1.WhoAmIRequest
+	99,  // 198: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
+	102, // 199: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
+	104, // 200: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
+	106, // 201: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
+	109, // 202: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
+	115, // 203: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
+	111, // 204: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
+	113, // 205: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
+	117, // 206: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
+	18,  // 207: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
+	28,  // 208: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
+	31,  // 209: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
+	35,  // 210: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
+	37,  // 211: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
+	39,  // 212: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
+	41,  // 213: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
+	44,  // 214: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
+	80,  // 215: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
+	80,  // 216: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
+	48,  // 217: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
+	52,  // 218: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
+	52,  // 219: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
+	55,  // 220: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
+	58,  // 221: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
+	61,  // 222: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
+	63,  // 223: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
+	63,  // 224: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
+	66,  // 225: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
+	68,  // 226: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
+	70,  // 227: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
+	73,  // 228: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
+	76,  // 229: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
+	78,  // 230: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
+	80,  // 231: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
+	80,  // 232: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
+	80,  // 233: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
+	80,  // 234: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
+	80,  // 235: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
+	80,  // 236: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
+	80,  // 237: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
+	80,  // 238: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
+	80,  // 239: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
+	122, // 240: leasefs.v1.Namenode.WhoAmI:output_type -> leasefs.v1.WhoAmIResponse
+	100, // 241: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
+	103, // 242: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
+	105, // 243: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
+	107, // 244: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
+	110, // 245: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
+	116, // 246: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
+	112, // 247: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
+	114, // 248: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
+	119, // 249: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
+	207, // [207:250] is the sub-list for method output_type
+	164, // [164:207] is the sub-list for method input_type
+	164, // [164:164] is the sub-list for extension type_name
+	164, // [164:164] is the sub-list for extension extendee
+	0,   // [0:164] is the sub-list for field type_name
 }
 
 func init() { file_leasefs_v1_leasefs_proto_init() }
@@ -10563,7 +10689,7 @@ func file_leasefs_v1_leasefs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leasefs_v1_leasefs_proto_rawDesc), len(file_leasefs_v1_leasefs_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   118,
+			NumMessages:   120,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

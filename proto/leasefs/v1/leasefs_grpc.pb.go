@@ -68,6 +68,7 @@ const (
 	Namenode_Truncate_FullMethodName        = "/leasefs.v1.Namenode/Truncate"
 	Namenode_Concat_FullMethodName          = "/leasefs.v1.Namenode/Concat"
 	Namenode_Transact_FullMethodName        = "/leasefs.v1.Namenode/Transact"
+	Namenode_WhoAmI_FullMethodName          = "/leasefs.v1.Namenode/WhoAmI"
 )
 
 // NamenodeClient is the client API for Namenode service.
@@ -146,6 +147,9 @@ type NamenodeClient interface {
 	// Transact does several operations, in order, together or not at all, if all compares
 	// hold: else COMPARE_FAILED.
 	Transact(ctx context.Context, in *TransactRequest, opts ...grpc.CallOption) (*MutateResponse, error)
+	// WhoAmI says who the caller is by what it has proven: of some tokens their bearers
+	// do not know it.
+	WhoAmI(ctx context.Context, in *WhoAmIRequest, opts ...grpc.CallOption) (*WhoAmIResponse, error)
 }
 
 type namenodeClient struct {
@@ -510,6 +514,16 @@ func (c *namenodeClient) Transact(ctx context.Context, in *TransactRequest, opts
 	return out, nil
 }
 
+func (c *namenodeClient) WhoAmI(ctx context.Context, in *WhoAmIRequest, opts ...grpc.CallOption) (*WhoAmIResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(WhoAmIResponse)
+	err := c.cc.Invoke(ctx, Namenode_WhoAmI_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // NamenodeServer is the server API for Namenode service.
 // All implementations must embed UnimplementedNamenodeServer
 // for forward compatibility.
@@ -586,6 +600,9 @@ type NamenodeServer interface {
 	// Transact does several operations, in order, together or not at all, if all compares
 	// hold: else COMPARE_FAILED.
 	Transact(context.Context, *TransactRequest) (*MutateResponse, error)
+	// WhoAmI says who the caller is by what it has proven: of some tokens their bearers
+	// do not know it.
+	WhoAmI(context.Context, *WhoAmIRequest) (*WhoAmIResponse, error)
 	mustEmbedUnimplementedNamenodeServer()
 }
 
@@ -694,6 +711,9 @@ func (UnimplementedNamenodeServer) Concat(context.Context, *ConcatRequest) (*Mut
 }
 func (UnimplementedNamenodeServer) Transact(context.Context, *TransactRequest) (*MutateResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Transact not implemented")
+}
+func (UnimplementedNamenodeServer) WhoAmI(context.Context, *WhoAmIRequest) (*WhoAmIResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method WhoAmI not implemented")
 }
 func (UnimplementedNamenodeServer) mustEmbedUnimplementedNamenodeServer() {}
 func (UnimplementedNamenodeServer) testEmbeddedByValue()                  {}
@@ -1274,6 +1294,24 @@ func _Namenode_Transact_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Namenode_WhoAmI_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(WhoAmIRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NamenodeServer).WhoAmI(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Namenode_WhoAmI_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NamenodeServer).WhoAmI(ctx, req.(*WhoAmIRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Namenode_ServiceDesc is the grpc.ServiceDesc for Namenode service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1396,6 +1434,10 @@ var Namenode_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Transact",
 			Handler:    _Namenode_Transact_Handler,
+		},
+		{
+			MethodName: "WhoAmI",
+			Handler:    _Namenode_WhoAmI_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
