@@ -107,11 +107,11 @@ type Config struct {
 	// token, or the token alone. Only its owner may be able to read it. It is read again
 	// when it changes. The token is sent over TLS, and without it to loopback addresses only.
 	TokenFile string
-	// Login names a file that leasefs login has made, and Token returns a bearer token: two
-	// other ways to show one; at most one of the three can be set. The token of a login is
-	// renewed by itself. Token is called with each stream and each call outside of one, by
-	// several goroutines; it should return at once, and renew its token before it ends. An error of kind Unavailable
-	// has the call tried again.
+	// Login names a file with a login at an issuer of tokens, as the program makes it: its
+	// token is shown, and renewed in the file before it ends. Token returns the token to
+	// show. It is called with each stream and each call outside of one, by several
+	// goroutines, and should return at once; after an error of kind Unavailable the call is
+	// tried again. At most one of TokenFile, Login and Token can be set.
 	Login string
 	Token func(context.Context) (string, error)
 	// Timeout is how long a call is retried while no namenode answers; 0:
@@ -150,8 +150,13 @@ type Config struct {
 	// HTTPClient moves the bytes of blocks; nil: one of the FS's own.
 	HTTPClient *http.Client
 
+	own
+}
+
+// own are what a Config has that is not its user's to set.
+type own struct {
 	callTimeout time.Duration // of tests: Timeout, but not for New or one attempt
-	login       *login.Source
+	login       *login.Source // nil: there is none
 }
 
 // withDefaults checks the configuration and fills what is empty.
@@ -175,7 +180,7 @@ func (c Config) withDefaults() (Config, error) {
 	if err := c.proveUser(); err != nil {
 		return c, err
 	}
-	if c.User == "" && c.Token == nil { // else the namenode says whose token it is
+	if c.Token == nil { // else the namenode says whose token it is
 		if err := c.loginName(); err != nil {
 			return c, err
 		}
@@ -224,7 +229,11 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
+// loginName has the login name be the user, unless there is one.
 func (c *Config) loginName() error {
+	if c.User != "" {
+		return nil
+	}
 	u, err := user.Current()
 	if err != nil {
 		return fserror.New(fserror.InvalidArgument, "connect", "", "the login name is unknown (%v); set Config.User", err)

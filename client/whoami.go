@@ -19,11 +19,26 @@ type Identity struct {
 	Until     time.Time // when the proof expires; zero: never, or not until it is revoked
 }
 
-// WhoAmI asks the namenode whom it takes this client for, and by which groups.
-func (f *FS) WhoAmI(ctx context.Context) (Identity, error) {
-	id, err := whoAmI(ctx, f.nn, f.cfg.User)
+// WhoAmI asks the namenode whom it takes a client of this configuration for, and by which
+// groups. It opens no session. It takes cfg.Timeout at most, then its error is of kind
+// Unavailable; Permission: the proof is not good. InvalidArgument: the configuration makes
+// no sense.
+func WhoAmI(ctx context.Context, cfg Config) (Identity, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return Identity{}, err
+	}
+	defer cfg.login.Close()
+	nn, err := namecall.New(ctx, cfg.namenodes(&pb.Caller{User: cfg.User, Client: cfg.Client, Host: cfg.Host, Pid: cfg.PID}))
+	if err != nil {
+		return Identity{}, err
+	}
+	defer nn.Close()
+	id, err := whoAmI(ctx, nn, cfg.User)
 	if err == nil && !id.Proven {
-		id.User = f.cfg.User
+		if err = cfg.loginName(); err == nil {
+			id.User = cfg.User
+		}
 	}
 	return id, err
 }
@@ -55,8 +70,6 @@ func (c *Config) learnUser(ctx context.Context) error {
 	if err != nil && !errors.Is(err, fserror.Unsupported) { // by an older namenode
 		return fserror.With(err, "connect", "")
 	}
-	if c.User = id.User; c.User == "" {
-		return c.loginName()
-	}
-	return nil
+	c.User = id.User
+	return c.loginName()
 }

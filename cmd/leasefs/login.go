@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/login"
 )
 
@@ -67,8 +68,12 @@ func whoamiCommand(p *program) *cli.Command {
 		Usage:       "show who you are to the namenode",
 		UsageText:   "leasefs whoami\n\nExample:\n  leasefs whoami",
 		Description: "Shows the user and the groups for whom the namenode takes you, whether you have proven that, by a\ncertificate or a token, and until when.",
-		Action: p.connected(operands{}, func(e *invocation) error {
-			id, err := e.fs.WhoAmI(e.ctx)
+		Action: p.action(operands{}, func(e *invocation) error {
+			cfg, err := e.clientConfig()
+			if err != nil {
+				return err
+			}
+			id, err := client.WhoAmI(e.ctx, cfg)
 			if err != nil {
 				return e.fail(err, "")
 			}

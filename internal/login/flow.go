@@ -220,35 +220,40 @@ func (l *Login) with(t *oauth2.Token, at time.Time) (*Login, error) {
 	if !isToken(next.Token) {
 		return nil, fserror.New(fserror.TooLarge, "login", "", "the token of the issuer %s has %d bytes, or characters that none has, and namenodes take %d; have it get fewer claims", l.Issuer, len(next.Token), proof.MaxToken)
 	}
-	if said := lifeOf(next.Token); said > 0 {
+	said, end := timesOf(next.Token)
+	if said > 0 {
 		life = said
 	}
 	if life <= 0 {
 		life = time.Hour
 	}
 	next.Ends = at.Add(life)
+	if end.After(at) && end.Before(next.Ends) { // it took a while until it was here
+		next.Ends = end
+	}
 	return &next, nil
 }
 
-// lifeOf is for how long a token was good when it was made; 0: it does not say. Nothing of
-// it is verified: that is for the namenode.
-func lifeOf(token string) time.Duration {
+// timesOf is for how long a token was good when it was made, and until when; zero: it does
+// not say. Nothing of it is verified: that is for the namenode.
+func timesOf(token string) (life time.Duration, end time.Time) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
-		return 0
+		return 0, end
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(parts[1])
 	if err != nil {
-		return 0
+		return 0, end
 	}
 	var c struct {
 		Made float64 `json:"iat"`
 		Ends float64 `json:"exp"`
 	}
-	if json.Unmarshal(raw, &c) != nil || c.Made <= 0 || c.Ends <= c.Made {
-		return 0
+	const most = 1 << 40 // no time of day has more seconds
+	if json.Unmarshal(raw, &c) != nil || c.Made <= 0 || c.Ends <= c.Made || c.Ends > most {
+		return 0, end
 	}
-	return time.Duration(min(c.Ends-c.Made, (365*24*time.Hour).Seconds()) * float64(time.Second))
+	return time.Duration(min(c.Ends-c.Made, (365*24*time.Hour).Seconds()) * float64(time.Second)), time.Unix(int64(c.Ends), 0)
 }
 
 // Renew asks the issuer for new tokens. An error of kind Permission: only another login helps.
@@ -318,15 +323,15 @@ func said(issuer string, err error) error {
 	case errors.As(err, &r) && (r.ErrorCode == "invalid_grant" || r.ErrorCode == "invalid_token"):
 		return again(issuer, "the issuer says %q %q", r.ErrorCode, clip(r.ErrorDescription))
 	case errors.As(err, &r) && slices.Contains([]string{"server_error", "temporarily_unavailable", "slow_down"}, r.ErrorCode):
-		return fserror.New(fserror.Unavailable, "login", "", "the issuer %s says %q %q", issuer, r.ErrorCode, clip(r.ErrorDescription))
+		return fserror.New(fserror.Unavailable, "login", "", "the issuer %s says %q %q; try again later", issuer, r.ErrorCode, clip(r.ErrorDescription))
 	case errors.As(err, &r) && r.ErrorCode != "":
 		return fserror.New(fserror.Permission, "login", "", "the issuer %s refuses: %q %q", issuer, clip(r.ErrorCode), clip(r.ErrorDescription)).Because(fserror.ReasonLogin)
 	case errors.As(err, &r) && r.Response != nil:
-		return fserror.New(fserror.Unavailable, "login", "", "the issuer %s answers %s", issuer, r.Response.Status)
+		return fserror.New(fserror.Unavailable, "login", "", "the issuer %s answers %s; try again later", issuer, r.Response.Status)
 	case errors.Is(err, context.DeadlineExceeded):
-		return fserror.New(fserror.Unavailable, "login", "", "the issuer %s does not answer in time, or nobody has logged in", issuer)
+		return fserror.New(fserror.Unavailable, "login", "", "the issuer %s does not answer in time, or nobody has logged in; try again", issuer)
 	}
-	return fserror.New(fserror.Unavailable, "login", "", "the issuer %s cannot be asked: %s", issuer, clip(err.Error()))
+	return fserror.New(fserror.Unavailable, "login", "", "the issuer %s cannot be asked: %s; try again later", issuer, clip(err.Error()))
 }
 
 func clip(s string) string {

@@ -17,6 +17,7 @@ const (
 	patience = 30 * time.Second
 	// pause is between two renewals that fail, and lookEvery how often Keep looks.
 	pause     = 5 * time.Second
+	margin    = 10 * time.Second // a token has ended for us so long before it does, or a tenth of its life
 	lookEvery = 30 * time.Second
 )
 
@@ -71,8 +72,8 @@ func (s *Source) takeLocked(l *Login) {
 	s.until = s.clock.Boot() + max(0, min(l.Ends.Sub(s.clock.Wall()), l.Ends.Sub(l.Received)))
 }
 
-// now returns the login, with how long its token is still good and whether it should be
-// renewed.
+// now returns the login, with how long its token can still be shown and whether it should
+// be renewed.
 func (s *Source) now() (l *Login, left time.Duration, due bool) {
 	changed, err := s.file.Check()
 	if err != nil {
@@ -85,7 +86,9 @@ func (s *Source) now() (l *Login, left time.Duration, due bool) {
 	}
 	l = s.login
 	left = min(l.Ends.Sub(s.clock.Wall()), s.until-s.clock.Boot())
-	return l, left, left <= l.Ends.Sub(l.Due())
+	due = left <= l.Ends.Sub(l.Due())
+	// One that ends on its way to the namenode is no use.
+	return l, left - min(margin, l.Ends.Sub(l.Received)/10), due
 }
 
 // Token returns the token to show. One that is good is returned at once; one that has ended

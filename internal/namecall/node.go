@@ -20,6 +20,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/callstream"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fserror/wire"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -193,8 +194,8 @@ func (b Bearer) GetRequestMetadata(ctx context.Context, _ ...string) (map[string
 	switch {
 	case errors.Is(err, fserror.Unavailable): // trying again may help
 		return nil, status.Error(codes.Unavailable, err.Error())
-	case err != nil:
-		return nil, status.Error(codes.Unauthenticated, err.Error())
+	case err != nil: // as if a namenode had said it: no other one will take it
+		return nil, wire.ToStatus(err)
 	}
 	return map[string]string{"authorization": "Bearer " + token}, nil
 }

@@ -98,12 +98,7 @@ func Begin(ctx context.Context, op string, flags *cli.Context, cfg client.Config
 func ask(ctx context.Context, cfg client.Config, l *login.Login) (client.Identity, error) {
 	cfg.Login, cfg.TokenFile, cfg.User = "", "", ""
 	cfg.Token = func(context.Context) (string, error) { return l.Token, nil }
-	f, err := client.New(ctx, cfg)
-	if err != nil {
-		return client.Identity{}, err
-	}
-	id, err := f.WhoAmI(ctx)
-	return id, errors.Join(err, f.Close())
+	return client.WhoAmI(ctx, cfg)
 }
 
 // options are those of the flags, and of the login that there was.
