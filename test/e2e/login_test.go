@@ -154,7 +154,7 @@ func TestLogin(t *testing.T) {
 	_, text = p.run(ctx, 9, append([]string{"login", "--device"}, at2...)...)
 	names(t, text, issuer, "cannot be asked")
 
-	is := oidcIssuer(ctx, t, port, "8s")
+	is := oidcIssuer(ctx, t, port, "20s")
 	c := p.begin(ctx, append([]string{"login"}, at2...)...) // by a code: there is no display
 	code := find(ctx, c, `open (\S+) in .* the code (\S+)`)
 	p.post(ctx, issuer+"device/login", url.Values{"user_code": {code[1]}, "username": {"test-user@127.0.0.1"}, "password": {"verysecure"}})
