@@ -37,6 +37,7 @@ func QueryStatus(ctx context.Context, cfg Config) ([]NamenodeStatus, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer cfg.login.Close()
 	caller := &pb.Caller{User: cfg.User, RealUser: cfg.RealUser, Client: cfg.Client, Host: cfg.Host, Pid: cfg.PID}
 	nn, err := namecall.New(ctx, cfg.namenodes(caller))
 	if err != nil {

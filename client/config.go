@@ -2,6 +2,7 @@ package client
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"crypto/tls"
 	"encoding/hex"
@@ -19,6 +20,7 @@ import (
 	"github.com/leasefs/leasefs/internal/blockcache"
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/login"
 	"github.com/leasefs/leasefs/internal/namecall"
 	"github.com/leasefs/leasefs/internal/proof"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -109,6 +111,13 @@ type Config struct {
 	// token, or the token alone. Only its owner may be able to read it. It is read again
 	// when it changes. The token is sent over TLS, and without it to loopback addresses only.
 	TokenFile string
+	// Login names a file with a login at an issuer of tokens, as the program makes it: its
+	// token is shown, and renewed in the file before it ends. Token returns the token to
+	// show. It is called with each stream and each call outside of one, by several
+	// goroutines, and should return at once; after an error of kind Unavailable the call is
+	// tried again. At most one of TokenFile, Login and Token can be set.
+	Login string
+	Token func(context.Context) (string, error)
 	// Timeout is how long a call is retried while no namenode answers; 0:
 	// DefaultTimeout, at most MaxTimeout. A context may end a call earlier.
 	Timeout time.Duration
@@ -145,8 +154,13 @@ type Config struct {
 	// HTTPClient moves the bytes of blocks; nil: one of the FS's own.
 	HTTPClient *http.Client
 
+	own
+}
+
+// own are what a Config has that is not its user's to set.
+type own struct {
 	callTimeout time.Duration // of tests: Timeout, but not for New or one attempt
-	token       *proof.File[proof.Own]
+	login       *login.Source // nil: there is none
 }
 
 // withDefaults checks the configuration and fills what is empty.
@@ -166,16 +180,14 @@ func (c Config) withDefaults() (Config, error) {
 		}
 	}
 	c.Namenodes = list
-	c.Clock = cmp.Or[clock.Clock](c.Clock, clock.System{})
+	c.Clock, c.Logger = cmp.Or[clock.Clock](c.Clock, clock.System{}), cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if err := c.proveUser(); err != nil {
 		return c, err
 	}
-	if c.User == "" {
-		u, err := user.Current()
-		if err != nil {
-			return c, fserror.New(fserror.InvalidArgument, "connect", "", "the login name is unknown (%v); set Config.User", err)
+	if c.Token == nil { // else the namenode says whose token it is
+		if err := c.loginName(); err != nil {
+			return c, err
 		}
-		c.User = u.Username
 	}
 	if c.Host == "" {
 		host, err := os.Hostname()
@@ -199,9 +211,6 @@ func (c Config) withDefaults() (Config, error) {
 		c.Timeout = DefaultTimeout
 	}
 	c.Timeout = min(c.Timeout, MaxTimeout)
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
 	if c.Umask == nil {
 		usual := fs.FileMode(0o022)
 		c.Umask = &usual
@@ -224,13 +233,47 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
+// loginName has the login name be the user, unless there is one.
+func (c *Config) loginName() error {
+	if c.User != "" {
+		return nil
+	}
+	u, err := user.Current()
+	if err != nil {
+		return fserror.New(fserror.InvalidArgument, "connect", "", "the login name is unknown (%v); set Config.User", err)
+	}
+	c.User = u.Username
+	return nil
+}
+
 // proveUser opens what proves who asks, and lets it say who that is unless User does.
 func (c *Config) proveUser() (err error) {
-	if c.TokenFile != "" {
-		if c.token, err = proof.OpenOwn(c.Clock, c.TokenFile); err != nil {
+	ways := 0
+	for _, given := range []bool{c.TokenFile != "", c.Login != "", c.Token != nil} {
+		if given {
+			ways++
+		}
+	}
+	switch {
+	case ways > 1:
+		return fserror.New(fserror.InvalidArgument, "connect", "", "there are several tokens to show: a file, a login or a function; choose one")
+	case c.TokenFile != "":
+		f, err := proof.OpenOwn(c.Clock, c.TokenFile)
+		if err != nil {
 			return fserror.With(err, "connect", "")
 		}
-		c.RealUser = cmp.Or(c.RealUser, c.token.Get().User)
+		c.RealUser = cmp.Or(c.RealUser, f.Get().User)
+		c.Token = func(context.Context) (string, error) {
+			if _, err := f.Check(); err != nil {
+				c.Logger.Warn("leasefs: the file of the token cannot be used as it is; the token that it had is shown", "err", err)
+			}
+			return f.Get().Token, nil
+		}
+	case c.Login != "":
+		if c.login, err = login.Open(c.Clock, c.Login, c.Logger); err != nil {
+			return fserror.With(err, "connect", "")
+		}
+		c.RealUser, c.Token = cmp.Or(c.RealUser, c.login.User()), c.login.Token
 	}
 	if c.RealUser == "" && c.TLS != nil && len(c.TLS.Certificates) > 0 && c.TLS.Certificates[0].Leaf != nil {
 		if c.RealUser, err = proof.UserOf(c.TLS.Certificates[0].Leaf); err != nil {
@@ -247,15 +290,7 @@ func (c *Config) proveUser() (err error) {
 func (c *Config) namenodes(caller *pb.Caller) namecall.Config {
 	out := namecall.Config{
 		Namenodes: c.Namenodes, Caller: caller, Timeout: cmp.Or(c.callTimeout, c.Timeout),
-		Attempt: min(max(c.Timeout/4, time.Second), 15*time.Second), Conns: c.Conns, TLS: c.TLS, DialOptions: c.DialOptions,
-	}
-	if c.token != nil {
-		out.Token = func() (string, error) {
-			if _, err := c.token.Check(); err != nil {
-				c.Logger.Warn("leasefs: the file of the token cannot be used as it is; the token that it had is shown", "err", err)
-			}
-			return c.token.Get().Token, nil
-		}
+		Attempt: min(max(c.Timeout/4, time.Second), 15*time.Second), Conns: c.Conns, TLS: c.TLS, DialOptions: c.DialOptions, Token: c.Token,
 	}
 	if c.OnWait != nil {
 		out.OnWait = func(w namecall.Waiting) { c.OnWait(Waiting(w)) }

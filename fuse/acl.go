@@ -6,7 +6,6 @@ import (
 	"slices"
 	"syscall"
 
-
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/posixacl"

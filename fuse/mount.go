@@ -191,7 +191,7 @@ func (m *Mounted) mount(ctx context.Context, o Options) error {
 			AllowOther: o.AllowOther, Options: kernel, FsName: source, Name: "leasefs",
 			DirectMount: direct, DirectMountFlags: flags, MaxWrite: maxIO, MaxBackground: 64, Logger: logger,
 			EnableAcl:     !o.AllowOther, // the kernel checks by ACLs, too, where it checks
-			DisableSplice: true, // what is read is in memory, and may be more than a pipe takes
+			DisableSplice: true,          // what is read is in memory, and may be more than a pipe takes
 			// O_TRUNC comes with OPEN, so that it is one with taking the lease; flock
 			// comes, record locks do not; there are no set-id bits to be taken away.
 			ExtraCapabilities: fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_FLOCK_LOCKS | fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_HANDLE_KILLPRIV_V2 |

@@ -42,7 +42,7 @@ func (s *desk) caller(ctx context.Context, c *pb.Caller) (*namespace.Call, error
 		return nil, err
 	}
 	who := identity.Of(ctx)
-	if err := cmp.Or(who.Is(user), s.ownSession(who, c.GetSession())); err != nil {
+	if err := cmp.Or(s.proves(who, user), s.ownSession(who, c.GetSession())); err != nil {
 		return nil, err
 	}
 	call := &namespace.Call{User: user, Groups: who.GroupsOf(c, s.cfg.Groups), Nobody: c.GetNobody()}
@@ -100,7 +100,20 @@ func (s *desk) ownSession(who *identity.Caller, session []byte) error {
 	}
 	copy(id[:], session)
 	if user, known := s.leases.UserOf(id); known {
-		return who.Is(user)
+		return s.proves(who, user)
+	}
+	return nil
+}
+
+// proves refuses another user than who has proven to be, who may be nil, and the superuser
+// if it is an issuer of tokens that says so.
+func (s *desk) proves(who *identity.Caller, user string) error {
+	if err := who.Is(user); err != nil || !who.Foreign() {
+		return err
+	}
+	if su, _ := s.engine.Superuser(); user == su {
+		return fserror.New(fserror.Permission, "", "", "the token names user %s, who is the superuser here, and that is for no issuer to say: "+
+			"use a certificate or a token of the namenode's file for that user, or be a superuser by a group", user).Because(fserror.ReasonProof)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package namenode_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-jose/go-jose/v4"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -28,8 +30,10 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror/wire"
 	"github.com/leasefs/leasefs/internal/proof"
 	"github.com/leasefs/leasefs/namenode"
+	"github.com/leasefs/leasefs/namenode/identity/issuer"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env"
+	"github.com/leasefs/leasefs/test/env/issuerenv"
 )
 
 // token is a bearer token as a client shows it.
@@ -54,6 +58,7 @@ type fort struct {
 	rootTLS       tls.Certificate
 	lines         []string // of tokens
 	authorityFile string
+	issuer        *issuerenv.Issuer // users are taken as it names them, groups as "groups" does
 }
 
 const day = 24 * time.Hour
@@ -61,7 +66,7 @@ const day = 24 * time.Hour
 func newFort(t *testing.T, mods ...func(*namenode.Config)) *fort {
 	t.Helper()
 	dir := t.TempDir()
-	f := &fort{proxies: filepath.Join(dir, "proxies"), gateway: token(proof.NewToken()), t: t, dir: dir, ca: env.NewAuthority(t, dir, "ca"), tokens: filepath.Join(dir, "tokens"), crl: filepath.Join(dir, "crl.pem"), root: token(proof.NewToken()), bob: token(proof.NewToken())}
+	f := &fort{proxies: filepath.Join(dir, "proxies"), gateway: token(proof.NewToken()), t: t, dir: dir, ca: env.NewAuthority(t, dir, "ca"), tokens: filepath.Join(dir, "tokens"), crl: filepath.Join(dir, "crl.pem"), root: token(proof.NewToken()), bob: token(proof.NewToken()), issuer: issuerenv.New(t)}
 	f.lines = []string{"# of a test", f.line(f.root, "root"), f.line(f.bob, "bob"), f.line(f.gateway, "gateway")}
 	f.writeProxies("gateway users=root,ann from=127.0.0.1,::1")
 	f.writeTokens(f.lines...)
@@ -79,6 +84,9 @@ func newFort(t *testing.T, mods ...func(*namenode.Config)) *fort {
 		}
 		if err == nil {
 			c.Identity.Tokens, err = proof.OpenTokens(clock.System{}, f.tokens)
+		}
+		if err == nil {
+			c.Identity.Issuers, err = issuer.New(clock.System{}, issuer.Config{URL: f.issuer.URL, Audiences: []string{issuerenv.Audience}, GroupsClaim: "groups"})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -178,6 +186,12 @@ func TestProofOfEachCall(t *testing.T) {
 	all := stands("all", proxies["all"])
 	env.Eventually(t, "the rules are read", func() bool { return f.statAs("ann", all) == nil })
 
+	signed := func(alg jose.SignatureAlgorithm, key any, more map[string]any) token {
+		return token(issuerenv.Sign(t, jose.SigningKey{Algorithm: alg, Key: key}, f.issuer.Claims("eve", more)))
+	}
+	eve := func(more map[string]any) token { return token(f.issuer.Token("eve", more)) }
+	super := map[string]any{"groups": []string{"supergroup"}}
+	unsigned := "eyJhbGciOiJub25lIn0." + strings.Split(string(eve(nil)), ".")[1] + "."
 	columns := []struct {
 		name string
 		cc   *grpc.ClientConn
@@ -200,6 +214,15 @@ func TestProofOfEachCall(t *testing.T) {
 		{"another user, proven by one whose rule is for others", stands("other", proxies["other"]), fserror.Permission, "no rule"},
 		{"another user, proven by one who says that it is another", stands("gateway", proxies["all"]), fserror.Permission, `user "all"`},
 		{"a certificate and a wrong token", f.connect(f.shows(&f.rootTLS, "wrong")), fserror.Permission, "not known"},
+		{"a JWT of another user", f.connect(f.shows(nil, eve(nil))), fserror.Permission, `"eve"`},
+		{"a JWT of the superuser", f.connect(f.shows(nil, token(f.issuer.Token("root", super)))), fserror.Permission, "no issuer to say"},
+		{"a JWT with another signature", f.connect(f.shows(nil, signed(jose.RS256, issuerenv.NewKey(t, 1).Private, nil))), fserror.Permission, "signed by no key"},
+		{"a JWT for another audience", f.connect(f.shows(nil, eve(map[string]any{"aud": "web"}))), fserror.Permission, "audience"},
+		{"a JWT that has expired", f.connect(f.shows(nil, eve(map[string]any{"exp": now.Add(-time.Minute).Unix()}))), fserror.Permission, "expired"},
+		{"a JWT that is not yet valid", f.connect(f.shows(nil, eve(map[string]any{"nbf": now.Add(day).Unix()}))), fserror.Permission, "not before"},
+		{"a JWT without a signature", f.connect(f.shows(nil, token(unsigned))), fserror.Permission, "signed by an algorithm"},
+		{"a JWT with a shared secret", f.connect(f.shows(nil, signed(jose.HS256, bytes.Repeat([]byte("k"), 32), nil))), fserror.Permission, "signed by an algorithm"},
+		{"a JWT of a foreign issuer", f.connect(f.shows(nil, eve(map[string]any{"iss": "https://evil.example"}))), fserror.Permission, "none whose tokens"},
 	}
 	right := []*grpc.ClientConn{f.connect(f.shows(nil, f.root)), f.connect(f.shows(&f.rootTLS, "")), f.connect(f.shows(&f.rootTLS, f.root)), stands("gateway", f.gateway)}
 
@@ -222,7 +245,7 @@ func TestProofOfEachCall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			send := rows[name]()
 			for _, c := range columns {
-				if name == "Status" && c.want == fserror.Permission && strings.HasPrefix(c.name, "another") {
+				if c.want == fserror.Permission && (name == "Status" || name == "WhoAmI") && (strings.HasPrefix(c.name, "another") || strings.HasPrefix(c.name, "a JWT of another")) || name == "Status" && strings.HasPrefix(c.name, "a JWT of the") {
 					continue // it is in nobody's name
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

@@ -340,7 +340,7 @@ func (s *desk) writer(ctx context.Context, tx *engine.Tx, c *namespace.Call, w n
 		return err
 	}
 	f, _ := tx.Tree.OpenFile(w.Inode)
-	return identity.Of(ctx).Is(f.Holder.User)
+	return s.proves(identity.Of(ctx), f.Holder.User)
 }
 
 // checkTailBudget refuses more bytes in the tail of an owner's file if there is no

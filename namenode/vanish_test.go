@@ -123,9 +123,7 @@ func (v *vanisher) sendings() (list map[string]func() sending, waits map[string]
 				if err != nil {
 					return err
 				}
-				if err := st.Send(&pb.SessionRequest{Kind: &pb.SessionRequest_Hello{Hello: &pb.Hello{Caller: caller}}}); err != nil {
-					return err
-				}
+				_ = st.Send(&pb.SessionRequest{Kind: &pb.SessionRequest_Hello{Hello: &pb.Hello{Caller: caller}}}) // Recv knows why not
 				return first(st.Recv, nil)
 			}
 		},
@@ -311,6 +309,10 @@ func (v *vanisher) sendings() (list map[string]func() sending, waits map[string]
 		"Concat": func() sending {
 			req := &pb.ConcatRequest{Call: r.Call(), Caller: who, Target: pb.Follow(v.file("1")), Sources: []*pb.Ref{pb.At(v.file("2")), pb.At(v.file("3"))}}
 			return func(ctx context.Context, l link) error { _, err := l.nn.Concat(ctx, req); return err }
+		},
+		"WhoAmI": func() sending {
+			req := &pb.WhoAmIRequest{Caller: who}
+			return func(ctx context.Context, l link) error { _, err := l.nn.WhoAmI(ctx, req); return err }
 		},
 		"Transact": func() sending {
 			req := &pb.TransactRequest{Call: r.Call(), Caller: who, Compares: []*pb.TxCompare{{Path: "/w", What: &pb.TxCompare_Exists{Exists: true}}}, Ops: []*pb.TxOp{

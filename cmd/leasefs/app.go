@@ -51,6 +51,7 @@ func (p *program) commands() []*cli.Command {
 		chmodCommand(p), chownCommand(p), xattrCommand(p), aclCommand(p), lnCommand(p), txnCommand(p),
 		leaseCommand(p), lockCommand(p), registerCommand(p), watchCommand(p),
 		mountCommand(p), gatewayCommand(p),
+		loginCommand(p), logoutCommand(p), whoamiCommand(p),
 		statusCommand(p), adminCommand(p),
 		benchCommand(p), completionCommand(p), manCommand(p), versionCommand(p),
 	}

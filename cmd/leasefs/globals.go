@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/cmd/leasefs/login"
 	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
@@ -35,6 +36,7 @@ func globalFlags() []cli.Flag {
 		&cli.StringFlag{Name: "tls-key", Usage: "PEM `FILE` of its key", EnvVars: []string{"LEASEFS_TLS_KEY"}},
 		&cli.StringFlag{Name: "tls-server-name", Usage: "the `NAME` that the namenode's certificate must have", DefaultText: "the host", EnvVars: []string{"LEASEFS_TLS_SERVER_NAME"}},
 		&cli.StringFlag{Name: "token-file", Usage: "`FILE` with a token that proves who --user is; of mode 600", EnvVars: []string{"LEASEFS_TOKEN_FILE"}},
+		&cli.StringFlag{Name: "login", Usage: "`FILE` of a login, see leasefs login", DefaultText: "one for these namenodes, if there is one", EnvVars: []string{"LEASEFS_LOGIN"}},
 	}
 }
 
@@ -60,6 +62,7 @@ func (e *invocation) clientConfig() (client.Config, error) {
 		Client:    e.flags.String("client"),
 		Timeout:   e.flags.Duration("timeout"),
 		TokenFile: e.flags.String("token-file"),
+		Login:     e.flags.String("login"),
 		OnWait:    e.waits,
 		Umask:     umask(),
 	}
@@ -80,7 +83,9 @@ func (e *invocation) clientConfig() (client.Config, error) {
 		return cfg, argv.Usagef(e.op, "--timeout: %s is too long; at most %s, so that a repeated call happens once", cfg.Timeout, client.MaxTimeout)
 	}
 	var err error
-	cfg.TLS, err = e.clientTLS()
+	if cfg.TLS, err = e.clientTLS(); err == nil && e.op != "login" && e.op != "logout" {
+		login.Use(&cfg)
+	}
 	return cfg, err
 }
 

@@ -38,7 +38,7 @@ func namenodeCommand(p *program) *cli.Command {
 			&cli.StringFlag{Name: "http", Usage: "the `ADDR` for blocks and pages; port 0 takes a free one", Value: namenode.DefaultHTTP},
 			&cli.StringFlag{Name: "advertise-http", Usage: "the `HOST:PORT` by which clients reach --http", DefaultText: "--http, or this host's name if that is all addresses"},
 			&cli.StringFlag{Name: "blocks", Usage: "where blocks are: a `URL` such as file:///mnt/disk2 or s3://bucket/prefix?endpoint=https://s3.example:9000", DefaultText: "DIR/blocks"},
-			takeOverFlag(),
+			takeOverFlag(), supergroupFlag(),
 		}, zookeeperFlags(
 			"`HOSTS` of the ZooKeeper ensemble, HOST:PORT with commas between: this is one of several namenodes",
 			"with --zookeeper: the `NAME` under which the namenodes meet",
@@ -54,6 +54,7 @@ func namenodeCommand(p *program) *cli.Command {
 			&cli.StringFlag{Name: "tls-client-ca", Usage: "PEM `FILE` of the authorities that sign clients; demands certificates", EnvVars: []string{"LEASEFS_TLS_CLIENT_CA"}},
 			&cli.StringFlag{Name: "tls-client-crl", Usage: "PEM `FILE` of the certificates that those authorities have revoked", EnvVars: []string{"LEASEFS_TLS_CLIENT_CRL"}},
 			&cli.StringFlag{Name: "tokens", Usage: "`FILE` of the tokens that prove who clients are, see leasefs admin token", EnvVars: []string{"LEASEFS_TOKENS"}},
+		}, prove.IssuerFlags(), []cli.Flag{
 			&cli.StringFlag{Name: "proxies", Usage: "`FILE` of rules: who, proven, may act for whom, from where, as a gateway or a mount does", EnvVars: []string{"LEASEFS_PROXIES"}},
 			&cli.BoolFlag{Name: "insecure-trust-clients", Usage: "believe every client who it says it is: whoever reaches --listen can act as any user"},
 			logLevelFlag("info"),
@@ -88,6 +89,10 @@ func offlineFlags(hosts, name string, own ...cli.Flag) []cli.Flag {
 
 func takeOverFlag() cli.Flag {
 	return &cli.StringFlag{Name: "take-over", Usage: "take over the block store of another incarnation of the namespace: the `INCARNATION` that it is of, from the refusal; it must have ended for good"}
+}
+
+func supergroupFlag() cli.Flag {
+	return &cli.StringFlag{Name: "supergroup", Usage: "of a new namespace: members of the `GROUP` are superusers", DefaultText: "the primary group of whoever makes it"}
 }
 
 func logLevelFlag(level string) cli.Flag {
@@ -183,7 +188,7 @@ func (e *invocation) namenodeConfig() (namenode.Config, error) {
 			SoftLimit: e.flags.Duration("soft-limit"), HardLimit: e.flags.Duration("hard-limit"), MinLeaseTTL: e.flags.Duration("min-lease-ttl"),
 			ReapRate: e.flags.Int("reap-rate"), CacheTerm: e.flags.Duration("cache-term"),
 		},
-		Upkeep: namenode.Upkeep{DeleteAfter: e.flags.Duration("delete-after")},
+		Upkeep: namenode.Upkeep{DeleteAfter: e.flags.Duration("delete-after")}, Supergroup: e.flags.String("supergroup"),
 	}
 	if cfg.CacheTerm == 0 {
 		cfg.CacheTerm = -1 // off; to the library 0 means the default

@@ -16,6 +16,7 @@ import (
 	"github.com/leasefs/leasefs/internal/callstream"
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/login"
 	"github.com/leasefs/leasefs/internal/namecall"
 	"github.com/leasefs/leasefs/internal/proof"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -220,12 +221,22 @@ func (r *runner) dial(ctx context.Context) error {
 		creds = credentials.NewTLS(r.cfg.Client.TLS)
 	}
 	opts := append([]grpc.DialOption{grpc.WithTransportCredentials(creds)}, r.cfg.Client.DialOptions...)
-	if r.cfg.Client.TokenFile != "" {
-		own, err := proof.OpenOwn(clock.System{}, r.cfg.Client.TokenFile)
+	switch cfg := &r.cfg.Client; {
+	case cfg.TokenFile != "":
+		own, err := proof.OpenOwn(clock.System{}, cfg.TokenFile)
 		if err != nil {
 			return err
 		}
-		opts = append(opts, grpc.WithPerRPCCredentials(namecall.Bearer(func() (string, error) { return own.Get().Token, nil })))
+		cfg.Token = func(context.Context) (string, error) { return own.Get().Token, nil }
+	case cfg.Login != "":
+		l, err := login.Read(cfg.Login) // the session's FS renews it
+		if err != nil {
+			return err
+		}
+		cfg.Token = func(context.Context) (string, error) { return l.Token, nil }
+	}
+	if r.cfg.Client.Token != nil {
+		opts = append(opts, grpc.WithPerRPCCredentials(namecall.Bearer(r.cfg.Client.Token)))
 	}
 	for range r.cfg.Conns {
 		c, err := callstream.NewClient("passthrough:///"+list[i].Address, opts...)

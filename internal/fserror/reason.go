@@ -40,6 +40,7 @@ const (
 	ReasonShares         = "Shares"
 	ReasonProof          = "proof"    // of who the caller is; it is missing, or not good
 	ReasonProxy          = "proxy"    // no rule lets the caller act for another
+	ReasonLogin          = "login"    // at an issuer of tokens is over, or was refused
 	ReasonIdentity       = "identity" // how clients prove who they are
 	ReasonSoftLimit      = "SoftLimit"
 	ReasonMinLeaseTTL    = "MinLeaseTTL"

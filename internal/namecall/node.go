@@ -3,6 +3,7 @@ package namecall
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"strings"
 	"sync"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/callstream"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fserror/wire"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -64,7 +66,7 @@ type Config struct {
 	TLS       *tls.Config   // nil: plain text
 	// Token returns the bearer token that proves who the caller is; nil: there is none. It
 	// is sent only over TLS, or to a loopback address.
-	Token       func() (string, error)
+	Token       func(context.Context) (string, error)
 	DialOptions []grpc.DialOption
 	// Inactive is told of a namenode that was asked and is not active.
 	Inactive func(*Node)
@@ -184,13 +186,16 @@ func (s *Namenodes) addLocked(address string) (*Node, error) {
 }
 
 // Bearer shows a token with each call and each stream.
-type Bearer func() (string, error)
+type Bearer func(context.Context) (string, error)
 
 // GetRequestMetadata implements credentials.PerRPCCredentials.
-func (b Bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
-	token, err := b()
-	if err != nil {
-		return nil, status.Error(codes.Unauthenticated, err.Error())
+func (b Bearer) GetRequestMetadata(ctx context.Context, _ ...string) (map[string]string, error) {
+	token, err := b(ctx)
+	switch {
+	case errors.Is(err, fserror.Unavailable): // trying again may help
+		return nil, status.Error(codes.Unavailable, err.Error())
+	case err != nil: // as if a namenode had said it: no other one will take it
+		return nil, wire.ToStatus(err)
 	}
 	return map[string]string{"authorization": "Bearer " + token}, nil
 }

@@ -176,7 +176,7 @@ func TestOwn(t *testing.T) {
 			t.Errorf("it prints as %s", s)
 		}
 	}
-	for _, content := range []string{"", "a b secret", "ann secr\x00et", "ann " + strings.Repeat("s", maxToken+1)} {
+	for _, content := range []string{"", "a b secret", "ann secr\x00et", "ann " + strings.Repeat("s", MaxToken+1)} {
 		write(t, name, content)
 		if _, err := OpenOwn(clock.System{}, name); !errors.Is(err, fserror.InvalidArgument) || strings.Contains(err.Error(), "secr") {
 			t.Errorf("%.20q: %.200v", content, err)

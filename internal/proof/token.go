@@ -16,8 +16,8 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
-// maxToken is how many bytes a token may have; those of some issuers are long.
-const maxToken = 8 << 10
+// MaxToken is how many bytes a token may have; those of some issuers are long.
+const MaxToken = 8 << 10
 
 // NewToken makes a token of 256 random bits.
 func NewToken() string {
@@ -141,7 +141,7 @@ func OpenOwn(c clock.Clock, name string) (*File[Own], error) {
 		default:
 			return o, bad(fserror.InvalidArgument, "it has to have a user and a token, or a token alone")
 		}
-		if len(o.Token) > maxToken || strings.ContainsFunc(o.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		if len(o.Token) > MaxToken || strings.ContainsFunc(o.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
 			return Own{}, bad(fserror.InvalidArgument, "what it has as a token is none: it is too long, or has characters that no token has")
 		}
 		return o, nil

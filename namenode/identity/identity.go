@@ -28,6 +28,7 @@ import (
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/proof"
+	"github.com/leasefs/leasefs/namenode/identity/issuer"
 )
 
 // Config says what is taken for a proof. The zero value takes everybody's word who
@@ -42,6 +43,8 @@ type Config struct {
 	Tokens *proof.File[*proof.Tokens]
 	// Proxies says who may act for whom; nil: nobody but superusers may act for others.
 	Proxies *proof.File[*proof.Proxies]
+	// Issuers are those whose tokens are taken, too; nil: none. Somebody has to Run them.
+	Issuers *issuer.Issuers
 	// Pair is the namenode's own certificate, which is read again with the others; nil: it
 	// stays as it is.
 	Pair Checker
@@ -55,7 +58,9 @@ type Checker interface {
 }
 
 // Proves reports whether callers have to prove who they are.
-func (c *Config) Proves() bool { return c.Certificates || c.Tokens != nil }
+func (c *Config) Proves() bool { return c.Certificates || c.takesTokens() }
+
+func (c *Config) takesTokens() bool { return c.Tokens != nil || c.Issuers != nil }
 
 // Every is how often files are read again, and streams looked at.
 const Every = 2 * time.Second
@@ -85,6 +90,7 @@ type Caller struct {
 
 	shown []*x509.Certificate // nil: none
 	sum   *[32]byte           // of a token; nil: none
+	jwt   *issuer.Bearer      // whom it names, if it is an issuer's; nil: it is none
 	until time.Time           // when the proof expires; zero: never
 	// ground is the guard's from before the proof was held against the files.
 	ground uint64
@@ -93,6 +99,13 @@ type Caller struct {
 	from  netip.Addr
 	acted *acted // of a stream or call; nil: nobody keeps account
 }
+
+// Foreign reports whether it is an issuer that says who it is: whoever administers that
+// does not decide who is the superuser here.
+func (c *Caller) Foreign() bool { return c != nil && c.jwt != nil }
+
+// Until is when the proof expires; zero: never.
+func (c *Caller) Until() time.Time { return c.until }
 
 // expired reports whether the proof was good for a time that is over.
 func (c *Caller) expired(now time.Time) bool { return !c.until.IsZero() && now.After(c.until) }
@@ -151,7 +164,7 @@ func (g *Guard) Prove(ctx context.Context) (*Caller, error) {
 	if m == nil {
 		return nil, refuse("the connection has no proof of identity")
 	}
-	sum, err := tokenOf(ctx)
+	token, sum, err := tokenOf(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -162,6 +175,11 @@ func (g *Guard) Prove(ctx context.Context) (*Caller, error) {
 	if g.cfg.Certificates {
 		c.shown = m.shown
 	}
+	if g.cfg.Issuers != nil && sum != nil && !g.knows(*sum) {
+		if c.jwt, err = g.cfg.Issuers.Verify(ctx, *sum, token); err != nil {
+			return nil, err
+		}
+	}
 	if err := g.identify(c); err != nil {
 		return nil, err
 	}
@@ -171,21 +189,30 @@ func (g *Guard) Prove(ctx context.Context) (*Caller, error) {
 
 func sameToken(a, b *[32]byte) bool { return a == nil && b == nil || a != nil && b != nil && *a == *b }
 
-// tokenOf is the hash of the token that came with a call; nil if none did.
-func tokenOf(ctx context.Context) (*[32]byte, error) {
+// knows reports whether a token with that hash is in the file of tokens.
+func (g *Guard) knows(sum [32]byte) bool {
+	if g.cfg.Tokens == nil {
+		return false
+	}
+	_, ok := g.cfg.Tokens.Get().Find(sum)
+	return ok
+}
+
+// tokenOf is the token that came with a call, and its hash; nil if none did.
+func tokenOf(ctx context.Context) (token string, sum *[32]byte, err error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	switch values := md.Get(authorization); len(values) {
 	case 0:
-		return nil, nil
+		return "", nil, nil
 	case 1:
 		scheme, token, ok := strings.Cut(values[0], " ")
 		if !ok || !strings.EqualFold(scheme, "bearer") {
-			return nil, refuse("what came in the header %q is no bearer token", authorization)
+			return "", nil, refuse("what came in the header %q is no bearer token", authorization)
 		}
 		sum := proof.Hash(token)
-		return &sum, nil
+		return token, &sum, nil
 	default:
-		return nil, refuse("there are %d headers %q, and one token is enough", len(values), authorization)
+		return "", nil, refuse("there are %d headers %q, and one token is enough", len(values), authorization)
 	}
 }
 
@@ -204,28 +231,45 @@ func (g *Guard) identify(c *Caller) error {
 		c.User, c.until = user, until
 	}
 	if c.sum != nil {
-		if g.cfg.Tokens == nil {
-			return refuse("tokens prove nothing to this namenode")
+		user, groups, until, err := g.bearer(c)
+		if err != nil {
+			return err
 		}
-		b, ok := g.cfg.Tokens.Get().Find(*c.sum)
-		if !ok {
-			return refuse("the token is not known, or was revoked")
+		if c.User != "" && c.User != user {
+			return refuse("the certificate is user %q's, and the token user %q's: show one of them", c.User, user)
 		}
-		if c.User != "" && c.User != b.User {
-			return refuse("the certificate is user %q's, and the token user %q's: show one of them", c.User, b.User)
+		if c.User, c.Groups = user, groups; c.until.IsZero() || !until.IsZero() && until.Before(c.until) {
+			c.until = until
 		}
-		c.User, c.Groups = b.User, b.Groups
 	}
 	if c.User != "" {
 		return nil
 	}
 	switch {
-	case g.cfg.Tokens == nil:
+	case !g.cfg.takesTokens():
 		return refuse("a client certificate is needed")
 	case !g.cfg.Certificates:
 		return refuse("a token is needed")
 	}
 	return refuse("a client certificate or a token is needed")
+}
+
+// bearer is whom the token of c names, and when it expires.
+func (g *Guard) bearer(c *Caller) (user string, groups []string, until time.Time, err error) {
+	switch {
+	case !g.cfg.takesTokens():
+		return "", nil, until, refuse("tokens prove nothing to this namenode")
+	case c.jwt == nil:
+		if g.cfg.Tokens != nil {
+			if b, ok := g.cfg.Tokens.Get().Find(*c.sum); ok {
+				return b.User, b.Groups, until, nil
+			}
+		}
+		return "", nil, until, refuse("the token is not known, or was revoked")
+	case !g.cfg.Issuers.Still(c.jwt):
+		return "", nil, until, refuse("the token has expired, or its issuer has withdrawn the key that signed it; get a new one")
+	}
+	return c.jwt.User, c.jwt.Groups, c.jwt.Until, nil
 }
 
 // verify returns until when a certificate is good.
@@ -317,6 +361,9 @@ func (g *Guard) Check(context.Context) error {
 			g.log.Info("a file was changed and read again", "of", what)
 		}
 	}
+	if g.cfg.Issuers != nil && g.cfg.Issuers.Check() {
+		g.ground.Add(1)
+	}
 	if g.cfg.Authorities != nil {
 		overdue := g.cfg.Authorities.Get().Overdue(g.clock.Wall())
 		if overdue && !g.overdue {
@@ -343,7 +390,7 @@ func (g *Guard) endStale() {
 	for _, s := range look {
 		ok, known := good[s.caller]
 		if !known {
-			again := &Caller{shown: s.caller.shown, sum: s.caller.sum}
+			again := &Caller{shown: s.caller.shown, sum: s.caller.sum, jwt: s.caller.jwt}
 			err := g.identify(again)
 			ok = err == nil && again.User == s.caller.User && slices.Equal(again.Groups, s.caller.Groups)
 			good[s.caller] = ok

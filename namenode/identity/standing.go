@@ -52,7 +52,7 @@ func callerOf(request any) *pb.Caller {
 // that c acts for that one, and c may; c may be nil.
 func (c *Caller) Says(request any) error {
 	who := callerOf(request)
-	if c == nil || who == nil {
+	if _, asks := request.(*pb.WhoAmIRequest); asks || c == nil || who == nil { // who it is, it need not know
 		return nil
 	}
 	if says := cmp.Or(who.GetRealUser(), who.GetUser()); says != c.User {
@@ -90,7 +90,7 @@ func (c *Caller) may(user string) (trustGroups bool, err error) {
 	if own == nil {
 		own = g.people.Groups(c.User)
 	}
-	if user != "" && (c.User == su || sg != "" && slices.Contains(own, sg)) {
+	if user != "" && (c.User == su && !c.Foreign() || sg != "" && slices.Contains(own, sg)) {
 		return true, nil // he may do all that the other may anyway
 	}
 	var rules *proof.Proxies

@@ -29,6 +29,7 @@ type fileConfig struct {
 	BlockCache    *string `toml:"block-cache"`
 	CacheSize     *string `toml:"block-cache-size"`
 	TokenFile     *string `toml:"token-file"`
+	Login         *string `toml:"login"`
 }
 
 // values are the settings in the file, as text by flag.
@@ -36,7 +37,7 @@ func (f *fileConfig) values() (map[string]string, error) {
 	v := make(map[string]string)
 	for name, s := range map[string]*string{
 		"user": f.User, "client": f.Client, "tls-ca": f.TLSCA,
-		"tls-cert": f.TLSCert, "tls-key": f.TLSKey, "tls-server-name": f.TLSServerName, "token-file": f.TokenFile,
+		"tls-cert": f.TLSCert, "tls-key": f.TLSKey, "tls-server-name": f.TLSServerName, "token-file": f.TokenFile, "login": f.Login,
 		"block-cache": f.BlockCache, "block-cache-size": f.CacheSize,
 	} {
 		if s != nil {

@@ -71,6 +71,9 @@ func Namenode(op string, flags Flags, cfg *namenode.Config) error {
 			return err
 		}
 	}
+	if id.Issuers, err = issuers(op, flags); err != nil {
+		return err
+	}
 	own, err := pair(op, flags, "tls")
 	ca, crl := flags.String("tls-client-ca"), flags.String("tls-client-crl")
 	switch {
@@ -90,6 +93,6 @@ func Namenode(op string, flags Flags, cfg *namenode.Config) error {
 		id.Certificates = true
 	}
 	id.Pair = own
-	cfg.TLS = proof.ServerTLS(own, id.Authorities, id.Tokens == nil)
+	cfg.TLS = proof.ServerTLS(own, id.Authorities, id.Tokens == nil && id.Issuers == nil)
 	return nil
 }

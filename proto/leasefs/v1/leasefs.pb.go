@@ -9651,6 +9651,118 @@ func (x *CarriedAnswer) GetDetail() *ErrorDetail {
 	return nil
 }
 
+type WhoAmIRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"` // its user may be missing; to a namenode that asks for no proof it says who asks
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhoAmIRequest) Reset() {
+	*x = WhoAmIRequest{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhoAmIRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhoAmIRequest) ProtoMessage() {}
+
+func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhoAmIRequest.ProtoReflect.Descriptor instead.
+func (*WhoAmIRequest) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{117}
+}
+
+func (x *WhoAmIRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+type WhoAmIResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"` // empty: callers need not prove who they are, and their word is taken
+	Groups        []string               `protobuf:"bytes,2,rep,name=groups,proto3" json:"groups,omitempty"`
+	Superuser     bool                   `protobuf:"varint,3,opt,name=superuser,proto3" json:"superuser,omitempty"`
+	UntilUnix     int64                  `protobuf:"varint,4,opt,name=until_unix,json=untilUnix,proto3" json:"until_unix,omitempty"` // when the proof expires, in seconds since 1970; 0: never
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhoAmIResponse) Reset() {
+	*x = WhoAmIResponse{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhoAmIResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhoAmIResponse) ProtoMessage() {}
+
+func (x *WhoAmIResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhoAmIResponse.ProtoReflect.Descriptor instead.
+func (*WhoAmIResponse) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{118}
+}
+
+func (x *WhoAmIResponse) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *WhoAmIResponse) GetGroups() []string {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *WhoAmIResponse) GetSuperuser() bool {
+	if x != nil {
+		return x.Superuser
+	}
+	return false
+}
+
+func (x *WhoAmIResponse) GetUntilUnix() int64 {
+	if x != nil {
+		return x.UntilUnix
+	}
+	return 0
+}
+
 type AclEntry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Default       bool                   `protobuf:"varint,1,opt,name=default,proto3" json:"default,omitempty"` // of the default ACL of a directory
@@ -9663,7 +9775,7 @@ type AclEntry struct {
 
 func (x *AclEntry) Reset() {
 	*x = AclEntry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9675,7 +9787,7 @@ func (x *AclEntry) String() string {
 func (*AclEntry) ProtoMessage() {}
 
 func (x *AclEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9688,7 +9800,7 @@ func (x *AclEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AclEntry.ProtoReflect.Descriptor instead.
 func (*AclEntry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{117}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *AclEntry) GetDefault() bool {
@@ -9730,7 +9842,7 @@ type AclRequest struct {
 
 func (x *AclRequest) Reset() {
 	*x = AclRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9742,7 +9854,7 @@ func (x *AclRequest) String() string {
 func (*AclRequest) ProtoMessage() {}
 
 func (x *AclRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9755,7 +9867,7 @@ func (x *AclRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AclRequest.ProtoReflect.Descriptor instead.
 func (*AclRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{118}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *AclRequest) GetCaller() *Caller {
@@ -9791,7 +9903,7 @@ type AclResponse struct {
 
 func (x *AclResponse) Reset() {
 	*x = AclResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9803,7 +9915,7 @@ func (x *AclResponse) String() string {
 func (*AclResponse) ProtoMessage() {}
 
 func (x *AclResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9816,7 +9928,7 @@ func (x *AclResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AclResponse.ProtoReflect.Descriptor instead.
 func (*AclResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{119}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *AclResponse) GetEntries() []*AclEntry {
@@ -9846,7 +9958,7 @@ type ChangeAclRequest struct {
 
 func (x *ChangeAclRequest) Reset() {
 	*x = ChangeAclRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9858,7 +9970,7 @@ func (x *ChangeAclRequest) String() string {
 func (*ChangeAclRequest) ProtoMessage() {}
 
 func (x *ChangeAclRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9871,7 +9983,7 @@ func (x *ChangeAclRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeAclRequest.ProtoReflect.Descriptor instead.
 func (*ChangeAclRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{120}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *ChangeAclRequest) GetCall() *CallId {
@@ -10684,7 +10796,15 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\bresponse\x18\x02 \x01(\fR\bresponse\x12\x12\n" +
 	"\x04code\x18\x03 \x01(\rR\x04code\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12/\n" +
-	"\x06detail\x18\x05 \x01(\v2\x17.leasefs.v1.ErrorDetailR\x06detail\"r\n" +
+	"\x06detail\x18\x05 \x01(\v2\x17.leasefs.v1.ErrorDetailR\x06detail\";\n" +
+	"\rWhoAmIRequest\x12*\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"y\n" +
+	"\x0eWhoAmIResponse\x12\x12\n" +
+	"\x04user\x18\x01 \x01(\tR\x04user\x12\x16\n" +
+	"\x06groups\x18\x02 \x03(\tR\x06groups\x12\x1c\n" +
+	"\tsuperuser\x18\x03 \x01(\bR\tsuperuser\x12\x1d\n" +
+	"\n" +
+	"until_unix\x18\x04 \x01(\x03R\tuntilUnix\"r\n" +
 	"\bAclEntry\x12\x18\n" +
 	"\adefault\x18\x01 \x01(\bR\adefault\x12$\n" +
 	"\x03tag\x18\x02 \x01(\x0e2\x12.leasefs.v1.AclTagR\x03tag\x12\x12\n" +
@@ -10748,7 +10868,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x19ACL_ACTION_REMOVE_DEFAULT\x10\x03\x12\x19\n" +
 	"\x15ACL_ACTION_REMOVE_ALL\x10\x04\x12\x14\n" +
 	"\x10ACL_ACTION_EXACT\x10\x05\x12\x14\n" +
-	"\x10ACL_ACTION_WHOLE\x10\x062\x8f\x13\n" +
+	"\x10ACL_ACTION_WHOLE\x10\x062\xd0\x13\n" +
 	"\bNamenode\x12F\n" +
 	"\aSession\x12\x1a.leasefs.v1.SessionRequest\x1a\x1b.leasefs.v1.SessionResponse(\x010\x01\x12K\n" +
 	"\n" +
@@ -10786,7 +10906,8 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\bSetXattr\x12\x1b.leasefs.v1.SetXattrRequest\x1a\x1a.leasefs.v1.MutateResponse\x12C\n" +
 	"\bTruncate\x12\x1b.leasefs.v1.TruncateRequest\x1a\x1a.leasefs.v1.MutateResponse\x12?\n" +
 	"\x06Concat\x12\x19.leasefs.v1.ConcatRequest\x1a\x1a.leasefs.v1.MutateResponse\x12C\n" +
-	"\bTransact\x12\x1b.leasefs.v1.TransactRequest\x1a\x1a.leasefs.v1.MutateResponse\x126\n" +
+	"\bTransact\x12\x1b.leasefs.v1.TransactRequest\x1a\x1a.leasefs.v1.MutateResponse\x12?\n" +
+	"\x06WhoAmI\x12\x19.leasefs.v1.WhoAmIRequest\x1a\x1a.leasefs.v1.WhoAmIResponse\x126\n" +
 	"\x03Acl\x12\x16.leasefs.v1.AclRequest\x1a\x17.leasefs.v1.AclResponse\x12E\n" +
 	"\tChangeAcl\x12\x1c.leasefs.v1.ChangeAclRequest\x1a\x1a.leasefs.v1.MutateResponse2\xba\x04\n" +
 	"\x05Admin\x12?\n" +
@@ -10815,7 +10936,7 @@ func file_leasefs_v1_leasefs_proto_rawDescGZIP() []byte {
 }
 
 var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 124)
+var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 126)
 var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(RefHow)(0),                     // 0: leasefs.v1.RefHow
 	(FileType)(0),                   // 1: leasefs.v1.FileType
@@ -10942,19 +11063,21 @@ var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(*CarriedCall)(nil),             // 122: leasefs.v1.CarriedCall
 	(*CarryResponse)(nil),           // 123: leasefs.v1.CarryResponse
 	(*CarriedAnswer)(nil),           // 124: leasefs.v1.CarriedAnswer
-	(*AclEntry)(nil),                // 125: leasefs.v1.AclEntry
-	(*AclRequest)(nil),              // 126: leasefs.v1.AclRequest
-	(*AclResponse)(nil),             // 127: leasefs.v1.AclResponse
-	(*ChangeAclRequest)(nil),        // 128: leasefs.v1.ChangeAclRequest
-	nil,                             // 129: leasefs.v1.Block.HeadersEntry
-	nil,                             // 130: leasefs.v1.BlockTarget.HeadersEntry
-	nil,                             // 131: leasefs.v1.BackupResponse.HeadersEntry
+	(*WhoAmIRequest)(nil),           // 125: leasefs.v1.WhoAmIRequest
+	(*WhoAmIResponse)(nil),          // 126: leasefs.v1.WhoAmIResponse
+	(*AclEntry)(nil),                // 127: leasefs.v1.AclEntry
+	(*AclRequest)(nil),              // 128: leasefs.v1.AclRequest
+	(*AclResponse)(nil),             // 129: leasefs.v1.AclResponse
+	(*ChangeAclRequest)(nil),        // 130: leasefs.v1.ChangeAclRequest
+	nil,                             // 131: leasefs.v1.Block.HeadersEntry
+	nil,                             // 132: leasefs.v1.BlockTarget.HeadersEntry
+	nil,                             // 133: leasefs.v1.BackupResponse.HeadersEntry
 }
 var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	1,   // 0: leasefs.v1.Attr.type:type_name -> leasefs.v1.FileType
 	13,  // 1: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
 	14,  // 2: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
-	129, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
+	131, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
 	14,  // 4: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
 	9,   // 5: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
 	17,  // 6: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
@@ -11017,7 +11140,7 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	11,  // 63: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
 	59,  // 64: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
 	61,  // 65: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
-	130, // 66: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
+	132, // 66: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
 	11,  // 67: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
 	15,  // 68: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
 	8,   // 69: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
@@ -11112,113 +11235,116 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	9,   // 158: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
 	9,   // 159: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
 	9,   // 160: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
-	131, // 161: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
+	133, // 161: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
 	122, // 162: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
 	124, // 163: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
 	16,  // 164: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
-	5,   // 165: leasefs.v1.AclEntry.tag:type_name -> leasefs.v1.AclTag
-	9,   // 166: leasefs.v1.AclRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 167: leasefs.v1.AclRequest.at:type_name -> leasefs.v1.Ref
-	125, // 168: leasefs.v1.AclResponse.entries:type_name -> leasefs.v1.AclEntry
-	26,  // 169: leasefs.v1.AclResponse.keys:type_name -> leasefs.v1.CacheKey
-	8,   // 170: leasefs.v1.ChangeAclRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 171: leasefs.v1.ChangeAclRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 172: leasefs.v1.ChangeAclRequest.at:type_name -> leasefs.v1.Ref
-	6,   // 173: leasefs.v1.ChangeAclRequest.action:type_name -> leasefs.v1.AclAction
-	125, // 174: leasefs.v1.ChangeAclRequest.entries:type_name -> leasefs.v1.AclEntry
-	19,  // 175: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
-	28,  // 176: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
-	32,  // 177: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
-	36,  // 178: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
-	38,  // 179: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
-	40,  // 180: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
-	42,  // 181: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
-	45,  // 182: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
-	47,  // 183: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
-	48,  // 184: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
-	49,  // 185: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
-	52,  // 186: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
-	55,  // 187: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
-	56,  // 188: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
-	58,  // 189: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
-	62,  // 190: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
-	64,  // 191: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
-	66,  // 192: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
-	67,  // 193: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
-	69,  // 194: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
-	71,  // 195: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
-	74,  // 196: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
-	77,  // 197: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
-	79,  // 198: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
-	83,  // 199: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
-	84,  // 200: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
-	86,  // 201: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
-	87,  // 202: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
-	98,  // 203: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
-	97,  // 204: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
-	99,  // 205: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
-	100, // 206: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
-	88,  // 207: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
-	126, // 208: leasefs.v1.Namenode.Acl:input_type -> leasefs.v1.AclRequest
-	128, // 209: leasefs.v1.Namenode.ChangeAcl:input_type -> leasefs.v1.ChangeAclRequest
-	101, // 210: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
-	106, // 211: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
-	108, // 212: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
-	110, // 213: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
-	113, // 214: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
-	119, // 215: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
-	115, // 216: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
-	117, // 217: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
-	121, // 218: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
-	20,  // 219: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
-	30,  // 220: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
-	33,  // 221: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
-	37,  // 222: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
-	39,  // 223: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
-	41,  // 224: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
-	43,  // 225: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
-	46,  // 226: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
-	82,  // 227: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
-	82,  // 228: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
-	50,  // 229: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
-	54,  // 230: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
-	54,  // 231: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
-	57,  // 232: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
-	60,  // 233: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
-	63,  // 234: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
-	65,  // 235: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
-	65,  // 236: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
-	68,  // 237: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
-	70,  // 238: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
-	72,  // 239: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
-	75,  // 240: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
-	78,  // 241: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
-	80,  // 242: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
-	82,  // 243: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
-	82,  // 244: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
-	82,  // 245: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
-	82,  // 246: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
-	82,  // 247: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
-	82,  // 248: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
-	82,  // 249: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
-	82,  // 250: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
-	82,  // 251: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
-	127, // 252: leasefs.v1.Namenode.Acl:output_type -> leasefs.v1.AclResponse
-	82,  // 253: leasefs.v1.Namenode.ChangeAcl:output_type -> leasefs.v1.MutateResponse
-	102, // 254: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
-	107, // 255: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
-	109, // 256: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
-	111, // 257: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
-	114, // 258: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
-	120, // 259: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
-	116, // 260: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
-	118, // 261: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
-	123, // 262: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
-	219, // [219:263] is the sub-list for method output_type
-	175, // [175:219] is the sub-list for method input_type
-	175, // [175:175] is the sub-list for extension type_name
-	175, // [175:175] is the sub-list for extension extendee
-	0,   // [0:175] is the sub-list for field type_name
+	9,   // 165: leasefs.v1.WhoAmIRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 166: leasefs.v1.AclEntry.tag:type_name -> leasefs.v1.AclTag
+	9,   // 167: leasefs.v1.AclRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 168: leasefs.v1.AclRequest.at:type_name -> leasefs.v1.Ref
+	127, // 169: leasefs.v1.AclResponse.entries:type_name -> leasefs.v1.AclEntry
+	26,  // 170: leasefs.v1.AclResponse.keys:type_name -> leasefs.v1.CacheKey
+	8,   // 171: leasefs.v1.ChangeAclRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 172: leasefs.v1.ChangeAclRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 173: leasefs.v1.ChangeAclRequest.at:type_name -> leasefs.v1.Ref
+	6,   // 174: leasefs.v1.ChangeAclRequest.action:type_name -> leasefs.v1.AclAction
+	127, // 175: leasefs.v1.ChangeAclRequest.entries:type_name -> leasefs.v1.AclEntry
+	19,  // 176: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
+	28,  // 177: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
+	32,  // 178: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
+	36,  // 179: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
+	38,  // 180: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
+	40,  // 181: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
+	42,  // 182: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
+	45,  // 183: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
+	47,  // 184: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
+	48,  // 185: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
+	49,  // 186: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
+	52,  // 187: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
+	55,  // 188: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
+	56,  // 189: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
+	58,  // 190: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
+	62,  // 191: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
+	64,  // 192: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
+	66,  // 193: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
+	67,  // 194: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
+	69,  // 195: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
+	71,  // 196: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
+	74,  // 197: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
+	77,  // 198: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
+	79,  // 199: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
+	83,  // 200: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
+	84,  // 201: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
+	86,  // 202: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
+	87,  // 203: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
+	98,  // 204: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
+	97,  // 205: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
+	99,  // 206: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
+	100, // 207: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
+	88,  // 208: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
+	125, // 209: leasefs.v1.Namenode.WhoAmI:input_type -> leasefs.v1.WhoAmIRequest
+	128, // 210: leasefs.v1.Namenode.Acl:input_type -> leasefs.v1.AclRequest
+	130, // 211: leasefs.v1.Namenode.ChangeAcl:input_type -> leasefs.v1.ChangeAclRequest
+	101, // 212: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
+	106, // 213: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
+	108, // 214: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
+	110, // 215: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
+	113, // 216: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
+	119, // 217: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
+	115, // 218: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
+	117, // 219: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
+	121, // 220: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
+	20,  // 221: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
+	30,  // 222: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
+	33,  // 223: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
+	37,  // 224: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
+	39,  // 225: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
+	41,  // 226: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
+	43,  // 227: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
+	46,  // 228: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
+	82,  // 229: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
+	82,  // 230: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
+	50,  // 231: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
+	54,  // 232: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
+	54,  // 233: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
+	57,  // 234: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
+	60,  // 235: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
+	63,  // 236: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
+	65,  // 237: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
+	65,  // 238: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
+	68,  // 239: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
+	70,  // 240: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
+	72,  // 241: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
+	75,  // 242: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
+	78,  // 243: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
+	80,  // 244: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
+	82,  // 245: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
+	82,  // 246: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
+	82,  // 247: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
+	82,  // 248: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
+	82,  // 249: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
+	82,  // 250: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
+	82,  // 251: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
+	82,  // 252: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
+	82,  // 253: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
+	126, // 254: leasefs.v1.Namenode.WhoAmI:output_type -> leasefs.v1.WhoAmIResponse
+	129, // 255: leasefs.v1.Namenode.Acl:output_type -> leasefs.v1.AclResponse
+	82,  // 256: leasefs.v1.Namenode.ChangeAcl:output_type -> leasefs.v1.MutateResponse
+	102, // 257: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
+	107, // 258: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
+	109, // 259: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
+	111, // 260: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
+	114, // 261: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
+	120, // 262: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
+	116, // 263: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
+	118, // 264: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
+	123, // 265: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
+	221, // [221:266] is the sub-list for method output_type
+	176, // [176:221] is the sub-list for method input_type
+	176, // [176:176] is the sub-list for extension type_name
+	176, // [176:176] is the sub-list for extension extendee
+	0,   // [0:176] is the sub-list for field type_name
 }
 
 func init() { file_leasefs_v1_leasefs_proto_init() }
@@ -11267,7 +11393,7 @@ func file_leasefs_v1_leasefs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leasefs_v1_leasefs_proto_rawDesc), len(file_leasefs_v1_leasefs_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   124,
+			NumMessages:   126,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -68,6 +68,7 @@ const (
 	Namenode_Truncate_FullMethodName        = "/leasefs.v1.Namenode/Truncate"
 	Namenode_Concat_FullMethodName          = "/leasefs.v1.Namenode/Concat"
 	Namenode_Transact_FullMethodName        = "/leasefs.v1.Namenode/Transact"
+	Namenode_WhoAmI_FullMethodName          = "/leasefs.v1.Namenode/WhoAmI"
 	Namenode_Acl_FullMethodName             = "/leasefs.v1.Namenode/Acl"
 	Namenode_ChangeAcl_FullMethodName       = "/leasefs.v1.Namenode/ChangeAcl"
 )
@@ -148,6 +149,9 @@ type NamenodeClient interface {
 	// Transact does several operations, in order, together or not at all, if all compares
 	// hold: else COMPARE_FAILED.
 	Transact(ctx context.Context, in *TransactRequest, opts ...grpc.CallOption) (*MutateResponse, error)
+	// WhoAmI says who the caller is by what it has proven: of some tokens their bearers
+	// do not know it.
+	WhoAmI(ctx context.Context, in *WhoAmIRequest, opts ...grpc.CallOption) (*WhoAmIResponse, error)
 	// Acl answers the access ACL and the default ACL of a file or directory. It takes no
 	// permission but to search the directories above.
 	Acl(ctx context.Context, in *AclRequest, opts ...grpc.CallOption) (*AclResponse, error)
@@ -517,6 +521,16 @@ func (c *namenodeClient) Transact(ctx context.Context, in *TransactRequest, opts
 	return out, nil
 }
 
+func (c *namenodeClient) WhoAmI(ctx context.Context, in *WhoAmIRequest, opts ...grpc.CallOption) (*WhoAmIResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(WhoAmIResponse)
+	err := c.cc.Invoke(ctx, Namenode_WhoAmI_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *namenodeClient) Acl(ctx context.Context, in *AclRequest, opts ...grpc.CallOption) (*AclResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(AclResponse)
@@ -613,6 +627,9 @@ type NamenodeServer interface {
 	// Transact does several operations, in order, together or not at all, if all compares
 	// hold: else COMPARE_FAILED.
 	Transact(context.Context, *TransactRequest) (*MutateResponse, error)
+	// WhoAmI says who the caller is by what it has proven: of some tokens their bearers
+	// do not know it.
+	WhoAmI(context.Context, *WhoAmIRequest) (*WhoAmIResponse, error)
 	// Acl answers the access ACL and the default ACL of a file or directory. It takes no
 	// permission but to search the directories above.
 	Acl(context.Context, *AclRequest) (*AclResponse, error)
@@ -726,6 +743,9 @@ func (UnimplementedNamenodeServer) Concat(context.Context, *ConcatRequest) (*Mut
 }
 func (UnimplementedNamenodeServer) Transact(context.Context, *TransactRequest) (*MutateResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Transact not implemented")
+}
+func (UnimplementedNamenodeServer) WhoAmI(context.Context, *WhoAmIRequest) (*WhoAmIResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method WhoAmI not implemented")
 }
 func (UnimplementedNamenodeServer) Acl(context.Context, *AclRequest) (*AclResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Acl not implemented")
@@ -1312,6 +1332,24 @@ func _Namenode_Transact_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Namenode_WhoAmI_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(WhoAmIRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NamenodeServer).WhoAmI(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Namenode_WhoAmI_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NamenodeServer).WhoAmI(ctx, req.(*WhoAmIRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Namenode_Acl_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(AclRequest)
 	if err := dec(in); err != nil {
@@ -1470,6 +1508,10 @@ var Namenode_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Transact",
 			Handler:    _Namenode_Transact_Handler,
+		},
+		{
+			MethodName: "WhoAmI",
+			Handler:    _Namenode_WhoAmI_Handler,
 		},
 		{
 			MethodName: "Acl",

@@ -1,0 +1,36 @@
+package namenode
+
+import (
+	"context"
+
+	"github.com/leasefs/leasefs/namenode/identity"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+// WhoAmI says who the caller is by what it has proven: some tokens do not tell their bearers
+// under which name they are known here. Of callers that prove nothing it has their word.
+func (s *tree) WhoAmI(ctx context.Context, r *pb.WhoAmIRequest) (*pb.WhoAmIResponse, error) {
+	if err := s.role.Active(); err != nil {
+		return nil, err
+	}
+	who, resp := identity.Of(ctx), new(pb.WhoAmIResponse)
+	user := r.GetCaller().GetUser()
+	if who != nil {
+		user = who.User
+		if until := who.Until(); !until.IsZero() {
+			resp.UntilUnix = until.Unix()
+		}
+	}
+	if user == "" {
+		return resp, nil
+	}
+	c, err := s.caller(ctx, &pb.Caller{User: user})
+	if err != nil {
+		return nil, err
+	}
+	if who != nil {
+		resp.User = user
+	}
+	resp.Groups, resp.Superuser = c.Groups, c.Super
+	return resp, nil
+}
