@@ -77,7 +77,7 @@ func newFort(t *testing.T, mods ...func(*namenode.Config)) *fort {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.Identity.Certificates, c.Identity.Pair = true, pair
+		c.Identity.Certificates, c.Identity.Pair, c.Identity.Delegates = true, pair, true
 		c.TLS = proof.ServerTLS(pair, c.Identity.Authorities, false)
 		for _, mod := range mods {
 			mod(c)
@@ -153,6 +153,16 @@ func TestProofOfEachCall(t *testing.T) {
 	f.awaitRefusal(gone, nil)
 	f.awaitRefusal("", &revoked)
 
+	d := f.delegation("root", f.root)
+	expiring, cancelled := d(time.Millisecond), d(0)
+	if err := f.cancel(f.root, cancelled); err != nil {
+		t.Fatal(err)
+	}
+	bobs := f.delegation("bob", f.bob)(0)
+	abroad := newFort(t)
+	elsewhere := abroad.delegation("root", abroad.root)(0)
+	f.awaitRefusal(expiring, nil)
+
 	columns := []struct {
 		name string
 		cc   *grpc.ClientConn
@@ -169,9 +179,14 @@ func TestProofOfEachCall(t *testing.T) {
 		{"a revoked certificate", f.connect(f.shows(&revoked, "")), fserror.Permission, "revoked"},
 		{"another user's certificate", f.connect(f.shows(&bob, "")), fserror.Permission, `"bob"`},
 		{"a token and another user's certificate", f.connect(f.shows(&bob, f.root)), fserror.Permission, "show one"},
+		{"a delegation token that has expired", f.connect(f.shows(nil, expiring)), fserror.Permission, "expired"},
+		{"a delegation token that was cancelled", f.connect(f.shows(nil, cancelled)), fserror.Permission, "cancelled"},
+		{"another user's delegation token", f.connect(f.shows(nil, bobs)), fserror.Permission, `"bob"`},
+		{"a delegation token of another namespace", f.connect(f.shows(nil, elsewhere)), fserror.Permission, "another namespace"},
+		{"a delegation token and another user's certificate", f.connect(f.shows(&bob, d(0))), fserror.Permission, "show one"},
 		{"a certificate and a wrong token", f.connect(f.shows(&f.rootTLS, "wrong")), fserror.Permission, "not known"},
 	}
-	right := []*grpc.ClientConn{f.connect(f.shows(nil, f.root)), f.connect(f.shows(&f.rootTLS, "")), f.connect(f.shows(&f.rootTLS, f.root))}
+	right := []*grpc.ClientConn{f.connect(f.shows(nil, f.root)), f.connect(f.shows(&f.rootTLS, "")), f.connect(f.shows(&f.rootTLS, f.root)), f.connect(f.shows(nil, d(0)))}
 
 	r := f.Raw(t, "a")
 	v := &vanisher{t: t, n: f.Namenode, r: r, w: r.Create("/w")}
@@ -210,6 +225,9 @@ func TestProofOfEachCall(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				err := wire.FromStatus(send(ctx, linkOf(cc)))
 				cancel()
+				if i == 3 && name == "GetDelegationToken" && fserror.KindOf(err) == fserror.Permission {
+					continue // a delegation token gets no other
+				}
 				if err != nil && !(waits[name] && fserror.KindOf(err) == fserror.Deadline) {
 					t.Errorf("right proof %d: %v", i, err)
 				}

@@ -104,6 +104,9 @@ func (s *Server) bringUp(ctx context.Context) error {
 // touched, then the folder and the block store.
 func (s *Server) open(ctx context.Context) error {
 	var err error
+	if s.cfg.Identity.Delegates {
+		s.cfg.Identity.Delegation = passes{s}
+	}
 	guard := identity.New(s.cfg.Identity, s.cfg.Clock, s.log)
 	if s.front, err = serve.Listen(s.cfg.front(s.loops, guard)); err != nil {
 		return err

@@ -35,8 +35,9 @@ const (
 	ReasonListen         = "Listen"
 	ReasonHTTP           = "HTTP"
 	ReasonTLS            = "TLS"
-	ReasonProof          = "proof"    // of who the caller is; it is missing, or not good
-	ReasonIdentity       = "identity" // how clients prove who they are
+	ReasonProof          = "proof"      // of who the caller is; it is missing, or not good
+	ReasonIdentity       = "identity"   // how clients prove who they are
+	ReasonDelegation     = "delegation" // delegation tokens, which have to be wanted
 	ReasonSoftLimit      = "SoftLimit"
 	ReasonMinLeaseTTL    = "MinLeaseTTL"
 	ReasonNamespaceID    = "ID"

@@ -37,6 +37,16 @@ func CheckName(name string) error {
 	return nil
 }
 
+// CheckNames is CheckName for several, and returns what is wrong with the first.
+func CheckNames(names ...string) error {
+	for _, name := range names {
+		if err := CheckName(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // CheckNameBytes is CheckName. It takes no memory for a name of the usual characters.
 func CheckNameBytes(name []byte) error {
 	plain := len(name) > 0 && len(name) <= MaxName

@@ -40,11 +40,23 @@ type Config struct {
 	Authorities *proof.File[*proof.Authorities]
 	// Tokens are bearer tokens; nil: none.
 	Tokens *proof.File[*proof.Tokens]
+	// Delegates says that delegation tokens are given to who has another proof, and taken
+	// for a proof of who got them.
+	Delegates bool
+	// Delegation knows them, with Delegates. The namenode sets it.
+	Delegation Delegation
 	// Pair is the namenode's own certificate, which is read again with the others; nil: it
 	// stays as it is.
 	Pair Checker
 	// TrustClients takes everybody's word, whoever reaches the namenode from wherever.
 	TrustClients bool
+}
+
+// Delegation knows the delegation tokens of a namespace.
+type Delegation interface {
+	// Find returns whom the token of a hash names. An error is of kind Permission if there
+	// is no such token, and of another if that is not known now.
+	Find(sum [32]byte) (proof.Bearer, error)
 }
 
 // Checker is a proof.File of any kind.
@@ -79,6 +91,9 @@ func New(cfg Config, c clock.Clock, log *slog.Logger) *Guard {
 type Caller struct {
 	User   string
 	Groups []string // nil: those that this machine knows
+	// Delegated: a delegation token was the proof. It is looked up each time: it can be
+	// cancelled, and expires by the time of records.
+	Delegated bool
 
 	shown []*x509.Certificate // nil: none
 	sum   *[32]byte           // of a token; nil: none
@@ -149,7 +164,7 @@ func (g *Guard) Prove(ctx context.Context) (*Caller, error) {
 		return nil, err
 	}
 	c := &Caller{sum: sum, ground: g.ground.Load()}
-	if last := m.last.Load(); last != nil && last.ground == c.ground && sameToken(last.sum, sum) && !last.expired(g.clock.Wall()) {
+	if last := m.last.Load(); last != nil && last.ground == c.ground && sameToken(last.sum, sum) && !last.Delegated && !last.expired(g.clock.Wall()) {
 		return last, nil
 	}
 	if g.cfg.Certificates {
@@ -184,7 +199,7 @@ func tokenOf(ctx context.Context) (*[32]byte, error) {
 
 // identify fills in whom the certificate and the token of c name, which must be one user.
 func (g *Guard) identify(c *Caller) error {
-	c.User, c.Groups, c.until = "", nil, time.Time{}
+	c.User, c.Groups, c.until, c.Delegated = "", nil, time.Time{}, false
 	if len(c.shown) > 0 {
 		until, err := g.verify(c.shown)
 		if err != nil {
@@ -197,12 +212,9 @@ func (g *Guard) identify(c *Caller) error {
 		c.User, c.until = user, until
 	}
 	if c.sum != nil {
-		if g.cfg.Tokens == nil {
-			return refuse("tokens prove nothing to this namenode")
-		}
-		b, ok := g.cfg.Tokens.Get().Find(*c.sum)
-		if !ok {
-			return refuse("the token is not known, or was revoked")
+		b, err := g.bearer(c)
+		if err != nil {
+			return err
 		}
 		if c.User != "" && c.User != b.User {
 			return refuse("the certificate is user %q's, and the token user %q's: show one of them", c.User, b.User)
@@ -213,12 +225,29 @@ func (g *Guard) identify(c *Caller) error {
 		return nil
 	}
 	switch {
-	case g.cfg.Tokens == nil:
+	case g.cfg.Tokens == nil && g.cfg.Delegation == nil:
 		return refuse("a client certificate is needed")
 	case !g.cfg.Certificates:
 		return refuse("a token is needed")
 	}
 	return refuse("a client certificate or a token is needed")
+}
+
+// bearer returns whom the token of c names.
+func (g *Guard) bearer(c *Caller) (proof.Bearer, error) {
+	if g.cfg.Tokens != nil {
+		if b, ok := g.cfg.Tokens.Get().Find(*c.sum); ok {
+			return b, nil
+		}
+	}
+	switch {
+	case g.cfg.Delegation != nil:
+		c.Delegated = true
+		return g.cfg.Delegation.Find(*c.sum)
+	case g.cfg.Tokens == nil:
+		return proof.Bearer{}, refuse("tokens prove nothing to this namenode")
+	}
+	return proof.Bearer{}, refuse("the token is not known, or was revoked")
 }
 
 // verify returns until when a certificate is good.
@@ -346,7 +375,7 @@ func (g *Guard) endStale() {
 	var look []*stream
 	g.mu.Lock()
 	for s := range g.streams {
-		if s.ground != ground || s.caller.expired(now) {
+		if s.ground != ground || s.caller.Delegated || s.caller.expired(now) {
 			look = append(look, s)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/leasefs/leasefs/internal/fserror"
-	"github.com/leasefs/leasefs/internal/fspath"
 )
 
 // Result is what an applied record did.
@@ -163,15 +162,6 @@ func (t applier) entry(dir InodeID, name string, id InodeID) (*inode, error) {
 		return nil, misfitf("entry %q of directory %d is inode %d, not %d", name, dir, n.id, id)
 	}
 	return n, nil
-}
-
-func checkNames(dirs []string, name string) error {
-	for _, d := range dirs {
-		if err := fspath.CheckName(d); err != nil {
-			return err
-		}
-	}
-	return fspath.CheckName(name)
 }
 
 // Answer is what the call of a record is answered, now and when it is repeated.

@@ -97,7 +97,7 @@ func BenchmarkImage(b *testing.B) {
 		s := n.slot()
 		tree.slots.Put(n.id, &s, n.ext)
 		tree.linkEntry(n)
-		tree.counts.addType(n.typ, 1)
+		tree.counts.AddType(n.typ, 1)
 	}
 	for i, files := 0, *benchFiles; i < files; i += 1000 {
 		n := min(1000, files-i)

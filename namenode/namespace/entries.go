@@ -1,6 +1,10 @@
 package namespace
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/leasefs/leasefs/internal/fspath"
+)
 
 // chain is directories to be made, each inside the one before, and a leaf in
 // the last of them.
@@ -20,7 +24,7 @@ func (t applier) checkChain(c *chain, replace InodeID) (old *inode, err error) {
 	if _, err := t.reachableDir(c.parent); err != nil {
 		return nil, err
 	}
-	if err := checkNames(c.dirs, c.name); err != nil {
+	if err := fspath.CheckNames(append(c.dirs[:len(c.dirs):len(c.dirs)], c.name)...); err != nil {
 		return nil, err
 	}
 	if err := t.fitOwners(c.user, c.group); err != nil {
@@ -72,7 +76,7 @@ func (t applier) attach(n *inode, parent InodeID, name string, user, group uint1
 	t.clear(parent, name)
 	t.put(n)
 	t.linkEntry(n)
-	t.counts.addType(n.typ, 1)
+	t.counts.AddType(n.typ, 1)
 	t.touch(Change{Kind: ChangeAttr, Inode: n.id})
 }
 

@@ -54,7 +54,7 @@ func (t applier) free(n *inode, reason string) []ClosedFile {
 	t.dropXattrs(n.id)
 	t.disownBlocks(n.blocks())
 	t.drop(n)
-	t.counts.addType(n.typ, -1)
+	t.counts.AddType(n.typ, -1)
 	t.touch(Change{Kind: ChangeAttr, Inode: n.id})
 	return closed
 }

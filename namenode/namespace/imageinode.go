@@ -273,5 +273,5 @@ func (im *imageCoder) add(n *inode) {
 	}
 	s := n.slot()
 	im.place.Add(n.id, &s, n.ext)
-	im.t.counts.addType(n.typ, 1)
+	im.t.counts.AddType(n.typ, 1)
 }

@@ -67,27 +67,6 @@ func (t *inodes) whereAttached(id InodeID) (dir InodeID, isDir, can bool) {
 	return n.parent, n.typ == TypeDir, true
 }
 
-// addTail counts what an inode's tail takes, sign times.
-func (c *Counts) addTail(n *inode, sign int64) {
-	size := sign * n.tailMemory()
-	c.TailBytes += size
-	if size != 0 && n.open() == nil {
-		c.ClosedTailBytes += size
-	}
-}
-
-// addType counts an inode of a type, or -1 of them.
-func (c *Counts) addType(typ Type, d int) {
-	switch typ {
-	case TypeFile:
-		c.Files += d
-	case TypeDir:
-		c.Dirs += d
-	case TypeSymlink:
-		c.Symlinks += d
-	}
-}
-
 // put places an inode, new or changed, in the table. Of an entry, parent and name are as
 // before; for others see linkEntry and unlinkEntry.
 func (t *inodes) put(n *inode) {
@@ -106,7 +85,7 @@ func (t *inodes) put(n *inode) {
 
 // countTail counts the tail of an inode, sign times, for all and for its owner.
 func (t *inodes) countTail(n *inode, sign int64) {
-	t.counts.addTail(n, sign)
+	t.counts.AddTail(sign*n.tailMemory(), n.open() != nil)
 	t.uses.Of(n.user).Tails += sign * n.tailMemory()
 }
 

@@ -35,6 +35,7 @@ type machine struct {
 	*rig
 	nodes map[string]*node
 	leaseModel
+	passes passModel
 	clones []snapshot
 	image  *Tree // read from an image in the middle of the journal
 	since  int   // records that it holds
@@ -44,6 +45,7 @@ func (m *machine) init(t *rapid.T) {
 	m.rig = newRig(t)
 	m.nodes = map[string]*node{"/": {id: RootID, typ: TypeDir}}
 	m.initLeases()
+	m.passes = passModel{}
 	m.watch = newObserver(m.tree)
 }
 
@@ -525,6 +527,7 @@ func (m *machine) Image(t *rapid.T) {
 
 // Check compares everything after each step.
 func (m *machine) Check(t *rapid.T) {
+	m.checkPasses(t)
 	sound(t, m.tree)
 	m.checkLeases(t)
 	m.watch.check(t)

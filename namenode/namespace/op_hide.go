@@ -88,7 +88,7 @@ func (op *OpHide) apply(t applier) (Result, error) {
 	case t.lookup(op.Parent, op.Hidden) != nil:
 		return Result{}, misfitf("directory %d has an entry %q already", op.Parent, op.Hidden)
 	}
-	if err := checkNames(nil, op.Hidden); err != nil {
+	if err := fspath.CheckName(op.Hidden); err != nil {
 		return Result{}, err
 	}
 	if _, err := t.liveLease(op.Lease); err != nil {

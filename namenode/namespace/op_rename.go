@@ -1,6 +1,9 @@
 package namespace
 
-import "github.com/leasefs/leasefs/internal/fserror"
+import (
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fspath"
+)
 
 // OpRename moves (FromParent, FromName) to (ToParent, ToName). If Replace is
 // not 0 it is the inode there now, a file or an empty directory.
@@ -111,7 +114,7 @@ func (op *OpRename) apply(t applier) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if err := checkNames(nil, op.ToName); err != nil {
+	if err := fspath.CheckName(op.ToName); err != nil {
 		return Result{}, err
 	}
 	old, err := t.entry(op.ToParent, op.ToName, op.Replace)

@@ -53,6 +53,8 @@ type (
 	Event = calls.Event
 	// EventType is what happened to a file, directory or link.
 	EventType = calls.EventType
+	// Counts are sizes of a tree.
+	Counts = calls.Counts
 	// Type is the type of an inode.
 	Type = calls.Type
 	// Block is one entry of a file's block list.
@@ -177,13 +179,17 @@ var ops = [...]func() Op{
 	32: func() Op { return new(OpEnd) },
 	33: func() Op { return new(OpTxn) },
 	34: func() Op { return new(OpGrantNamed) },
+	36: func() Op { return new(OpPass) },
+	37: func() Op { return new(OpPassChange) },
 }
 
 // opTypes are the numbers of the kinds.
 var opTypes = func() map[reflect.Type]uint8 {
 	types := make(map[reflect.Type]uint8)
-	for i, op := range ops[1:] {
-		types[reflect.TypeOf(op())] = uint8(i + 1) //nolint:gosec // a few
+	for i, op := range ops {
+		if op != nil {
+			types[reflect.TypeOf(op())] = uint8(i) //nolint:gosec // a few
+		}
 	}
 	return types
 }()
@@ -199,7 +205,7 @@ func (unseen) events(n news) news          { return n }
 
 // newOp returns an empty record of the kind, nil if there is none such.
 func newOp(typ uint8) Op {
-	if typ == 0 || int(typ) >= len(ops) {
+	if int(typ) >= len(ops) || ops[typ] == nil {
 		return nil
 	}
 	return ops[typ]()

@@ -184,7 +184,7 @@ func (at place) newNames(op string) (dirs []string, name string, err error) {
 		}
 	}
 	last := len(names) - 1
-	if err := checkNames(names[:last], names[last]); err != nil {
+	if err := fspath.CheckNames(names...); err != nil {
 		return nil, "", fserror.With(err, op, at.path)
 	}
 	if last > 0 {

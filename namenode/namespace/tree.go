@@ -37,31 +37,6 @@ type Tree struct {
 	events  bool           // whether records make events
 }
 
-// Counts are sizes of a tree.
-type Counts struct {
-	Inodes   int // files, directories (the root too) and links, detached ones included
-	Files    int
-	Dirs     int
-	Symlinks int
-	Blocks   int // of files, detached ones included; no garbage
-	Open     int // files open for write
-	// StoredBytes is what the blocks of files take in the block store.
-	StoredBytes int64
-	// TailBytes is the memory that tails take, spare capacity included.
-	TailBytes int64
-	// ClosedTailBytes is the part of TailBytes that files have which are not open.
-	ClosedTailBytes int64
-	Garbage         int // blocks to be deleted from the store
-	// GarbageBytes is what they take there.
-	GarbageBytes int64
-	Detached     int // tops of deleted subtrees whose memory is still to be freed
-	Sessions     int // sessions with call results
-	Leases       int // granted, those included that have ended and still have files
-	Attached     int // files attached to granted leases
-	// XattrBytes is the memory that extended attributes take.
-	XattrBytes int64
-}
-
 // New returns an empty namespace: a root directory that belongs to nobody. The
 // first record must be an OpActivate.
 func New() *Tree {
@@ -84,7 +59,7 @@ func newTree() *Tree {
 			granted:  granted{tables.NewLeases()},
 		},
 		space:   space{blocks: tables.NewSet(blockstore.Key.Less), garbage: tables.NewGarbage()},
-		clients: clients{results: tables.NewResults(), ages: tables.NewAges(), cachers: tables.NewCachers()},
+		clients: clients{results: tables.NewResults(), ages: tables.NewAges(), cachers: tables.NewCachers(), passes: tables.NewPasses()},
 	}
 }
 
@@ -114,6 +89,7 @@ func (t *Tree) copied() Tree {
 	c.garbage = t.garbage.Clone()
 	c.leases = t.leases.Clone()
 	c.ages = t.ages.Clone()
+	c.passes = t.passes.Clone()
 	c.xattrs = t.xattrs.Clone()
 	c.users = t.users.Clone()
 	c.groups = t.groups.Clone()
@@ -141,6 +117,7 @@ func (t *Tree) Counts() Counts {
 	c.Sessions = t.results.Len()
 	c.Leases = t.leases.Len()
 	c.Attached = t.leases.Attached()
+	c.Passes = t.passes.Len()
 	return c
 }
 
@@ -152,7 +129,7 @@ func (t *Tree) CountReachable() Counts {
 	var dirs []InodeID
 	gone := func(n *inode) bool {
 		c.Inodes--
-		c.addType(n.typ, -1)
+		c.AddType(n.typ, -1)
 		if n.typ == TypeDir {
 			dirs = append(dirs, n.id)
 		}

@@ -56,7 +56,7 @@ func pair(op string, flags Flags, prefix string) (*proof.File[*tls.Certificate],
 // Namenode fills in how a namenode and its clients prove who they are.
 func Namenode(op string, flags Flags, cfg *namenode.Config) error {
 	id := &cfg.Identity
-	id.TrustClients = flags.Bool("insecure-trust-clients")
+	id.TrustClients, id.Delegates = flags.Bool("insecure-trust-clients"), flags.Bool("delegation-tokens")
 	var err error
 	if name := flags.String("tokens"); name != "" {
 		if id.Tokens, err = proof.OpenTokens(clock.System{}, name); err != nil {
@@ -82,6 +82,6 @@ func Namenode(op string, flags Flags, cfg *namenode.Config) error {
 		id.Certificates = true
 	}
 	id.Pair = own
-	cfg.TLS = proof.ServerTLS(own, id.Authorities, id.Tokens == nil)
+	cfg.TLS = proof.ServerTLS(own, id.Authorities, id.Tokens == nil && !id.Delegates)
 	return nil
 }

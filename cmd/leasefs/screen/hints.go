@@ -78,6 +78,7 @@ var reasonHints = map[string]string{
 	fserror.ReasonTLS:            "--tls-cert names it",
 	fserror.ReasonProof:          "--token-file shows a token, --tls-cert and --tls-key a certificate; --user says who asks",
 	fserror.ReasonIdentity:       "--tls-client-ca and --tokens ask for a proof, --insecure-trust-clients for none; docs/SECURITY.md has both",
+	fserror.ReasonDelegation:     "--delegation-tokens has a namenode give them to who proves who he is",
 	fserror.ReasonSoftLimit:      "--soft-limit sets it",
 	fserror.ReasonMinLeaseTTL:    "--min-lease-ttl sets it",
 	fserror.ReasonNamespaceID:    "--id says it",

@@ -92,9 +92,6 @@ func (t *Xattrs) Of(inode InodeID, fn func(Xattr)) {
 	})
 }
 
-// Each calls fn for all, until it returns false.
-func (t *Xattrs) Each(fn func(Xattr) bool) { t.set.Ascend(fn) }
-
 // Fits reports whether those of an inode fit into the limits, with x for the one of
 // its name; and how many bytes they have then.
 func (t *Xattrs) Fits(x Xattr) (sum int, fits bool) {
@@ -121,5 +118,19 @@ func (t *Xattrs) Code(c *codec.Coder, put func(Xattr) bool) {
 		}
 		sum += x.Size()
 		return CheckXattrName(x.Name) == nil && len(x.Value) <= MaxXattrValue && sum <= MaxXattrs && put(x)
+	})
+}
+
+// Check finds what cannot be. count is told of each, and reports whether its inode is there.
+func (t *Xattrs) Check(problem Problem, count func(Xattr) (there bool)) {
+	t.set.Ascend(func(x Xattr) bool {
+		_, fits := t.Fits(x)
+		switch {
+		case !count(x):
+			problem("extended attribute %q is of inode %d, which is not there", x.Name, x.Inode)
+		case CheckXattrName(x.Name) != nil || !fits:
+			problem("extended attribute %q of inode %d is over a limit", x.Name, x.Inode)
+		}
+		return true
 	})
 }

@@ -9288,6 +9288,447 @@ func (x *CarriedAnswer) GetDetail() *ErrorDetail {
 	return nil
 }
 
+type GetDelegationTokenRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	Caller        *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
+	Hash          []byte                 `protobuf:"bytes,3,opt,name=hash,proto3" json:"hash,omitempty"`                 // SHA-256 of the token, as it is shown in the header "authorization"
+	Renewer       string                 `protobuf:"bytes,4,opt,name=renewer,proto3" json:"renewer,omitempty"`           // the user who may renew it; empty: the caller's
+	TtlMs         int64                  `protobuf:"varint,5,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"` // for how long it is good, and each renewal makes it good: at most a day; 0: a day
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetDelegationTokenRequest) Reset() {
+	*x = GetDelegationTokenRequest{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetDelegationTokenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetDelegationTokenRequest) ProtoMessage() {}
+
+func (x *GetDelegationTokenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetDelegationTokenRequest.ProtoReflect.Descriptor instead.
+func (*GetDelegationTokenRequest) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{115}
+}
+
+func (x *GetDelegationTokenRequest) GetCall() *CallId {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
+func (x *GetDelegationTokenRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *GetDelegationTokenRequest) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+func (x *GetDelegationTokenRequest) GetRenewer() string {
+	if x != nil {
+		return x.Renewer
+	}
+	return ""
+}
+
+func (x *GetDelegationTokenRequest) GetTtlMs() int64 {
+	if x != nil {
+		return x.TtlMs
+	}
+	return 0
+}
+
+// ChangeDelegationTokenRequest names a token by its id or by its hash.
+type ChangeDelegationTokenRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	Caller        *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
+	Id            uint64                 `protobuf:"varint,3,opt,name=id,proto3" json:"id,omitempty"`
+	Hash          []byte                 `protobuf:"bytes,4,opt,name=hash,proto3" json:"hash,omitempty"`
+	Cancel        bool                   `protobuf:"varint,5,opt,name=cancel,proto3" json:"cancel,omitempty"` // else it is renewed
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeDelegationTokenRequest) Reset() {
+	*x = ChangeDelegationTokenRequest{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeDelegationTokenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeDelegationTokenRequest) ProtoMessage() {}
+
+func (x *ChangeDelegationTokenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeDelegationTokenRequest.ProtoReflect.Descriptor instead.
+func (*ChangeDelegationTokenRequest) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{116}
+}
+
+func (x *ChangeDelegationTokenRequest) GetCall() *CallId {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
+func (x *ChangeDelegationTokenRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *ChangeDelegationTokenRequest) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *ChangeDelegationTokenRequest) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+func (x *ChangeDelegationTokenRequest) GetCancel() bool {
+	if x != nil {
+		return x.Cancel
+	}
+	return false
+}
+
+type DelegationTokenResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	IssuedUnixMs  int64                  `protobuf:"varint,2,opt,name=issued_unix_ms,json=issuedUnixMs,proto3" json:"issued_unix_ms,omitempty"`    // by the namenode's clock, as the others
+	ExpiresUnixMs int64                  `protobuf:"varint,3,opt,name=expires_unix_ms,json=expiresUnixMs,proto3" json:"expires_unix_ms,omitempty"` // if it is not renewed; 0: it was cancelled
+	EndsUnixMs    int64                  `protobuf:"varint,4,opt,name=ends_unix_ms,json=endsUnixMs,proto3" json:"ends_unix_ms,omitempty"`          // it cannot be renewed for longer
+	Txid          uint64                 `protobuf:"varint,5,opt,name=txid,proto3" json:"txid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DelegationTokenResponse) Reset() {
+	*x = DelegationTokenResponse{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DelegationTokenResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DelegationTokenResponse) ProtoMessage() {}
+
+func (x *DelegationTokenResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DelegationTokenResponse.ProtoReflect.Descriptor instead.
+func (*DelegationTokenResponse) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{117}
+}
+
+func (x *DelegationTokenResponse) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *DelegationTokenResponse) GetIssuedUnixMs() int64 {
+	if x != nil {
+		return x.IssuedUnixMs
+	}
+	return 0
+}
+
+func (x *DelegationTokenResponse) GetExpiresUnixMs() int64 {
+	if x != nil {
+		return x.ExpiresUnixMs
+	}
+	return 0
+}
+
+func (x *DelegationTokenResponse) GetEndsUnixMs() int64 {
+	if x != nil {
+		return x.EndsUnixMs
+	}
+	return 0
+}
+
+func (x *DelegationTokenResponse) GetTxid() uint64 {
+	if x != nil {
+		return x.Txid
+	}
+	return 0
+}
+
+type ListDelegationTokensRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	After         uint64                 `protobuf:"varint,2,opt,name=after,proto3" json:"after,omitempty"` // the last id of the page before
+	Limit         int32                  `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"` // 0: the namenode's, which is the most
+	All           bool                   `protobuf:"varint,4,opt,name=all,proto3" json:"all,omitempty"`     // of all users: for superusers
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListDelegationTokensRequest) Reset() {
+	*x = ListDelegationTokensRequest{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListDelegationTokensRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListDelegationTokensRequest) ProtoMessage() {}
+
+func (x *ListDelegationTokensRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListDelegationTokensRequest.ProtoReflect.Descriptor instead.
+func (*ListDelegationTokensRequest) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{118}
+}
+
+func (x *ListDelegationTokensRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *ListDelegationTokensRequest) GetAfter() uint64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+func (x *ListDelegationTokensRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListDelegationTokensRequest) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
+
+type ListDelegationTokensResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tokens        []*DelegationToken     `protobuf:"bytes,1,rep,name=tokens,proto3" json:"tokens,omitempty"`
+	More          bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListDelegationTokensResponse) Reset() {
+	*x = ListDelegationTokensResponse{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListDelegationTokensResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListDelegationTokensResponse) ProtoMessage() {}
+
+func (x *ListDelegationTokensResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListDelegationTokensResponse.ProtoReflect.Descriptor instead.
+func (*ListDelegationTokensResponse) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{119}
+}
+
+func (x *ListDelegationTokensResponse) GetTokens() []*DelegationToken {
+	if x != nil {
+		return x.Tokens
+	}
+	return nil
+}
+
+func (x *ListDelegationTokensResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+type DelegationToken struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	User          string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
+	RealUser      string                 `protobuf:"bytes,3,opt,name=real_user,json=realUser,proto3" json:"real_user,omitempty"` // who proved that he may act for user, if it was another
+	Renewer       string                 `protobuf:"bytes,4,opt,name=renewer,proto3" json:"renewer,omitempty"`
+	IssuedUnixMs  int64                  `protobuf:"varint,5,opt,name=issued_unix_ms,json=issuedUnixMs,proto3" json:"issued_unix_ms,omitempty"`
+	ExpiresUnixMs int64                  `protobuf:"varint,6,opt,name=expires_unix_ms,json=expiresUnixMs,proto3" json:"expires_unix_ms,omitempty"`
+	EndsUnixMs    int64                  `protobuf:"varint,7,opt,name=ends_unix_ms,json=endsUnixMs,proto3" json:"ends_unix_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DelegationToken) Reset() {
+	*x = DelegationToken{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DelegationToken) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DelegationToken) ProtoMessage() {}
+
+func (x *DelegationToken) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DelegationToken.ProtoReflect.Descriptor instead.
+func (*DelegationToken) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{120}
+}
+
+func (x *DelegationToken) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *DelegationToken) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *DelegationToken) GetRealUser() string {
+	if x != nil {
+		return x.RealUser
+	}
+	return ""
+}
+
+func (x *DelegationToken) GetRenewer() string {
+	if x != nil {
+		return x.Renewer
+	}
+	return ""
+}
+
+func (x *DelegationToken) GetIssuedUnixMs() int64 {
+	if x != nil {
+		return x.IssuedUnixMs
+	}
+	return 0
+}
+
+func (x *DelegationToken) GetExpiresUnixMs() int64 {
+	if x != nil {
+		return x.ExpiresUnixMs
+	}
+	return 0
+}
+
+func (x *DelegationToken) GetEndsUnixMs() int64 {
+	if x != nil {
+		return x.EndsUnixMs
+	}
+	return 0
+}
+
 var File_leasefs_v1_leasefs_proto protoreflect.FileDescriptor
 
 const file_leasefs_v1_leasefs_proto_rawDesc = "" +
@@ -10041,7 +10482,43 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\bresponse\x18\x02 \x01(\fR\bresponse\x12\x12\n" +
 	"\x04code\x18\x03 \x01(\rR\x04code\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12/\n" +
-	"\x06detail\x18\x05 \x01(\v2\x17.leasefs.v1.ErrorDetailR\x06detail*P\n" +
+	"\x06detail\x18\x05 \x01(\v2\x17.leasefs.v1.ErrorDetailR\x06detail\"\xb4\x01\n" +
+	"\x19GetDelegationTokenRequest\x12&\n" +
+	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
+	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
+	"\x04hash\x18\x03 \x01(\fR\x04hash\x12\x18\n" +
+	"\arenewer\x18\x04 \x01(\tR\arenewer\x12\x15\n" +
+	"\x06ttl_ms\x18\x05 \x01(\x03R\x05ttlMs\"\xae\x01\n" +
+	"\x1cChangeDelegationTokenRequest\x12&\n" +
+	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
+	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x0e\n" +
+	"\x02id\x18\x03 \x01(\x04R\x02id\x12\x12\n" +
+	"\x04hash\x18\x04 \x01(\fR\x04hash\x12\x16\n" +
+	"\x06cancel\x18\x05 \x01(\bR\x06cancel\"\xad\x01\n" +
+	"\x17DelegationTokenResponse\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12$\n" +
+	"\x0eissued_unix_ms\x18\x02 \x01(\x03R\fissuedUnixMs\x12&\n" +
+	"\x0fexpires_unix_ms\x18\x03 \x01(\x03R\rexpiresUnixMs\x12 \n" +
+	"\fends_unix_ms\x18\x04 \x01(\x03R\n" +
+	"endsUnixMs\x12\x12\n" +
+	"\x04txid\x18\x05 \x01(\x04R\x04txid\"\x87\x01\n" +
+	"\x1bListDelegationTokensRequest\x12*\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x14\n" +
+	"\x05after\x18\x02 \x01(\x04R\x05after\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\x05R\x05limit\x12\x10\n" +
+	"\x03all\x18\x04 \x01(\bR\x03all\"g\n" +
+	"\x1cListDelegationTokensResponse\x123\n" +
+	"\x06tokens\x18\x01 \x03(\v2\x1b.leasefs.v1.DelegationTokenR\x06tokens\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\"\xdc\x01\n" +
+	"\x0fDelegationToken\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
+	"\x04user\x18\x02 \x01(\tR\x04user\x12\x1b\n" +
+	"\treal_user\x18\x03 \x01(\tR\brealUser\x12\x18\n" +
+	"\arenewer\x18\x04 \x01(\tR\arenewer\x12$\n" +
+	"\x0eissued_unix_ms\x18\x05 \x01(\x03R\fissuedUnixMs\x12&\n" +
+	"\x0fexpires_unix_ms\x18\x06 \x01(\x03R\rexpiresUnixMs\x12 \n" +
+	"\fends_unix_ms\x18\a \x01(\x03R\n" +
+	"endsUnixMs*P\n" +
 	"\x06RefHow\x12\x17\n" +
 	"\x13REF_HOW_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13REF_HOW_FOLLOW_LAST\x10\x01\x12\x14\n" +
@@ -10070,7 +10547,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x10XATTR_ACTION_SET\x10\x00\x12\x17\n" +
 	"\x13XATTR_ACTION_CREATE\x10\x01\x12\x18\n" +
 	"\x14XATTR_ACTION_REPLACE\x10\x02\x12\x17\n" +
-	"\x13XATTR_ACTION_REMOVE\x10\x032\x90\x12\n" +
+	"\x13XATTR_ACTION_REMOVE\x10\x032\xc5\x14\n" +
 	"\bNamenode\x12F\n" +
 	"\aSession\x12\x1a.leasefs.v1.SessionRequest\x1a\x1b.leasefs.v1.SessionResponse(\x010\x01\x12K\n" +
 	"\n" +
@@ -10108,7 +10585,10 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\bSetXattr\x12\x1b.leasefs.v1.SetXattrRequest\x1a\x1a.leasefs.v1.MutateResponse\x12C\n" +
 	"\bTruncate\x12\x1b.leasefs.v1.TruncateRequest\x1a\x1a.leasefs.v1.MutateResponse\x12?\n" +
 	"\x06Concat\x12\x19.leasefs.v1.ConcatRequest\x1a\x1a.leasefs.v1.MutateResponse\x12C\n" +
-	"\bTransact\x12\x1b.leasefs.v1.TransactRequest\x1a\x1a.leasefs.v1.MutateResponse2\xba\x04\n" +
+	"\bTransact\x12\x1b.leasefs.v1.TransactRequest\x1a\x1a.leasefs.v1.MutateResponse\x12`\n" +
+	"\x12GetDelegationToken\x12%.leasefs.v1.GetDelegationTokenRequest\x1a#.leasefs.v1.DelegationTokenResponse\x12f\n" +
+	"\x15ChangeDelegationToken\x12(.leasefs.v1.ChangeDelegationTokenRequest\x1a#.leasefs.v1.DelegationTokenResponse\x12i\n" +
+	"\x14ListDelegationTokens\x12'.leasefs.v1.ListDelegationTokensRequest\x1a(.leasefs.v1.ListDelegationTokensResponse2\xba\x04\n" +
 	"\x05Admin\x12?\n" +
 	"\x06Status\x12\x19.leasefs.v1.StatusRequest\x1a\x1a.leasefs.v1.StatusResponse\x12K\n" +
 	"\n" +
@@ -10135,138 +10615,144 @@ func file_leasefs_v1_leasefs_proto_rawDescGZIP() []byte {
 }
 
 var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 118)
+var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 124)
 var file_leasefs_v1_leasefs_proto_goTypes = []any{
-	(RefHow)(0),                     // 0: leasefs.v1.RefHow
-	(FileType)(0),                   // 1: leasefs.v1.FileType
-	(LeaseOrder)(0),                 // 2: leasefs.v1.LeaseOrder
-	(EventType)(0),                  // 3: leasefs.v1.EventType
-	(XattrAction)(0),                // 4: leasefs.v1.XattrAction
-	(SafeModeRequest_Action)(0),     // 5: leasefs.v1.SafeModeRequest.Action
-	(*CallId)(nil),                  // 6: leasefs.v1.CallId
-	(*Caller)(nil),                  // 7: leasefs.v1.Caller
-	(*Ref)(nil),                     // 8: leasefs.v1.Ref
-	(*WriterId)(nil),                // 9: leasefs.v1.WriterId
-	(*Attr)(nil),                    // 10: leasefs.v1.Attr
-	(*OpenState)(nil),               // 11: leasefs.v1.OpenState
-	(*HolderInfo)(nil),              // 12: leasefs.v1.HolderInfo
-	(*Block)(nil),                   // 13: leasefs.v1.Block
-	(*ErrorDetail)(nil),             // 14: leasefs.v1.ErrorDetail
-	(*Hello)(nil),                   // 15: leasefs.v1.Hello
-	(*Welcome)(nil),                 // 16: leasefs.v1.Welcome
-	(*SessionRequest)(nil),          // 17: leasefs.v1.SessionRequest
-	(*SessionResponse)(nil),         // 18: leasefs.v1.SessionResponse
-	(*CacheRenew)(nil),              // 19: leasefs.v1.CacheRenew
-	(*CacheTerm)(nil),               // 20: leasefs.v1.CacheTerm
-	(*CacheRevocation)(nil),         // 21: leasefs.v1.CacheRevocation
-	(*CacheAck)(nil),                // 22: leasefs.v1.CacheAck
-	(*Draft)(nil),                   // 23: leasefs.v1.Draft
-	(*CacheKey)(nil),                // 24: leasefs.v1.CacheKey
-	(*CacheGivenUp)(nil),            // 25: leasefs.v1.CacheGivenUp
-	(*RenewLeaseRequest)(nil),       // 26: leasefs.v1.RenewLeaseRequest
-	(*OpenRef)(nil),                 // 27: leasefs.v1.OpenRef
-	(*RenewLeaseResponse)(nil),      // 28: leasefs.v1.RenewLeaseResponse
-	(*LostFile)(nil),                // 29: leasefs.v1.LostFile
-	(*ListLeasesRequest)(nil),       // 30: leasefs.v1.ListLeasesRequest
-	(*ListLeasesResponse)(nil),      // 31: leasefs.v1.ListLeasesResponse
-	(*Lease)(nil),                   // 32: leasefs.v1.Lease
-	(*LeaseFile)(nil),               // 33: leasefs.v1.LeaseFile
-	(*RecoverRequest)(nil),          // 34: leasefs.v1.RecoverRequest
-	(*RecoverResponse)(nil),         // 35: leasefs.v1.RecoverResponse
-	(*GrantLeaseRequest)(nil),       // 36: leasefs.v1.GrantLeaseRequest
-	(*GrantLeaseResponse)(nil),      // 37: leasefs.v1.GrantLeaseResponse
-	(*RevokeLeaseRequest)(nil),      // 38: leasefs.v1.RevokeLeaseRequest
-	(*RevokeLeaseResponse)(nil),     // 39: leasefs.v1.RevokeLeaseResponse
-	(*KeepAliveRequest)(nil),        // 40: leasefs.v1.KeepAliveRequest
-	(*KeepAliveResponse)(nil),       // 41: leasefs.v1.KeepAliveResponse
-	(*LeaseAlive)(nil),              // 42: leasefs.v1.LeaseAlive
-	(*LeaseTimeToLiveRequest)(nil),  // 43: leasefs.v1.LeaseTimeToLiveRequest
-	(*LeaseTimeToLiveResponse)(nil), // 44: leasefs.v1.LeaseTimeToLiveResponse
-	(*AttachLeaseRequest)(nil),      // 45: leasefs.v1.AttachLeaseRequest
-	(*DetachLeaseRequest)(nil),      // 46: leasefs.v1.DetachLeaseRequest
-	(*WatchRequest)(nil),            // 47: leasefs.v1.WatchRequest
-	(*WatchResponse)(nil),           // 48: leasefs.v1.WatchResponse
-	(*Event)(nil),                   // 49: leasefs.v1.Event
-	(*CreateRequest)(nil),           // 50: leasefs.v1.CreateRequest
-	(*Owner)(nil),                   // 51: leasefs.v1.Owner
-	(*OpenResponse)(nil),            // 52: leasefs.v1.OpenResponse
-	(*AppendRequest)(nil),           // 53: leasefs.v1.AppendRequest
-	(*AppendTailRequest)(nil),       // 54: leasefs.v1.AppendTailRequest
-	(*AppendTailResponse)(nil),      // 55: leasefs.v1.AppendTailResponse
-	(*AllocateBlockRequest)(nil),    // 56: leasefs.v1.AllocateBlockRequest
-	(*BlockIntent)(nil),             // 57: leasefs.v1.BlockIntent
-	(*AllocateBlockResponse)(nil),   // 58: leasefs.v1.AllocateBlockResponse
-	(*BlockTarget)(nil),             // 59: leasefs.v1.BlockTarget
-	(*CommitRequest)(nil),           // 60: leasefs.v1.CommitRequest
-	(*CommitResponse)(nil),          // 61: leasefs.v1.CommitResponse
-	(*CloseRequest)(nil),            // 62: leasefs.v1.CloseRequest
-	(*CloseResponse)(nil),           // 63: leasefs.v1.CloseResponse
-	(*CloseAbandonedRequest)(nil),   // 64: leasefs.v1.CloseAbandonedRequest
-	(*GetFileRequest)(nil),          // 65: leasefs.v1.GetFileRequest
-	(*GetFileResponse)(nil),         // 66: leasefs.v1.GetFileResponse
-	(*StatRequest)(nil),             // 67: leasefs.v1.StatRequest
-	(*StatResponse)(nil),            // 68: leasefs.v1.StatResponse
-	(*XattrsRequest)(nil),           // 69: leasefs.v1.XattrsRequest
-	(*XattrsResponse)(nil),          // 70: leasefs.v1.XattrsResponse
-	(*Xattr)(nil),                   // 71: leasefs.v1.Xattr
-	(*ListRequest)(nil),             // 72: leasefs.v1.ListRequest
-	(*ListResponse)(nil),            // 73: leasefs.v1.ListResponse
-	(*Entry)(nil),                   // 74: leasefs.v1.Entry
-	(*SummaryRequest)(nil),          // 75: leasefs.v1.SummaryRequest
-	(*SummaryResponse)(nil),         // 76: leasefs.v1.SummaryResponse
-	(*FindRequest)(nil),             // 77: leasefs.v1.FindRequest
-	(*FindResponse)(nil),            // 78: leasefs.v1.FindResponse
-	(*FoundEntry)(nil),              // 79: leasefs.v1.FoundEntry
-	(*MutateResponse)(nil),          // 80: leasefs.v1.MutateResponse
-	(*MkdirRequest)(nil),            // 81: leasefs.v1.MkdirRequest
-	(*RenameRequest)(nil),           // 82: leasefs.v1.RenameRequest
-	(*Hide)(nil),                    // 83: leasefs.v1.Hide
-	(*DeleteRequest)(nil),           // 84: leasefs.v1.DeleteRequest
-	(*SetAttrRequest)(nil),          // 85: leasefs.v1.SetAttrRequest
-	(*TransactRequest)(nil),         // 86: leasefs.v1.TransactRequest
-	(*TxCompare)(nil),               // 87: leasefs.v1.TxCompare
-	(*TxXattr)(nil),                 // 88: leasefs.v1.TxXattr
-	(*TxOp)(nil),                    // 89: leasefs.v1.TxOp
-	(*TxFile)(nil),                  // 90: leasefs.v1.TxFile
-	(*TxDir)(nil),                   // 91: leasefs.v1.TxDir
-	(*TxRename)(nil),                // 92: leasefs.v1.TxRename
-	(*TxDelete)(nil),                // 93: leasefs.v1.TxDelete
-	(*TxDetach)(nil),                // 94: leasefs.v1.TxDetach
-	(*SetXattrRequest)(nil),         // 95: leasefs.v1.SetXattrRequest
-	(*SymlinkRequest)(nil),          // 96: leasefs.v1.SymlinkRequest
-	(*TruncateRequest)(nil),         // 97: leasefs.v1.TruncateRequest
-	(*ConcatRequest)(nil),           // 98: leasefs.v1.ConcatRequest
-	(*StatusRequest)(nil),           // 99: leasefs.v1.StatusRequest
-	(*StatusResponse)(nil),          // 100: leasefs.v1.StatusResponse
-	(*ClockSkew)(nil),               // 101: leasefs.v1.ClockSkew
-	(*CheckpointRequest)(nil),       // 102: leasefs.v1.CheckpointRequest
-	(*CheckpointResponse)(nil),      // 103: leasefs.v1.CheckpointResponse
-	(*SafeModeRequest)(nil),         // 104: leasefs.v1.SafeModeRequest
-	(*SafeModeResponse)(nil),        // 105: leasefs.v1.SafeModeResponse
-	(*FsckRequest)(nil),             // 106: leasefs.v1.FsckRequest
-	(*FsckResponse)(nil),            // 107: leasefs.v1.FsckResponse
-	(*FsckSummary)(nil),             // 108: leasefs.v1.FsckSummary
-	(*CollectRequest)(nil),          // 109: leasefs.v1.CollectRequest
-	(*CollectResponse)(nil),         // 110: leasefs.v1.CollectResponse
-	(*FailoverRequest)(nil),         // 111: leasefs.v1.FailoverRequest
-	(*FailoverResponse)(nil),        // 112: leasefs.v1.FailoverResponse
-	(*ResolveStoreRequest)(nil),     // 113: leasefs.v1.ResolveStoreRequest
-	(*ResolveStoreResponse)(nil),    // 114: leasefs.v1.ResolveStoreResponse
-	(*BackupRequest)(nil),           // 115: leasefs.v1.BackupRequest
-	(*BackupResponse)(nil),          // 116: leasefs.v1.BackupResponse
-	(*CarryRequest)(nil),            // 117: leasefs.v1.CarryRequest
-	(*CarriedCall)(nil),             // 118: leasefs.v1.CarriedCall
-	(*CarryResponse)(nil),           // 119: leasefs.v1.CarryResponse
-	(*CarriedAnswer)(nil),           // 120: leasefs.v1.CarriedAnswer
-	nil,                             // 121: leasefs.v1.Block.HeadersEntry
-	nil,                             // 122: leasefs.v1.BlockTarget.HeadersEntry
-	nil,                             // 123: leasefs.v1.BackupResponse.HeadersEntry
+	(RefHow)(0),                          // 0: leasefs.v1.RefHow
+	(FileType)(0),                        // 1: leasefs.v1.FileType
+	(LeaseOrder)(0),                      // 2: leasefs.v1.LeaseOrder
+	(EventType)(0),                       // 3: leasefs.v1.EventType
+	(XattrAction)(0),                     // 4: leasefs.v1.XattrAction
+	(SafeModeRequest_Action)(0),          // 5: leasefs.v1.SafeModeRequest.Action
+	(*CallId)(nil),                       // 6: leasefs.v1.CallId
+	(*Caller)(nil),                       // 7: leasefs.v1.Caller
+	(*Ref)(nil),                          // 8: leasefs.v1.Ref
+	(*WriterId)(nil),                     // 9: leasefs.v1.WriterId
+	(*Attr)(nil),                         // 10: leasefs.v1.Attr
+	(*OpenState)(nil),                    // 11: leasefs.v1.OpenState
+	(*HolderInfo)(nil),                   // 12: leasefs.v1.HolderInfo
+	(*Block)(nil),                        // 13: leasefs.v1.Block
+	(*ErrorDetail)(nil),                  // 14: leasefs.v1.ErrorDetail
+	(*Hello)(nil),                        // 15: leasefs.v1.Hello
+	(*Welcome)(nil),                      // 16: leasefs.v1.Welcome
+	(*SessionRequest)(nil),               // 17: leasefs.v1.SessionRequest
+	(*SessionResponse)(nil),              // 18: leasefs.v1.SessionResponse
+	(*CacheRenew)(nil),                   // 19: leasefs.v1.CacheRenew
+	(*CacheTerm)(nil),                    // 20: leasefs.v1.CacheTerm
+	(*CacheRevocation)(nil),              // 21: leasefs.v1.CacheRevocation
+	(*CacheAck)(nil),                     // 22: leasefs.v1.CacheAck
+	(*Draft)(nil),                        // 23: leasefs.v1.Draft
+	(*CacheKey)(nil),                     // 24: leasefs.v1.CacheKey
+	(*CacheGivenUp)(nil),                 // 25: leasefs.v1.CacheGivenUp
+	(*RenewLeaseRequest)(nil),            // 26: leasefs.v1.RenewLeaseRequest
+	(*OpenRef)(nil),                      // 27: leasefs.v1.OpenRef
+	(*RenewLeaseResponse)(nil),           // 28: leasefs.v1.RenewLeaseResponse
+	(*LostFile)(nil),                     // 29: leasefs.v1.LostFile
+	(*ListLeasesRequest)(nil),            // 30: leasefs.v1.ListLeasesRequest
+	(*ListLeasesResponse)(nil),           // 31: leasefs.v1.ListLeasesResponse
+	(*Lease)(nil),                        // 32: leasefs.v1.Lease
+	(*LeaseFile)(nil),                    // 33: leasefs.v1.LeaseFile
+	(*RecoverRequest)(nil),               // 34: leasefs.v1.RecoverRequest
+	(*RecoverResponse)(nil),              // 35: leasefs.v1.RecoverResponse
+	(*GrantLeaseRequest)(nil),            // 36: leasefs.v1.GrantLeaseRequest
+	(*GrantLeaseResponse)(nil),           // 37: leasefs.v1.GrantLeaseResponse
+	(*RevokeLeaseRequest)(nil),           // 38: leasefs.v1.RevokeLeaseRequest
+	(*RevokeLeaseResponse)(nil),          // 39: leasefs.v1.RevokeLeaseResponse
+	(*KeepAliveRequest)(nil),             // 40: leasefs.v1.KeepAliveRequest
+	(*KeepAliveResponse)(nil),            // 41: leasefs.v1.KeepAliveResponse
+	(*LeaseAlive)(nil),                   // 42: leasefs.v1.LeaseAlive
+	(*LeaseTimeToLiveRequest)(nil),       // 43: leasefs.v1.LeaseTimeToLiveRequest
+	(*LeaseTimeToLiveResponse)(nil),      // 44: leasefs.v1.LeaseTimeToLiveResponse
+	(*AttachLeaseRequest)(nil),           // 45: leasefs.v1.AttachLeaseRequest
+	(*DetachLeaseRequest)(nil),           // 46: leasefs.v1.DetachLeaseRequest
+	(*WatchRequest)(nil),                 // 47: leasefs.v1.WatchRequest
+	(*WatchResponse)(nil),                // 48: leasefs.v1.WatchResponse
+	(*Event)(nil),                        // 49: leasefs.v1.Event
+	(*CreateRequest)(nil),                // 50: leasefs.v1.CreateRequest
+	(*Owner)(nil),                        // 51: leasefs.v1.Owner
+	(*OpenResponse)(nil),                 // 52: leasefs.v1.OpenResponse
+	(*AppendRequest)(nil),                // 53: leasefs.v1.AppendRequest
+	(*AppendTailRequest)(nil),            // 54: leasefs.v1.AppendTailRequest
+	(*AppendTailResponse)(nil),           // 55: leasefs.v1.AppendTailResponse
+	(*AllocateBlockRequest)(nil),         // 56: leasefs.v1.AllocateBlockRequest
+	(*BlockIntent)(nil),                  // 57: leasefs.v1.BlockIntent
+	(*AllocateBlockResponse)(nil),        // 58: leasefs.v1.AllocateBlockResponse
+	(*BlockTarget)(nil),                  // 59: leasefs.v1.BlockTarget
+	(*CommitRequest)(nil),                // 60: leasefs.v1.CommitRequest
+	(*CommitResponse)(nil),               // 61: leasefs.v1.CommitResponse
+	(*CloseRequest)(nil),                 // 62: leasefs.v1.CloseRequest
+	(*CloseResponse)(nil),                // 63: leasefs.v1.CloseResponse
+	(*CloseAbandonedRequest)(nil),        // 64: leasefs.v1.CloseAbandonedRequest
+	(*GetFileRequest)(nil),               // 65: leasefs.v1.GetFileRequest
+	(*GetFileResponse)(nil),              // 66: leasefs.v1.GetFileResponse
+	(*StatRequest)(nil),                  // 67: leasefs.v1.StatRequest
+	(*StatResponse)(nil),                 // 68: leasefs.v1.StatResponse
+	(*XattrsRequest)(nil),                // 69: leasefs.v1.XattrsRequest
+	(*XattrsResponse)(nil),               // 70: leasefs.v1.XattrsResponse
+	(*Xattr)(nil),                        // 71: leasefs.v1.Xattr
+	(*ListRequest)(nil),                  // 72: leasefs.v1.ListRequest
+	(*ListResponse)(nil),                 // 73: leasefs.v1.ListResponse
+	(*Entry)(nil),                        // 74: leasefs.v1.Entry
+	(*SummaryRequest)(nil),               // 75: leasefs.v1.SummaryRequest
+	(*SummaryResponse)(nil),              // 76: leasefs.v1.SummaryResponse
+	(*FindRequest)(nil),                  // 77: leasefs.v1.FindRequest
+	(*FindResponse)(nil),                 // 78: leasefs.v1.FindResponse
+	(*FoundEntry)(nil),                   // 79: leasefs.v1.FoundEntry
+	(*MutateResponse)(nil),               // 80: leasefs.v1.MutateResponse
+	(*MkdirRequest)(nil),                 // 81: leasefs.v1.MkdirRequest
+	(*RenameRequest)(nil),                // 82: leasefs.v1.RenameRequest
+	(*Hide)(nil),                         // 83: leasefs.v1.Hide
+	(*DeleteRequest)(nil),                // 84: leasefs.v1.DeleteRequest
+	(*SetAttrRequest)(nil),               // 85: leasefs.v1.SetAttrRequest
+	(*TransactRequest)(nil),              // 86: leasefs.v1.TransactRequest
+	(*TxCompare)(nil),                    // 87: leasefs.v1.TxCompare
+	(*TxXattr)(nil),                      // 88: leasefs.v1.TxXattr
+	(*TxOp)(nil),                         // 89: leasefs.v1.TxOp
+	(*TxFile)(nil),                       // 90: leasefs.v1.TxFile
+	(*TxDir)(nil),                        // 91: leasefs.v1.TxDir
+	(*TxRename)(nil),                     // 92: leasefs.v1.TxRename
+	(*TxDelete)(nil),                     // 93: leasefs.v1.TxDelete
+	(*TxDetach)(nil),                     // 94: leasefs.v1.TxDetach
+	(*SetXattrRequest)(nil),              // 95: leasefs.v1.SetXattrRequest
+	(*SymlinkRequest)(nil),               // 96: leasefs.v1.SymlinkRequest
+	(*TruncateRequest)(nil),              // 97: leasefs.v1.TruncateRequest
+	(*ConcatRequest)(nil),                // 98: leasefs.v1.ConcatRequest
+	(*StatusRequest)(nil),                // 99: leasefs.v1.StatusRequest
+	(*StatusResponse)(nil),               // 100: leasefs.v1.StatusResponse
+	(*ClockSkew)(nil),                    // 101: leasefs.v1.ClockSkew
+	(*CheckpointRequest)(nil),            // 102: leasefs.v1.CheckpointRequest
+	(*CheckpointResponse)(nil),           // 103: leasefs.v1.CheckpointResponse
+	(*SafeModeRequest)(nil),              // 104: leasefs.v1.SafeModeRequest
+	(*SafeModeResponse)(nil),             // 105: leasefs.v1.SafeModeResponse
+	(*FsckRequest)(nil),                  // 106: leasefs.v1.FsckRequest
+	(*FsckResponse)(nil),                 // 107: leasefs.v1.FsckResponse
+	(*FsckSummary)(nil),                  // 108: leasefs.v1.FsckSummary
+	(*CollectRequest)(nil),               // 109: leasefs.v1.CollectRequest
+	(*CollectResponse)(nil),              // 110: leasefs.v1.CollectResponse
+	(*FailoverRequest)(nil),              // 111: leasefs.v1.FailoverRequest
+	(*FailoverResponse)(nil),             // 112: leasefs.v1.FailoverResponse
+	(*ResolveStoreRequest)(nil),          // 113: leasefs.v1.ResolveStoreRequest
+	(*ResolveStoreResponse)(nil),         // 114: leasefs.v1.ResolveStoreResponse
+	(*BackupRequest)(nil),                // 115: leasefs.v1.BackupRequest
+	(*BackupResponse)(nil),               // 116: leasefs.v1.BackupResponse
+	(*CarryRequest)(nil),                 // 117: leasefs.v1.CarryRequest
+	(*CarriedCall)(nil),                  // 118: leasefs.v1.CarriedCall
+	(*CarryResponse)(nil),                // 119: leasefs.v1.CarryResponse
+	(*CarriedAnswer)(nil),                // 120: leasefs.v1.CarriedAnswer
+	(*GetDelegationTokenRequest)(nil),    // 121: leasefs.v1.GetDelegationTokenRequest
+	(*ChangeDelegationTokenRequest)(nil), // 122: leasefs.v1.ChangeDelegationTokenRequest
+	(*DelegationTokenResponse)(nil),      // 123: leasefs.v1.DelegationTokenResponse
+	(*ListDelegationTokensRequest)(nil),  // 124: leasefs.v1.ListDelegationTokensRequest
+	(*ListDelegationTokensResponse)(nil), // 125: leasefs.v1.ListDelegationTokensResponse
+	(*DelegationToken)(nil),              // 126: leasefs.v1.DelegationToken
+	nil,                                  // 127: leasefs.v1.Block.HeadersEntry
+	nil,                                  // 128: leasefs.v1.BlockTarget.HeadersEntry
+	nil,                                  // 129: leasefs.v1.BackupResponse.HeadersEntry
 }
 var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	1,   // 0: leasefs.v1.Attr.type:type_name -> leasefs.v1.FileType
 	11,  // 1: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
 	12,  // 2: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
-	121, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
+	127, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
 	12,  // 4: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
 	7,   // 5: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
 	15,  // 6: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
@@ -10329,7 +10815,7 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	9,   // 63: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
 	57,  // 64: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
 	59,  // 65: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
-	122, // 66: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
+	128, // 66: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
 	9,   // 67: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
 	13,  // 68: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
 	6,   // 69: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
@@ -10422,99 +10908,111 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	7,   // 156: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
 	7,   // 157: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
 	7,   // 158: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
-	123, // 159: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
+	129, // 159: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
 	118, // 160: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
 	120, // 161: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
 	14,  // 162: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
-	17,  // 163: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
-	26,  // 164: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
-	30,  // 165: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
-	34,  // 166: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
-	36,  // 167: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
-	38,  // 168: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
-	40,  // 169: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
-	43,  // 170: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
-	45,  // 171: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
-	46,  // 172: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
-	47,  // 173: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
-	50,  // 174: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
-	53,  // 175: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
-	54,  // 176: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
-	56,  // 177: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
-	60,  // 178: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
-	62,  // 179: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
-	64,  // 180: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
-	65,  // 181: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
-	67,  // 182: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
-	69,  // 183: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
-	72,  // 184: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
-	75,  // 185: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
-	77,  // 186: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
-	81,  // 187: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
-	82,  // 188: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
-	84,  // 189: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
-	85,  // 190: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
-	96,  // 191: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
-	95,  // 192: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
-	97,  // 193: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
-	98,  // 194: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
-	86,  // 195: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
-	99,  // 196: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
-	102, // 197: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
-	104, // 198: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
-	106, // 199: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
-	109, // 200: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
-	115, // 201: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
-	111, // 202: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
-	113, // 203: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
-	117, // 204: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
-	18,  // 205: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
-	28,  // 206: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
-	31,  // 207: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
-	35,  // 208: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
-	37,  // 209: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
-	39,  // 210: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
-	41,  // 211: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
-	44,  // 212: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
-	80,  // 213: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
-	80,  // 214: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
-	48,  // 215: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
-	52,  // 216: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
-	52,  // 217: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
-	55,  // 218: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
-	58,  // 219: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
-	61,  // 220: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
-	63,  // 221: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
-	63,  // 222: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
-	66,  // 223: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
-	68,  // 224: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
-	70,  // 225: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
-	73,  // 226: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
-	76,  // 227: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
-	78,  // 228: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
-	80,  // 229: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
-	80,  // 230: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
-	80,  // 231: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
-	80,  // 232: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
-	80,  // 233: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
-	80,  // 234: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
-	80,  // 235: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
-	80,  // 236: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
-	80,  // 237: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
-	100, // 238: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
-	103, // 239: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
-	105, // 240: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
-	107, // 241: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
-	110, // 242: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
-	116, // 243: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
-	112, // 244: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
-	114, // 245: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
-	119, // 246: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
-	205, // [205:247] is the sub-list for method output_type
-	163, // [163:205] is the sub-list for method input_type
-	163, // [163:163] is the sub-list for extension type_name
-	163, // [163:163] is the sub-list for extension extendee
-	0,   // [0:163] is the sub-list for field type_name
+	6,   // 163: leasefs.v1.GetDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
+	7,   // 164: leasefs.v1.GetDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
+	6,   // 165: leasefs.v1.ChangeDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
+	7,   // 166: leasefs.v1.ChangeDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 167: leasefs.v1.ListDelegationTokensRequest.caller:type_name -> leasefs.v1.Caller
+	126, // 168: leasefs.v1.ListDelegationTokensResponse.tokens:type_name -> leasefs.v1.DelegationToken
+	17,  // 169: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
+	26,  // 170: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
+	30,  // 171: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
+	34,  // 172: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
+	36,  // 173: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
+	38,  // 174: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
+	40,  // 175: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
+	43,  // 176: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
+	45,  // 177: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
+	46,  // 178: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
+	47,  // 179: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
+	50,  // 180: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
+	53,  // 181: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
+	54,  // 182: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
+	56,  // 183: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
+	60,  // 184: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
+	62,  // 185: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
+	64,  // 186: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
+	65,  // 187: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
+	67,  // 188: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
+	69,  // 189: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
+	72,  // 190: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
+	75,  // 191: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
+	77,  // 192: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
+	81,  // 193: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
+	82,  // 194: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
+	84,  // 195: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
+	85,  // 196: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
+	96,  // 197: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
+	95,  // 198: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
+	97,  // 199: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
+	98,  // 200: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
+	86,  // 201: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
+	121, // 202: leasefs.v1.Namenode.GetDelegationToken:input_type -> leasefs.v1.GetDelegationTokenRequest
+	122, // 203: leasefs.v1.Namenode.ChangeDelegationToken:input_type -> leasefs.v1.ChangeDelegationTokenRequest
+	124, // 204: leasefs.v1.Namenode.ListDelegationTokens:input_type -> leasefs.v1.ListDelegationTokensRequest
+	99,  // 205: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
+	102, // 206: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
+	104, // 207: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
+	106, // 208: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
+	109, // 209: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
+	115, // 210: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
+	111, // 211: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
+	113, // 212: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
+	117, // 213: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
+	18,  // 214: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
+	28,  // 215: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
+	31,  // 216: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
+	35,  // 217: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
+	37,  // 218: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
+	39,  // 219: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
+	41,  // 220: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
+	44,  // 221: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
+	80,  // 222: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
+	80,  // 223: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
+	48,  // 224: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
+	52,  // 225: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
+	52,  // 226: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
+	55,  // 227: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
+	58,  // 228: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
+	61,  // 229: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
+	63,  // 230: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
+	63,  // 231: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
+	66,  // 232: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
+	68,  // 233: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
+	70,  // 234: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
+	73,  // 235: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
+	76,  // 236: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
+	78,  // 237: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
+	80,  // 238: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
+	80,  // 239: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
+	80,  // 240: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
+	80,  // 241: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
+	80,  // 242: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
+	80,  // 243: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
+	80,  // 244: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
+	80,  // 245: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
+	80,  // 246: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
+	123, // 247: leasefs.v1.Namenode.GetDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
+	123, // 248: leasefs.v1.Namenode.ChangeDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
+	125, // 249: leasefs.v1.Namenode.ListDelegationTokens:output_type -> leasefs.v1.ListDelegationTokensResponse
+	100, // 250: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
+	103, // 251: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
+	105, // 252: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
+	107, // 253: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
+	110, // 254: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
+	116, // 255: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
+	112, // 256: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
+	114, // 257: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
+	119, // 258: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
+	214, // [214:259] is the sub-list for method output_type
+	169, // [169:214] is the sub-list for method input_type
+	169, // [169:169] is the sub-list for extension type_name
+	169, // [169:169] is the sub-list for extension extendee
+	0,   // [0:169] is the sub-list for field type_name
 }
 
 func init() { file_leasefs_v1_leasefs_proto_init() }
@@ -10563,7 +11061,7 @@ func file_leasefs_v1_leasefs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leasefs_v1_leasefs_proto_rawDesc), len(file_leasefs_v1_leasefs_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   118,
+			NumMessages:   124,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

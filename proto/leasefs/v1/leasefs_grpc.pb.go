@@ -35,39 +35,42 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Namenode_Session_FullMethodName         = "/leasefs.v1.Namenode/Session"
-	Namenode_RenewLease_FullMethodName      = "/leasefs.v1.Namenode/RenewLease"
-	Namenode_ListLeases_FullMethodName      = "/leasefs.v1.Namenode/ListLeases"
-	Namenode_Recover_FullMethodName         = "/leasefs.v1.Namenode/Recover"
-	Namenode_GrantLease_FullMethodName      = "/leasefs.v1.Namenode/GrantLease"
-	Namenode_RevokeLease_FullMethodName     = "/leasefs.v1.Namenode/RevokeLease"
-	Namenode_KeepAlive_FullMethodName       = "/leasefs.v1.Namenode/KeepAlive"
-	Namenode_LeaseTimeToLive_FullMethodName = "/leasefs.v1.Namenode/LeaseTimeToLive"
-	Namenode_AttachLease_FullMethodName     = "/leasefs.v1.Namenode/AttachLease"
-	Namenode_DetachLease_FullMethodName     = "/leasefs.v1.Namenode/DetachLease"
-	Namenode_Watch_FullMethodName           = "/leasefs.v1.Namenode/Watch"
-	Namenode_Create_FullMethodName          = "/leasefs.v1.Namenode/Create"
-	Namenode_Append_FullMethodName          = "/leasefs.v1.Namenode/Append"
-	Namenode_AppendTail_FullMethodName      = "/leasefs.v1.Namenode/AppendTail"
-	Namenode_AllocateBlock_FullMethodName   = "/leasefs.v1.Namenode/AllocateBlock"
-	Namenode_Commit_FullMethodName          = "/leasefs.v1.Namenode/Commit"
-	Namenode_Close_FullMethodName           = "/leasefs.v1.Namenode/Close"
-	Namenode_CloseAbandoned_FullMethodName  = "/leasefs.v1.Namenode/CloseAbandoned"
-	Namenode_GetFile_FullMethodName         = "/leasefs.v1.Namenode/GetFile"
-	Namenode_Stat_FullMethodName            = "/leasefs.v1.Namenode/Stat"
-	Namenode_Xattrs_FullMethodName          = "/leasefs.v1.Namenode/Xattrs"
-	Namenode_List_FullMethodName            = "/leasefs.v1.Namenode/List"
-	Namenode_Summary_FullMethodName         = "/leasefs.v1.Namenode/Summary"
-	Namenode_Find_FullMethodName            = "/leasefs.v1.Namenode/Find"
-	Namenode_Mkdir_FullMethodName           = "/leasefs.v1.Namenode/Mkdir"
-	Namenode_Rename_FullMethodName          = "/leasefs.v1.Namenode/Rename"
-	Namenode_Delete_FullMethodName          = "/leasefs.v1.Namenode/Delete"
-	Namenode_SetAttr_FullMethodName         = "/leasefs.v1.Namenode/SetAttr"
-	Namenode_Symlink_FullMethodName         = "/leasefs.v1.Namenode/Symlink"
-	Namenode_SetXattr_FullMethodName        = "/leasefs.v1.Namenode/SetXattr"
-	Namenode_Truncate_FullMethodName        = "/leasefs.v1.Namenode/Truncate"
-	Namenode_Concat_FullMethodName          = "/leasefs.v1.Namenode/Concat"
-	Namenode_Transact_FullMethodName        = "/leasefs.v1.Namenode/Transact"
+	Namenode_Session_FullMethodName               = "/leasefs.v1.Namenode/Session"
+	Namenode_RenewLease_FullMethodName            = "/leasefs.v1.Namenode/RenewLease"
+	Namenode_ListLeases_FullMethodName            = "/leasefs.v1.Namenode/ListLeases"
+	Namenode_Recover_FullMethodName               = "/leasefs.v1.Namenode/Recover"
+	Namenode_GrantLease_FullMethodName            = "/leasefs.v1.Namenode/GrantLease"
+	Namenode_RevokeLease_FullMethodName           = "/leasefs.v1.Namenode/RevokeLease"
+	Namenode_KeepAlive_FullMethodName             = "/leasefs.v1.Namenode/KeepAlive"
+	Namenode_LeaseTimeToLive_FullMethodName       = "/leasefs.v1.Namenode/LeaseTimeToLive"
+	Namenode_AttachLease_FullMethodName           = "/leasefs.v1.Namenode/AttachLease"
+	Namenode_DetachLease_FullMethodName           = "/leasefs.v1.Namenode/DetachLease"
+	Namenode_Watch_FullMethodName                 = "/leasefs.v1.Namenode/Watch"
+	Namenode_Create_FullMethodName                = "/leasefs.v1.Namenode/Create"
+	Namenode_Append_FullMethodName                = "/leasefs.v1.Namenode/Append"
+	Namenode_AppendTail_FullMethodName            = "/leasefs.v1.Namenode/AppendTail"
+	Namenode_AllocateBlock_FullMethodName         = "/leasefs.v1.Namenode/AllocateBlock"
+	Namenode_Commit_FullMethodName                = "/leasefs.v1.Namenode/Commit"
+	Namenode_Close_FullMethodName                 = "/leasefs.v1.Namenode/Close"
+	Namenode_CloseAbandoned_FullMethodName        = "/leasefs.v1.Namenode/CloseAbandoned"
+	Namenode_GetFile_FullMethodName               = "/leasefs.v1.Namenode/GetFile"
+	Namenode_Stat_FullMethodName                  = "/leasefs.v1.Namenode/Stat"
+	Namenode_Xattrs_FullMethodName                = "/leasefs.v1.Namenode/Xattrs"
+	Namenode_List_FullMethodName                  = "/leasefs.v1.Namenode/List"
+	Namenode_Summary_FullMethodName               = "/leasefs.v1.Namenode/Summary"
+	Namenode_Find_FullMethodName                  = "/leasefs.v1.Namenode/Find"
+	Namenode_Mkdir_FullMethodName                 = "/leasefs.v1.Namenode/Mkdir"
+	Namenode_Rename_FullMethodName                = "/leasefs.v1.Namenode/Rename"
+	Namenode_Delete_FullMethodName                = "/leasefs.v1.Namenode/Delete"
+	Namenode_SetAttr_FullMethodName               = "/leasefs.v1.Namenode/SetAttr"
+	Namenode_Symlink_FullMethodName               = "/leasefs.v1.Namenode/Symlink"
+	Namenode_SetXattr_FullMethodName              = "/leasefs.v1.Namenode/SetXattr"
+	Namenode_Truncate_FullMethodName              = "/leasefs.v1.Namenode/Truncate"
+	Namenode_Concat_FullMethodName                = "/leasefs.v1.Namenode/Concat"
+	Namenode_Transact_FullMethodName              = "/leasefs.v1.Namenode/Transact"
+	Namenode_GetDelegationToken_FullMethodName    = "/leasefs.v1.Namenode/GetDelegationToken"
+	Namenode_ChangeDelegationToken_FullMethodName = "/leasefs.v1.Namenode/ChangeDelegationToken"
+	Namenode_ListDelegationTokens_FullMethodName  = "/leasefs.v1.Namenode/ListDelegationTokens"
 )
 
 // NamenodeClient is the client API for Namenode service.
@@ -146,6 +149,15 @@ type NamenodeClient interface {
 	// Transact does several operations, in order, together or not at all, if all compares
 	// hold: else COMPARE_FAILED.
 	Transact(ctx context.Context, in *TransactRequest, opts ...grpc.CallOption) (*MutateResponse, error)
+	// GetDelegationToken makes a token by which its bearer is the caller's user, for a
+	// limited time. The client makes it, and the namenode is told its hash only. Who has
+	// proven by such a token who he is gets none.
+	GetDelegationToken(ctx context.Context, in *GetDelegationTokenRequest, opts ...grpc.CallOption) (*DelegationTokenResponse, error)
+	// ChangeDelegationToken renews a token, or cancels it.
+	ChangeDelegationToken(ctx context.Context, in *ChangeDelegationTokenRequest, opts ...grpc.CallOption) (*DelegationTokenResponse, error)
+	// ListDelegationTokens lists those of the caller, or if a superuser asks of all, in the
+	// order of their ids, a page at a time.
+	ListDelegationTokens(ctx context.Context, in *ListDelegationTokensRequest, opts ...grpc.CallOption) (*ListDelegationTokensResponse, error)
 }
 
 type namenodeClient struct {
@@ -510,6 +522,36 @@ func (c *namenodeClient) Transact(ctx context.Context, in *TransactRequest, opts
 	return out, nil
 }
 
+func (c *namenodeClient) GetDelegationToken(ctx context.Context, in *GetDelegationTokenRequest, opts ...grpc.CallOption) (*DelegationTokenResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DelegationTokenResponse)
+	err := c.cc.Invoke(ctx, Namenode_GetDelegationToken_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *namenodeClient) ChangeDelegationToken(ctx context.Context, in *ChangeDelegationTokenRequest, opts ...grpc.CallOption) (*DelegationTokenResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DelegationTokenResponse)
+	err := c.cc.Invoke(ctx, Namenode_ChangeDelegationToken_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *namenodeClient) ListDelegationTokens(ctx context.Context, in *ListDelegationTokensRequest, opts ...grpc.CallOption) (*ListDelegationTokensResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListDelegationTokensResponse)
+	err := c.cc.Invoke(ctx, Namenode_ListDelegationTokens_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // NamenodeServer is the server API for Namenode service.
 // All implementations must embed UnimplementedNamenodeServer
 // for forward compatibility.
@@ -586,6 +628,15 @@ type NamenodeServer interface {
 	// Transact does several operations, in order, together or not at all, if all compares
 	// hold: else COMPARE_FAILED.
 	Transact(context.Context, *TransactRequest) (*MutateResponse, error)
+	// GetDelegationToken makes a token by which its bearer is the caller's user, for a
+	// limited time. The client makes it, and the namenode is told its hash only. Who has
+	// proven by such a token who he is gets none.
+	GetDelegationToken(context.Context, *GetDelegationTokenRequest) (*DelegationTokenResponse, error)
+	// ChangeDelegationToken renews a token, or cancels it.
+	ChangeDelegationToken(context.Context, *ChangeDelegationTokenRequest) (*DelegationTokenResponse, error)
+	// ListDelegationTokens lists those of the caller, or if a superuser asks of all, in the
+	// order of their ids, a page at a time.
+	ListDelegationTokens(context.Context, *ListDelegationTokensRequest) (*ListDelegationTokensResponse, error)
 	mustEmbedUnimplementedNamenodeServer()
 }
 
@@ -694,6 +745,15 @@ func (UnimplementedNamenodeServer) Concat(context.Context, *ConcatRequest) (*Mut
 }
 func (UnimplementedNamenodeServer) Transact(context.Context, *TransactRequest) (*MutateResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Transact not implemented")
+}
+func (UnimplementedNamenodeServer) GetDelegationToken(context.Context, *GetDelegationTokenRequest) (*DelegationTokenResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetDelegationToken not implemented")
+}
+func (UnimplementedNamenodeServer) ChangeDelegationToken(context.Context, *ChangeDelegationTokenRequest) (*DelegationTokenResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ChangeDelegationToken not implemented")
+}
+func (UnimplementedNamenodeServer) ListDelegationTokens(context.Context, *ListDelegationTokensRequest) (*ListDelegationTokensResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListDelegationTokens not implemented")
 }
 func (UnimplementedNamenodeServer) mustEmbedUnimplementedNamenodeServer() {}
 func (UnimplementedNamenodeServer) testEmbeddedByValue()                  {}
@@ -1274,6 +1334,60 @@ func _Namenode_Transact_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Namenode_GetDelegationToken_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetDelegationTokenRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NamenodeServer).GetDelegationToken(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Namenode_GetDelegationToken_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NamenodeServer).GetDelegationToken(ctx, req.(*GetDelegationTokenRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Namenode_ChangeDelegationToken_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ChangeDelegationTokenRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NamenodeServer).ChangeDelegationToken(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Namenode_ChangeDelegationToken_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NamenodeServer).ChangeDelegationToken(ctx, req.(*ChangeDelegationTokenRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Namenode_ListDelegationTokens_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListDelegationTokensRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NamenodeServer).ListDelegationTokens(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Namenode_ListDelegationTokens_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NamenodeServer).ListDelegationTokens(ctx, req.(*ListDelegationTokensRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Namenode_ServiceDesc is the grpc.ServiceDesc for Namenode service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1396,6 +1510,18 @@ var Namenode_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Transact",
 			Handler:    _Namenode_Transact_Handler,
+		},
+		{
+			MethodName: "GetDelegationToken",
+			Handler:    _Namenode_GetDelegationToken_Handler,
+		},
+		{
+			MethodName: "ChangeDelegationToken",
+			Handler:    _Namenode_ChangeDelegationToken_Handler,
+		},
+		{
+			MethodName: "ListDelegationTokens",
+			Handler:    _Namenode_ListDelegationTokens_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
