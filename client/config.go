@@ -2,6 +2,7 @@ package client
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"crypto/tls"
 	"encoding/hex"
@@ -19,6 +20,7 @@ import (
 	"github.com/leasefs/leasefs/internal/blockcache"
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/kerberos"
 	"github.com/leasefs/leasefs/internal/namecall"
 	"github.com/leasefs/leasefs/internal/proof"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -105,6 +107,10 @@ type Config struct {
 	// token, or the token alone. Only its owner may be able to read it. It is read again
 	// when it changes. The token is sent over TLS, and without it to loopback addresses only.
 	TokenFile string
+	// Kerberos, if it is not nil and TokenFile is empty, proves who User is by Kerberos: a
+	// ticket is shown over TLS, and without it to loopback addresses only. The cache of
+	// tickets, or the keytab, is read again when it changes.
+	Kerberos *Kerberos
 	// Timeout is how long a call is retried while no namenode answers; 0:
 	// DefaultTimeout, at most MaxTimeout. A context may end a call earlier.
 	Timeout time.Duration
@@ -142,7 +148,19 @@ type Config struct {
 	HTTPClient *http.Client
 
 	callTimeout time.Duration // of tests: Timeout, but not for New or one attempt
-	token       *proof.File[proof.Own]
+	proofs      proofs
+}
+
+// Kerberos says by what a client proves who it is. The zero value takes the tickets that
+// kinit has got: of a cache of type FILE, which KRB5CCNAME names, or /tmp/krb5cc_UID. The
+// configuration is KRB5_CONFIG's, or /etc/krb5.conf.
+type Kerberos struct {
+	// Keytab names a file with the keys of Principal, NAME@REALM; empty: tickets are taken.
+	Keytab, Principal string
+	// Server is the principal of a namenode, _HOST being the host by which it is reached;
+	// without a realm that which the configuration says is the host's, else the client's.
+	// Empty: leasefs/_HOST.
+	Server string
 }
 
 // withDefaults checks the configuration and fills what is empty.
@@ -223,10 +241,15 @@ func (c Config) withDefaults() (Config, error) {
 // proveUser opens what proves who asks, and lets it say who that is unless User does.
 func (c *Config) proveUser() (err error) {
 	if c.TokenFile != "" {
-		if c.token, err = proof.OpenOwn(c.Clock, c.TokenFile); err != nil {
+		if c.proofs.token, err = proof.OpenOwn(c.Clock, c.TokenFile); err != nil {
 			return fserror.With(err, "connect", "")
 		}
-		c.User = cmp.Or(c.User, c.token.Get().User)
+		c.User = cmp.Or(c.User, c.proofs.token.Get().User)
+	} else if c.Kerberos != nil {
+		if c.proofs.tickets, err = kerberos.Open(c.Clock, kerberos.Config(*c.Kerberos)); err != nil {
+			return fserror.With(err, "connect", "")
+		}
+		c.User = cmp.Or(c.User, c.proofs.tickets.User())
 	}
 	if c.User == "" && c.TLS != nil && len(c.TLS.Certificates) > 0 && c.TLS.Certificates[0].Leaf != nil {
 		if c.User, err = proof.UserOf(c.TLS.Certificates[0].Leaf); err != nil {
@@ -242,16 +265,39 @@ func (c *Config) namenodes(caller *pb.Caller) namecall.Config {
 		Namenodes: c.Namenodes, Caller: caller, Timeout: cmp.Or(c.callTimeout, c.Timeout),
 		Attempt: min(max(c.Timeout/4, time.Second), 15*time.Second), Conns: c.Conns, TLS: c.TLS, DialOptions: c.DialOptions,
 	}
-	if c.token != nil {
+	if c.proofs.token != nil {
 		out.Token = func() (string, error) {
-			if _, err := c.token.Check(); err != nil {
+			if _, err := c.proofs.token.Check(); err != nil {
 				c.Logger.Warn("leasefs: the file of the token cannot be used as it is; the token that it had is shown", "err", err)
 			}
-			return c.token.Get().Token, nil
+			return c.proofs.token.Get().Token, nil
 		}
+	}
+	if c.proofs.tickets != nil {
+		out.Show = tickets{c.proofs.tickets, c.Logger}
 	}
 	if c.OnWait != nil {
 		out.OnWait = func(w namecall.Waiting) { c.OnWait(Waiting(w)) }
 	}
 	return out
+}
+
+// proofs are what proves who asks; one of them, or none.
+type proofs struct {
+	token   *proof.File[proof.Own]
+	tickets *kerberos.Shower
+}
+
+// tickets are those of Kerberos as they are now.
+type tickets struct {
+	*kerberos.Shower
+	log *slog.Logger
+}
+
+// Header implements namecall.Shower.
+func (t tickets) Header(ctx context.Context, host string) (string, error) {
+	if err := t.Check(); err != nil {
+		t.log.Warn("leasefs: the tickets of Kerberos, or its configuration, cannot be used as they are; those from before are shown", "err", err)
+	}
+	return t.Shower.Header(ctx, host)
 }

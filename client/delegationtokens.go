@@ -15,8 +15,8 @@ import (
 // do with a client's delegations of directories. It is safe for concurrent use.
 type DelegationTokens struct{ fs *FS }
 
-// DelegationTokens returns the calls about delegation tokens.
-func (f *FS) DelegationTokens() *DelegationTokens { return &DelegationTokens{fs: f} }
+// NewDelegationTokens returns the calls about delegation tokens.
+func NewDelegationTokens(f *FS) *DelegationTokens { return &DelegationTokens{fs: f} }
 
 // DelegationToken is how one stands. Its times are by the namenodes' clocks.
 type DelegationToken struct {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fserror/wire"
 	"github.com/leasefs/leasefs/internal/proof"
@@ -33,7 +34,7 @@ func (f *fort) delegation(user string, by token) func(ttl time.Duration) token {
 	fsys := f.as(user, by)
 	return func(ttl time.Duration) token {
 		f.t.Helper()
-		secret, _, err := fsys.DelegationTokens().Get(f.t.Context(), "", ttl)
+		secret, _, err := client.NewDelegationTokens(fsys).Get(f.t.Context(), "", ttl)
 		if err != nil {
 			f.t.Fatal(err)
 		}
@@ -42,14 +43,14 @@ func (f *fort) delegation(user string, by token) func(ttl time.Duration) token {
 }
 
 func (f *fort) cancel(by, what token) error {
-	return f.as("root", by).DelegationTokens().Cancel(f.t.Context(), client.TokenRef{Token: string(what)})
+	return client.NewDelegationTokens(f.as("root", by)).Cancel(f.t.Context(), client.TokenRef{Token: string(what)})
 }
 
 // TestDelegationTokens: who may get, renew, cancel and see which.
 func TestDelegationTokens(t *testing.T) {
 	f := newFort(t)
 	ctx := t.Context()
-	root, bob := f.as("root", f.root).DelegationTokens(), f.as("bob", f.bob).DelegationTokens()
+	root, bob := client.NewDelegationTokens(f.as("root", f.root)), client.NewDelegationTokens(f.as("bob", f.bob))
 	secret, got, err := bob.Get(ctx, "root", time.Hour)
 	if err != nil {
 		t.Fatal(err)
@@ -67,12 +68,12 @@ func TestDelegationTokens(t *testing.T) {
 		want fserror.Kind
 		says string
 	}{
-		"another, by itself":          {func() error { _, _, err := job.DelegationTokens().Get(ctx, "", 0); return err }, fserror.Permission, "prove by what it was got with"},
-		"renewed, by itself":          {func() error { _, err := job.DelegationTokens().Renew(ctx, ref); return err }, fserror.Permission, "prove by what it was got with"},
+		"another, by itself":          {func() error { _, _, err := client.NewDelegationTokens(job).Get(ctx, "", 0); return err }, fserror.Permission, "prove by what it was got with"},
+		"renewed, by itself":          {func() error { _, err := client.NewDelegationTokens(job).Renew(ctx, ref); return err }, fserror.Permission, "prove by what it was got with"},
 		"renewed, not by its renewer": {func() error { _, err := bob.Renew(ctx, ref); return err }, fserror.Permission, "only user root"},
 		"one that is not there":       {func() error { _, err := root.Renew(ctx, client.TokenRef{ID: 1 << 40}); return err }, fserror.NotFound, "no such delegation token"},
 		"cancelled by who may not": {func() error {
-			return f.as("bob", f.bob).DelegationTokens().Cancel(ctx, client.TokenRef{Token: string(f.delegation("root", f.root)(0))})
+			return client.NewDelegationTokens(f.as("bob", f.bob)).Cancel(ctx, client.TokenRef{Token: string(f.delegation("root", f.root)(0))})
 		}, fserror.NotFound, "user bob"},
 		"good for too long":            {func() error { _, _, err := bob.Get(ctx, "", 25*time.Hour); return err }, fserror.InvalidArgument, "24 hours"},
 		"all users', by no superuser":  {func() error { return firstOf(bob.List(ctx, true)) }, fserror.Permission, "superuser"},
@@ -97,7 +98,7 @@ func TestDelegationTokens(t *testing.T) {
 	if mine, everybodys := strings.Join(list(bob, false), " "), strings.Join(list(root, true), " "); mine != "bob/root" || everybodys != "bob/root root/root" {
 		t.Errorf("bob's: %s; everybody's: %s", mine, everybodys)
 	}
-	if err := job.DelegationTokens().Cancel(ctx, ref); err != nil {
+	if err := client.NewDelegationTokens(job).Cancel(ctx, ref); err != nil {
 		t.Errorf("its bearer cancels it: %v", err)
 	}
 	env.Eventually(t, "the job is refused", func() bool {
@@ -106,7 +107,7 @@ func TestDelegationTokens(t *testing.T) {
 	})
 	if open := env.Start(t); true {
 		fs := open.Client(t)
-		_, _, err := fs.DelegationTokens().Get(ctx, "", 0)
+		_, _, err := client.NewDelegationTokens(fs).Get(ctx, "", 0)
 		if !errors.Is(err, fserror.Unsupported) || fserror.ReasonOf(err) != fserror.ReasonDelegation {
 			t.Errorf("where nobody proves anything: %v", err)
 		}
@@ -183,5 +184,78 @@ func TestDelegationTokensEndStreams(t *testing.T) {
 		if err := f.stat(f.connect(f.shows(nil, short))); fserror.KindOf(err) != fserror.Permission {
 			t.Errorf("one that has expired, after a restart: %v", err)
 		}
+	})
+}
+
+// TestDelegationTokensOutliveFailovers: the next namenode takes a token that was got just
+// before, and refuses one that was cancelled; while it is a standby it may not know one, and
+// says so in a way that lets the client go on to the active one.
+func TestDelegationTokensOutliveFailovers(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	dir := t.TempDir()
+	file := func(name, content string) string {
+		t.Helper()
+		name = filepath.Join(dir, name)
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	root := proof.NewToken()
+	line, err := proof.Line(root, "root")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens := file("tokens", line)
+	proves := func(c *namenode.Config) {
+		if c.Identity.Tokens, err = proof.OpenTokens(clock.System{}, tokens); err != nil {
+			t.Fatal(err)
+		}
+		c.Identity.Delegates = true
+	}
+	acfg, _ := p.config(proves)
+	bcfg, _ := p.config(proves)
+	a := p.active(acfg)
+	b := p.start(bcfg)
+	defer func() { _ = b.Close() }()
+	as := func(name, token string) *client.FS {
+		t.Helper()
+		// The standby is asked first.
+		fsys, err := client.New(t.Context(), client.Config{Namenodes: []string{bcfg.Listen, acfg.Listen}, User: "root", TokenFile: file(name, token)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = fsys.Close() })
+		return fsys
+	}
+	user := client.NewDelegationTokens(as("root.token", root))
+	gone, _, err := user.Get(t.Context(), "", 0)
+	if err == nil {
+		err = user.Cancel(t.Context(), client.TokenRef{Token: gone})
+	}
+	kept, _, kerr := user.Get(t.Context(), "", 0)
+	if err != nil || kerr != nil {
+		t.Fatal(err, kerr)
+	}
+	job := as("job.token", kept)
+	if err := job.WriteFile(t.Context(), "/before", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := job.WriteFile(t.Context(), "/after", []byte("x")); err != nil {
+		t.Errorf("after the failover: %v", err)
+	}
+	if _, err := client.New(t.Context(), client.Config{Namenodes: []string{bcfg.Listen}, User: "root", TokenFile: file("gone.token", gone)}); !errors.Is(err, fserror.Permission) {
+		t.Errorf("a cancelled one, after the failover: %v", err)
+	}
+	if err := user.Cancel(t.Context(), client.TokenRef{Token: kept}); err != nil {
+		t.Error(err)
+	}
+	p.eventually("the job is refused", func() bool {
+		_, err := job.Stat(t.Context(), "/")
+		return errors.Is(err, fserror.Permission)
 	})
 }

@@ -53,6 +53,7 @@ func namenodeCommand(p *program) *cli.Command {
 			&cli.StringFlag{Name: "tls-client-ca", Usage: "PEM `FILE` of the authorities that sign clients; demands certificates", EnvVars: []string{"LEASEFS_TLS_CLIENT_CA"}},
 			&cli.StringFlag{Name: "tls-client-crl", Usage: "PEM `FILE` of the certificates that those authorities have revoked", EnvVars: []string{"LEASEFS_TLS_CLIENT_CRL"}},
 			&cli.StringFlag{Name: "tokens", Usage: "`FILE` of the tokens that prove who clients are, see leasefs admin token", EnvVars: []string{"LEASEFS_TOKENS"}},
+			&cli.StringFlag{Name: "kerberos-rules", Usage: "`FILE` that says which Kerberos principals are which users", DefaultText: "NAME@REALM of the namenode's realm is NAME", EnvVars: []string{"LEASEFS_KERBEROS_RULES"}},
 			&cli.BoolFlag{Name: "delegation-tokens", Usage: "give delegation tokens (leasefs token get) to who proves who he is, and take them for a proof", EnvVars: []string{"LEASEFS_DELEGATION_TOKENS"}},
 			&cli.BoolFlag{Name: "insecure-trust-clients", Usage: "believe every client who it says it is: whoever reaches --listen can act as any user"},
 			logLevelFlag("info"),

@@ -34,7 +34,7 @@ func delegationCommand(p *program) *cli.Command {
 		Name: "renew", Usage: "make a token good for its time again", UsageText: "leasefs token renew FILE|ID\n\nExample:\n  leasefs token renew job.token",
 		Description: "Only the renewer of the token may, with a proof other than a delegation token.",
 		Action: reading(p, one, ref, func(e *invocation, r client.TokenRef) error {
-			t, err := e.fs.DelegationTokens().Renew(e.ctx, r)
+			t, err := client.NewDelegationTokens(e.fs).Renew(e.ctx, r)
 			if err != nil {
 				return e.fail(err, "")
 			}
@@ -44,7 +44,7 @@ func delegationCommand(p *program) *cli.Command {
 		Name: "cancel", Usage: "end a token", UsageText: "leasefs token cancel FILE|ID\n\nExample:\n  leasefs token cancel job.token",
 		Description: "Its bearer, its renewer and superusers may. Connections that have proven by it end within seconds.\nFILE is left as it is.",
 		Action: reading(p, one, ref, func(e *invocation, r client.TokenRef) error {
-			return e.fail(e.fs.DelegationTokens().Cancel(e.ctx, r), "")
+			return e.fail(client.NewDelegationTokens(e.fs).Cancel(e.ctx, r), "")
 		}),
 	}, {
 		Name: "ls", Usage: "list tokens", UsageText: "leasefs token ls [--all]\n\nExample:\n  leasefs token ls", Description: "Lists your delegation tokens that have not expired; with --all those of all users, for superusers.",
@@ -54,7 +54,7 @@ func delegationCommand(p *program) *cli.Command {
 
 func listTokens(e *invocation) error {
 	w, header := e.Table(), delegation.Header+"\n"
-	for t, err := range e.fs.DelegationTokens().List(e.ctx, e.flags.Bool("all")) {
+	for t, err := range client.NewDelegationTokens(e.fs).List(e.ctx, e.flags.Bool("all")) {
 		switch {
 		case err != nil:
 			return e.fail(err, "")

@@ -1,5 +1,5 @@
 // Package identity says who callers are, by what they prove: the certificate of their
-// connection, or a bearer token that comes with a call. Who proves two things must be the
+// connection, or a bearer token or a Kerberos ticket that comes with a call. Who proves two things must be the
 // same by both.
 //
 // A stream proves once, when it begins, and each of its messages must come from the user
@@ -11,6 +11,7 @@ package identity
 import (
 	"context"
 	"crypto/x509"
+	"encoding/base64"
 	"errors"
 	"log/slog"
 	"net"
@@ -26,6 +27,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/kerberos"
 	"github.com/leasefs/leasefs/internal/proof"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -40,6 +42,8 @@ type Config struct {
 	Authorities *proof.File[*proof.Authorities]
 	// Tokens are bearer tokens; nil: none.
 	Tokens *proof.File[*proof.Tokens]
+	// Kerberos takes tickets; nil: none are.
+	Kerberos *kerberos.Acceptor
 	// Delegates says that delegation tokens are given to who has another proof, and taken
 	// for a proof of who got them.
 	Delegates bool
@@ -65,7 +69,7 @@ type Checker interface {
 }
 
 // Proves reports whether callers have to prove who they are.
-func (c *Config) Proves() bool { return c.Certificates || c.Tokens != nil }
+func (c *Config) Proves() bool { return c.Certificates || c.Tokens != nil || c.Kerberos != nil }
 
 // Every is how often files are read again, and streams looked at.
 const Every = 2 * time.Second
@@ -95,9 +99,11 @@ type Caller struct {
 	// cancelled, and expires by the time of records.
 	Delegated bool
 
-	shown []*x509.Certificate // nil: none
-	sum   *[32]byte           // of a token; nil: none
-	until time.Time           // when the proof expires; zero: never
+	shown       []*x509.Certificate // nil: none
+	sum         *[32]byte           // of a token; nil: none
+	ticket      *kerberos.Principal // whose ticket was shown; nil: none was
+	ticketUntil time.Time           // when that expires
+	until       time.Time           // when the proof expires; zero: never
 	// ground is the guard's from before the proof was held against the files.
 	ground uint64
 }
@@ -159,12 +165,20 @@ func (g *Guard) Prove(ctx context.Context) (*Caller, error) {
 	if m == nil {
 		return nil, refuse("the connection has no proof of identity")
 	}
-	sum, err := tokenOf(ctx)
-	if err != nil {
+	c := &Caller{ground: g.ground.Load()}
+	scheme, shown, err := authorizationOf(ctx)
+	switch {
+	case err != nil:
 		return nil, err
+	case scheme == "bearer":
+		sum := proof.Hash(shown)
+		c.sum = &sum
+	case scheme == "negotiate":
+		if err := g.accept(c, shown); err != nil {
+			return nil, err
+		}
 	}
-	c := &Caller{sum: sum, ground: g.ground.Load()}
-	if last := m.last.Load(); last != nil && last.ground == c.ground && sameToken(last.sum, sum) && !last.Delegated && !last.expired(g.clock.Wall()) {
+	if last := m.last.Load(); last != nil && last.ground == c.ground && c.ticket == nil && last.ticket == nil && sameToken(last.sum, c.sum) && !last.Delegated && !last.expired(g.clock.Wall()) {
 		return last, nil
 	}
 	if g.cfg.Certificates {
@@ -179,22 +193,36 @@ func (g *Guard) Prove(ctx context.Context) (*Caller, error) {
 
 func sameToken(a, b *[32]byte) bool { return a == nil && b == nil || a != nil && b != nil && *a == *b }
 
-// tokenOf is the hash of the token that came with a call; nil if none did.
-func tokenOf(ctx context.Context) (*[32]byte, error) {
+// authorizationOf is what came with a call in the header: its scheme in small letters, empty
+// if nothing did, and what was shown.
+func authorizationOf(ctx context.Context) (scheme, shown string, err error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	switch values := md.Get(authorization); len(values) {
 	case 0:
-		return nil, nil
+		return "", "", nil
 	case 1:
-		scheme, token, ok := strings.Cut(values[0], " ")
-		if !ok || !strings.EqualFold(scheme, "bearer") {
-			return nil, refuse("what came in the header %q is no bearer token", authorization)
+		scheme, shown, _ := strings.Cut(values[0], " ")
+		if scheme = strings.ToLower(scheme); shown == "" || scheme != "bearer" && scheme != "negotiate" {
+			return "", "", refuse("what came in the header %q is neither a bearer token nor a Kerberos ticket", authorization)
 		}
-		sum := proof.Hash(token)
-		return &sum, nil
+		return scheme, shown, nil
 	default:
-		return nil, refuse("there are %d headers %q, and one token is enough", len(values), authorization)
+		return "", "", refuse("there are %d headers %q, and one token is enough", len(values), authorization)
 	}
+}
+
+// accept takes a Kerberos ticket, which is good once.
+func (g *Guard) accept(c *Caller, shown string) error {
+	if g.cfg.Kerberos == nil {
+		return refuse("Kerberos tickets prove nothing to this namenode")
+	}
+	raw, err := base64.StdEncoding.DecodeString(shown)
+	if err != nil {
+		return refuse("the Kerberos ticket in the header %q is not in base64", authorization)
+	}
+	p, until, err := g.cfg.Kerberos.Accept(raw)
+	c.ticket, c.ticketUntil = &p, until
+	return err
 }
 
 // identify fills in whom the certificate and the token of c name, which must be one user.
@@ -221,16 +249,39 @@ func (g *Guard) identify(c *Caller) error {
 		}
 		c.User, c.Groups = b.User, b.Groups
 	}
+	if c.ticket != nil {
+		user, err := g.cfg.Kerberos.User(*c.ticket)
+		if err != nil {
+			return err
+		}
+		if c.User != "" && c.User != user {
+			return refuse("the certificate is user %q's, and the Kerberos ticket user %q's: show one of them", c.User, user)
+		}
+		if c.User = user; c.until.IsZero() || c.ticketUntil.Before(c.until) {
+			c.until = c.ticketUntil
+		}
+	}
 	if c.User != "" {
 		return nil
 	}
-	switch {
-	case g.cfg.Tokens == nil && g.cfg.Delegation == nil:
-		return refuse("a client certificate is needed")
-	case !g.cfg.Certificates:
-		return refuse("a token is needed")
+	return refuse("%s is needed", g.wanted())
+}
+
+// wanted names what is taken for a proof.
+func (g *Guard) wanted() string {
+	var kinds []string
+	for _, k := range []struct {
+		taken bool
+		name  string
+	}{{g.cfg.Certificates, "a client certificate"}, {g.cfg.Tokens != nil || g.cfg.Delegation != nil, "a token"}, {g.cfg.Kerberos != nil, "a Kerberos ticket"}} {
+		if k.taken {
+			kinds = append(kinds, k.name)
+		}
 	}
-	return refuse("a client certificate or a token is needed")
+	if last := len(kinds) - 1; last > 0 {
+		return strings.Join(kinds[:last], ", ") + " or " + kinds[last]
+	}
+	return kinds[0]
 }
 
 // bearer returns whom the token of c names.
@@ -346,7 +397,13 @@ func (g *Guard) Hold(ctx context.Context, c *Caller) (held context.Context, done
 // Check reads the files again that have changed, and ends the streams whose proof is not
 // good any more. What is wrong with a file is logged, and what it said before counts.
 func (g *Guard) Check(context.Context) error {
-	for what, f := range map[string]Checker{"certificate": g.cfg.Pair, "authorities": orNil(g.cfg.Authorities), "tokens": orNil(g.cfg.Tokens)} {
+	files := map[string]Checker{"certificate": g.cfg.Pair, "authorities": orNil(g.cfg.Authorities), "tokens": orNil(g.cfg.Tokens)}
+	if g.cfg.Kerberos != nil {
+		for what, f := range g.cfg.Kerberos.Files() {
+			files[what] = f
+		}
+	}
+	for what, f := range files {
 		if f == nil {
 			continue
 		}
@@ -384,9 +441,9 @@ func (g *Guard) endStale() {
 	for _, s := range look {
 		ok, known := good[s.caller]
 		if !known {
-			again := &Caller{shown: s.caller.shown, sum: s.caller.sum}
+			again := &Caller{shown: s.caller.shown, sum: s.caller.sum, ticket: s.caller.ticket, ticketUntil: s.caller.ticketUntil}
 			err := g.identify(again)
-			ok = err == nil && again.User == s.caller.User && slices.Equal(again.Groups, s.caller.Groups)
+			ok = err == nil && !again.expired(now) && again.User == s.caller.User && slices.Equal(again.Groups, s.caller.Groups)
 			good[s.caller] = ok
 		}
 		if s.ground = ground; !ok {

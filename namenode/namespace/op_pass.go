@@ -27,24 +27,20 @@ func (op *OpPassChange) fields(c coder) {
 }
 
 func (op *OpPass) apply(t applier) (Result, error) {
-	p, err := t.passes.Issue(op.Pass, t.now.TxID, t.now.Time)
-	if err != nil {
-		return Result{}, misfitf("%v", err)
-	}
-	return t.passResult(p), nil
+	return t.passed(t.passes.Issue(op.Pass, t.now.TxID, t.now.Time))
 }
 
 func (op *OpPassChange) apply(t applier) (Result, error) {
-	p := t.passes.Change(op.ID, op.Cancel, t.now.Time)
-	if p == nil {
-		return Result{}, misfitf("there is no delegation token %d", op.ID)
-	}
-	return t.passResult(p), nil
+	return t.passed(t.passes.Change(op.ID, op.Cancel, t.now.Time))
 }
 
-func (t applier) passResult(p *tables.Pass) Result {
+// passed is the result of a record about a pass.
+func (t applier) passed(p *tables.Pass, err error) (Result, error) {
+	if err != nil {
+		return Result{}, misfitf("%v", err)
+	}
 	t.touch(passesChange)
-	return Result{Inode: InodeID(p.ID), Length: p.Until, BlocksLength: p.Issued}
+	return Result{Inode: InodeID(p.ID), Length: p.Until, BlocksLength: p.Issued}, nil
 }
 
 // passesChange: some pass changes.

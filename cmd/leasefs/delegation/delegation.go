@@ -25,7 +25,7 @@ func Get(ctx context.Context, fs *client.FS, file, renewer string, ttl time.Dura
 	if err != nil {
 		return client.DelegationToken{}, local(file, err)
 	}
-	token, t, err := fs.DelegationTokens().Get(ctx, renewer, ttl)
+	token, t, err := client.NewDelegationTokens(fs).Get(ctx, renewer, ttl)
 	if err != nil {
 		return t, errors.Join(err, f.Close(), os.Remove(f.Name()))
 	}
@@ -34,7 +34,7 @@ func Get(ctx context.Context, fs *client.FS, file, renewer string, ttl time.Dura
 		err = os.Rename(f.Name(), file)
 	}
 	if err != nil {
-		return t, errors.Join(local(file, err), os.Remove(f.Name()), fs.DelegationTokens().Cancel(ctx, client.TokenRef{ID: t.ID}))
+		return t, errors.Join(local(file, err), os.Remove(f.Name()), client.NewDelegationTokens(fs).Cancel(ctx, client.TokenRef{ID: t.ID}))
 	}
 	return t, nil
 }

@@ -5,8 +5,10 @@ package prove
 import (
 	"crypto/tls"
 
+	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	"github.com/leasefs/leasefs/internal/clock"
+	"github.com/leasefs/leasefs/internal/kerberos"
 	"github.com/leasefs/leasefs/internal/proof"
 	"github.com/leasefs/leasefs/namenode"
 )
@@ -63,6 +65,9 @@ func Namenode(op string, flags Flags, cfg *namenode.Config) error {
 			return err
 		}
 	}
+	if id.Kerberos, err = acceptor(op, flags); err != nil {
+		return err
+	}
 	own, err := pair(op, flags, "tls")
 	ca, crl := flags.String("tls-client-ca"), flags.String("tls-client-crl")
 	switch {
@@ -82,6 +87,30 @@ func Namenode(op string, flags Flags, cfg *namenode.Config) error {
 		id.Certificates = true
 	}
 	id.Pair = own
-	cfg.TLS = proof.ServerTLS(own, id.Authorities, id.Tokens == nil && !id.Delegates)
+	cfg.TLS = proof.ServerTLS(own, id.Authorities, id.Tokens == nil && id.Kerberos == nil && !id.Delegates)
 	return nil
+}
+
+// acceptor is nil if clients do not prove by Kerberos who they are.
+func acceptor(op string, flags Flags) (*kerberos.Acceptor, error) {
+	keytab, principal, rules := flags.String("kerberos-keytab"), flags.String("kerberos-principal"), flags.String("kerberos-rules")
+	switch {
+	case keytab == "" && rules == "":
+		return nil, nil
+	case keytab == "" || principal == "":
+		return nil, argv.Usagef(op, "Kerberos needs --kerberos-keytab and --kerberos-principal")
+	}
+	return kerberos.OpenAcceptor(clock.System{}, keytab, principal, rules)
+}
+
+// Kerberos is how a client proves by Kerberos who it is; nil if it does not.
+func Kerberos(op string, flags Flags) (*client.Kerberos, error) {
+	k := &client.Kerberos{Keytab: flags.String("kerberos-keytab"), Principal: flags.String("kerberos-principal"), Server: flags.String("kerberos-server")}
+	switch {
+	case !flags.Bool("kerberos") && *k == client.Kerberos{}:
+		return nil, nil
+	case k.Keytab != "" && k.Principal == "":
+		return nil, argv.Usagef(op, "--kerberos-keytab needs --kerberos-principal")
+	}
+	return k, nil
 }

@@ -208,11 +208,11 @@ func (t *Passes) Issue(p Pass, id uint64, now int64) (*Pass, error) {
 	return &p, nil
 }
 
-// Change renews a pass for its time, or cancels it; nil if there is none of that number.
-func (t *Passes) Change(id uint64, cancel bool, now int64) *Pass {
+// Change renews a pass for its time, or cancels it. NotFound: there is none of that number.
+func (t *Passes) Change(id uint64, cancel bool, now int64) (*Pass, error) {
 	old, ok := t.byID.Get(&Pass{ID: id})
 	if !ok {
-		return nil
+		return nil, fserror.New(fserror.NotFound, "", "", "there is no delegation token %d", id)
 	}
 	t.remove(old)
 	p := *old
@@ -221,7 +221,7 @@ func (t *Passes) Change(id uint64, cancel bool, now int64) *Pass {
 	} else {
 		t.add(&p)
 	}
-	return &p
+	return &p, nil
 }
 
 func (t *Passes) add(p *Pass) {
