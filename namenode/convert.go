@@ -8,6 +8,7 @@ import (
 	"github.com/leasefs/leasefs/leasemanager"
 	"github.com/leasefs/leasefs/namenode/leases"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -63,7 +64,7 @@ func (s *desk) held(f namespace.OpenFile, st leasemanager.State) error {
 
 // ref is what a request is about.
 func ref(r *pb.Ref) namespace.Ref {
-	return namespace.Ref{Base: namespace.InodeID(r.GetBase()), Path: r.GetPath(), How: namespace.How(r.GetHow()), Expect: namespace.InodeID(r.GetExpect())}
+	return namespace.Ref{Base: namespace.InodeID(r.GetBase()), Path: r.GetPath(), How: calls.How(r.GetHow()), Expect: namespace.InodeID(r.GetExpect())}
 }
 
 func writerID(w *pb.WriterId) (namespace.Writer, error) {

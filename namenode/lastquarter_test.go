@@ -14,7 +14,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fserror/wire"
 	"github.com/leasefs/leasefs/namenode"
-	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env"
 )
@@ -214,7 +214,7 @@ func TestOneAddressLeavesRoomForOwnerNames(t *testing.T) {
 	}
 	greedy := n.RawFrom(t, "greedy", "127.0.0.2")
 	var refused atomic.Int64
-	for from := 0; from <= namespace.MaxOwners; from += 1000 {
+	for from := 0; from <= tables.MaxOwners; from += 1000 {
 		var g errgroup.Group
 		acked := greedy.Call().GetSeq() // so that not too many results are kept
 		for i := from; i < from+1000; i++ {

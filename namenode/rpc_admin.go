@@ -14,6 +14,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
 	"github.com/leasefs/leasefs/namenode/reign"
 	"github.com/leasefs/leasefs/namenode/space"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -208,7 +209,7 @@ func (f *fsck) inode(path string, a namespace.Attr) error {
 	if a.Type != namespace.TypeFile || a.Blocks == 0 {
 		return nil
 	}
-	var v namespace.FileView
+	var v calls.FileView
 	c := &namespace.Call{Super: true}
 	if err := f.engine.View(f.ctx, c, func(tx *engine.Tx) (err error) { v, err = tx.Tree.File(c, namespace.Inode(a.ID)); return err }); err != nil {
 		return nil //nolint:nilerr // deleted meanwhile

@@ -31,7 +31,7 @@ func (s *granted) GrantLease(ctx context.Context, r *pb.GrantLeaseRequest) (*pb.
 		}
 		lease := namespace.LeaseID(r.GetId())
 		for lease == 0 {
-			lease = namespace.LeaseID(rand.Uint64() & namespace.MaxLeaseID) //nolint:gosec // need not be secret: it is shown in lists
+			lease = namespace.LeaseID(rand.Uint64() & tables.MaxLeaseID) //nolint:gosec // need not be secret: it is shown in lists
 			if _, taken := tx.Tree.Lease(nil, lease); taken {
 				lease = 0
 			}

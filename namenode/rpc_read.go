@@ -167,7 +167,7 @@ func (s *tree) GetFile(ctx context.Context, r *pb.GetFileRequest) (*pb.GetFileRe
 
 // fileView is a file of one moment.
 type fileView struct {
-	namespace.FileView
+	calls.FileView
 	path string
 	keys []*pb.CacheKey // what it depends on, if the caller may keep it
 }

@@ -26,7 +26,7 @@ func (s *tree) Xattrs(ctx context.Context, r *pb.XattrsRequest) (*pb.XattrsRespo
 	}
 	c.Collect = r.GetCache()
 	resp := new(pb.XattrsResponse)
-	var xattrs []namespace.Xattr
+	var xattrs []calls.Xattr
 	err = s.engine.ViewAnswer(ctx, c, func(tx *engine.Tx) (err error) {
 		if xattrs, err = tx.Tree.Xattrs(c, ref(r.GetAt())); err == nil {
 			resp.Keys = mayCache(tx, c, r.GetCaller().GetSession(), false)

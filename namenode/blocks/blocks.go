@@ -19,6 +19,7 @@ import (
 	"github.com/leasefs/leasefs/internal/turn"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 	"github.com/leasefs/leasefs/namenode/owner"
 )
 
@@ -69,7 +70,7 @@ func New(cfg Config) *Blocks {
 }
 
 // Begin is called when a reign begins.
-func (bs *Blocks) Begin(r namespace.Reign, now time.Duration) {
+func (bs *Blocks) Begin(r tables.Reign, now time.Duration) {
 	bs.term, bs.activated = r.Term, now
 	bs.allocs.begin(r.Term, r.Base())
 }

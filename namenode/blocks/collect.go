@@ -11,6 +11,8 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 	"github.com/leasefs/leasefs/namenode/owner"
 )
 
@@ -129,7 +131,7 @@ func (bs *Blocks) collectSome(ctx context.Context) (deleted, waiting int, err er
 
 // excess is how many bytes of garbage are too many to wait for the end
 // of their URLs.
-func (bs *Blocks) excess(n namespace.Counts) int64 {
+func (bs *Blocks) excess(n calls.Counts) int64 {
 	return n.GarbageBytes - n.StoredBytes - SpareBlocks*bs.BlockSize
 }
 
@@ -206,10 +208,10 @@ func (bs *Blocks) Sweep(ctx context.Context, all bool) (orphans int, err error) 
 }
 
 // keepVouched keeps the blocks that are in the tree or may be swept without asking.
-func (bs *Blocks) keepVouched(blocks []namespace.StoredBlock) []namespace.StoredBlock {
+func (bs *Blocks) keepVouched(blocks []tables.StoredBlock) []tables.StoredBlock {
 	bs.Engine.Look(func(t *namespace.Tree) {
 		reigns := t.Reigns()
-		blocks = slices.DeleteFunc(blocks, func(b namespace.StoredBlock) bool {
+		blocks = slices.DeleteFunc(blocks, func(b tables.StoredBlock) bool {
 			k := b.Key
 			return !bs.allocs.minted(k) && !bs.Owner.Vouched(reigns, k) && !t.HasBlock(k) && !t.IsGarbage(k)
 		})
@@ -224,15 +226,15 @@ func (bs *Blocks) noteUnswept(left int) {
 	}
 }
 
-func (bs *Blocks) listStore(ctx context.Context, after blockstore.Key) ([]namespace.StoredBlock, error) {
-	var blocks []namespace.StoredBlock
+func (bs *Blocks) listStore(ctx context.Context, after blockstore.Key) ([]tables.StoredBlock, error) {
+	var blocks []tables.StoredBlock
 	for len(blocks) < sweepPage {
 		infos, err := bs.Store.List(ctx, after, collectPage)
 		if err != nil {
 			return nil, err
 		}
 		for _, in := range infos {
-			blocks = append(blocks, namespace.StoredBlock{Key: in.Key, Stored: uint32(min(in.Length, math.MaxUint32))}) //nolint:gosec // a length
+			blocks = append(blocks, tables.StoredBlock{Key: in.Key, Stored: uint32(min(in.Length, math.MaxUint32))}) //nolint:gosec // a length
 		}
 		if len(infos) < collectPage {
 			break
@@ -245,7 +247,7 @@ func (bs *Blocks) listStore(ctx context.Context, after blockstore.Key) ([]namesp
 // notPending keeps the blocks that may not be committed any more. What it lets
 // through can be in the tree already, but cannot come into it: so the tree is
 // looked at after this.
-func (bs *Blocks) notPending(blocks []namespace.StoredBlock) []namespace.StoredBlock {
+func (bs *Blocks) notPending(blocks []tables.StoredBlock) []tables.StoredBlock {
 	now := bs.Clock.Mono()
 	oldTermsOver := now > bs.activated+bs.URLLife+urlMargin
 	out := blocks[:0]
@@ -263,7 +265,7 @@ func (bs *Blocks) notPending(blocks []namespace.StoredBlock) []namespace.StoredB
 
 // sweepBlocks makes garbage of those blocks that no file has. The plan looks at the
 // tree under the lock.
-func (bs *Blocks) sweepBlocks(ctx context.Context, blocks []namespace.StoredBlock) (int, error) {
+func (bs *Blocks) sweepBlocks(ctx context.Context, blocks []tables.StoredBlock) (int, error) {
 	if len(blocks) == 0 {
 		return 0, nil
 	}
@@ -282,7 +284,7 @@ func (bs *Blocks) sweepBlocks(ctx context.Context, blocks []namespace.StoredBloc
 	if ctx.Err() != nil {
 		return 0, ctx.Err()
 	}
-	page := make([]namespace.StoredBlock, 0, collectPage)
+	page := make([]tables.StoredBlock, 0, collectPage)
 	n := 0
 	flush := func() error {
 		found := 0

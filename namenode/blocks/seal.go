@@ -13,6 +13,8 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
 const (
@@ -142,7 +144,7 @@ func mergeable(b namespace.Block, tail int, blockSize int64) bool {
 	return int64(b.Used)+int64(tail) <= blockSize && int64(b.Used) <= 4*int64(tail)
 }
 
-func (bs *Blocks) sealView(ctx context.Context, id namespace.InodeID) (v namespace.FileView, err error) {
+func (bs *Blocks) sealView(ctx context.Context, id namespace.InodeID) (v calls.FileView, err error) {
 	c := &namespace.Call{Super: true}
 	err = bs.Engine.View(ctx, c, func(tx *engine.Tx) (err error) {
 		v, err = tx.Tree.File(c, namespace.Inode(id))
@@ -187,7 +189,7 @@ func (bs *Blocks) sealInto(ctx context.Context, m merge) error {
 	}
 	// The file changed while the block was written: the block is garbage.
 	if _, terr := bs.Engine.Do(ctx, engine.Request{Plan: func(tx *engine.Tx) (namespace.Op, error) {
-		return engine.OrNil(namespace.PlanTombstone(tx.Tree, []namespace.StoredBlock{{Key: key, Stored: b.Stored}}), nil)
+		return engine.OrNil(namespace.PlanTombstone(tx.Tree, []tables.StoredBlock{{Key: key, Stored: b.Stored}}), nil)
 	}}); terr != nil {
 		return terr
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/leasefs/leasefs/internal/journal"
 	"github.com/leasefs/leasefs/leasemanager/readlease"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
 // maxBacklog is how many bytes may wait for the disk before new changes are
@@ -36,7 +37,7 @@ type Request struct {
 
 // Outcome is what became of a change.
 type Outcome struct {
-	namespace.CallResult
+	tables.CallResult
 	Repeat bool // the call had happened before; nothing was done now
 	Noop   bool // there was nothing to change
 }

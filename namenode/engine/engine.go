@@ -21,6 +21,7 @@ import (
 	"github.com/leasefs/leasefs/internal/journal"
 	"github.com/leasefs/leasefs/leasemanager/readlease"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 	"github.com/leasefs/leasefs/namenode/share"
 )
@@ -186,7 +187,7 @@ func (e *Engine) Look(fn func(*namespace.Tree)) {
 
 // Facts is the state of the namespace in a few figures, durable or not.
 type Facts struct {
-	namespace.Counts
+	calls.Counts
 	Last     uint64 // txid of the last record
 	Term     uint64 // of the last reign whose records the tree has
 	SafeMode bool

@@ -8,6 +8,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/leasemanager/readlease"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 	"github.com/leasefs/leasefs/namenode/share"
 )
 
@@ -38,7 +39,7 @@ func (e *Engine) Share(term uint64, of Limits) {
 		Clock: e.cfg.Clock, Term: max(e.cfg.CacheTerm, 0), FirstSeq: term << 32, MaxSessions: of.Caching, ObserveWait: e.cfg.ObserveWait,
 	}))
 	e.limits = limits{
-		granted: share.Of(of.Granted, share.Leases, e.cfg.Quota), owners: share.New(namespace.MaxOwners), results: share.New(of.Results),
+		granted: share.Of(of.Granted, share.Leases, e.cfg.Quota), owners: share.New(tables.MaxOwners), results: share.New(of.Results),
 		resultsOf: make(map[namespace.SessionID]share.Taker),
 	}
 	e.limits.results.Hold(int64(tree.Counts().Sessions), share.Taker{})

@@ -141,7 +141,7 @@ func TestACLMemoryIsShared(t *testing.T) {
 		r.must(t, &OpSetAttr{Inode: r.create(t, path, ""), User: user})
 	}
 	r.setACL(t, "/g", "u:x:r")
-	use := r.tree.uses.Of(r.tree.get(r.tree.lookup(RootID, "g").id).user)
+	use := r.tree.Uses.Of(r.tree.get(r.tree.lookup(RootID, "g").id).user)
 	if use.ACLs != r.tree.Counts().ACLBytes || use.ACLs == 0 {
 		t.Fatalf("it counts %+v of %+v", use, r.tree.Counts())
 	}

@@ -26,7 +26,7 @@ func drawOp(t *rapid.T, next uint64) Op {
 	key := func() blockstore.Key { return blockstore.Key{Term: 1, Seq: rapid.Uint64Range(0, 6).Draw(t, "seq")} }
 	user := func() string { return rapid.SampledFrom([]string{"", "u", "v"}).Draw(t, "user") }
 	lease := func() LeaseID {
-		return rapid.SampledFrom([]LeaseID{0, 1, 2, 3, MaxLeaseID + 1}).Draw(t, "lease")
+		return rapid.SampledFrom([]LeaseID{0, 1, 2, 3, tables.MaxLeaseID + 1}).Draw(t, "lease")
 	}
 	session := func() SessionID { return SessionID{byte(rapid.IntRange(0, 2).Draw(t, "session"))} }
 	switch rapid.IntRange(1, len(ops)-1).Draw(t, "kind") {
@@ -78,7 +78,7 @@ func drawOp(t *rapid.T, next uint64) Op {
 	case 15:
 		return &OpConcat{Target: id("target"), Sources: []InodeID{id("source"), id("source")}[:rapid.IntRange(0, 2).Draw(t, "sources")]}
 	case 16:
-		return &OpTombstone{Blocks: []StoredBlock{{Key: key(), Stored: uint32(num("stored"))}, {Key: key(), Stored: 5}}}
+		return &OpTombstone{Blocks: []tables.StoredBlock{{Key: key(), Stored: uint32(num("stored"))}, {Key: key(), Stored: 5}}}
 	case 17:
 		return &OpCollected{Keys: []blockstore.Key{key()}}
 	case 18:

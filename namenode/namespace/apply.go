@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
 func closedFile(n *inode, reason string) ClosedFile {
@@ -27,7 +28,7 @@ func (t *Tree) Apply(e Entry) (Result, error) {
 		n = e.Op.events(news{t: t})
 	}
 	var writer OpenFile
-	if t.ages.Len() > 0 {
+	if t.AgeTable.Len() > 0 {
 		writer, _ = t.WriterOf(e.Op)
 	}
 	now := stamp{TxID: e.TxID, Time: e.Time, reigned: t.reigned}
@@ -43,10 +44,10 @@ func (t *Tree) Apply(e Entry) (Result, error) {
 	if r.Opened != nil {
 		writer = *r.Opened
 	}
-	t.ages.Forget(AgeKey{Session: writer.Holder.Session})
-	t.ages.Forget(AgeKey{Inode: writer.Inode})
-	t.results.Remember(e.Call, t.reigned, Answer(&r, e.Op))
-	r.Forgotten = t.results.Expire(t.reigned)
+	t.AgeTable.Forget(AgeKey{Session: writer.Holder.Session})
+	t.AgeTable.Forget(AgeKey{Inode: writer.Inode})
+	t.ResultTable.Remember(e.Call, t.reigned, Answer(&r, e.Op))
+	r.Forgotten = t.ResultTable.Expire(t.reigned)
 	if t.events {
 		r.Events = append(r.Events, n.of(&r)...)
 	}
@@ -103,7 +104,7 @@ func (t *Tree) follows(e *Entry) error {
 		return misfitf("its time %d is before %d, that of the last", e.Time, t.time)
 	case t.reigns.Term == 0 && !activate:
 		return misfit("the first record of a namespace must be an activation")
-	case t.results.Repeated(e.Call):
+	case t.ResultTable.Repeated(e.Call):
 		return misfitf("call %d of its session was carried out already", e.Call.Seq)
 	}
 	return nil
@@ -138,4 +139,4 @@ func (t applier) entry(dir InodeID, name string, id InodeID) (*inode, error) {
 }
 
 // Answer is what the call of a record, which did r, is answered, now and when it is repeated.
-func Answer(r *Result, op Op) CallResult { return r.Answer(opType(op)) }
+func Answer(r *Result, op Op) tables.CallResult { return r.Answer(opType(op)) }

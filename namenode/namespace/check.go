@@ -5,6 +5,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
@@ -16,7 +17,7 @@ type checker struct {
 	t        *Tree
 	problems []string
 	keys     map[blockstore.Key]InodeID
-	counts   Counts
+	counts   calls.Counts
 	uses     tables.OwnerUses
 	hangs    map[InodeID]bool // directories that are known to hang from a top
 }
@@ -89,7 +90,7 @@ func (c *checker) inode(n *inode) {
 	switch {
 	case n.id >= t.nextInode:
 		c.problem("inode %d is not below the next number %d", n.id, t.nextInode)
-	case int(n.user) >= t.users.Len() || int(n.group) >= t.groups.Len():
+	case int(n.user) >= t.UserNames.Len() || int(n.group) >= t.GroupNames.Len():
 		c.problem("inode %d has an unknown owner or group", n.id)
 	case n.parent == 0:
 		if n.typ != TypeDir || (n.id != RootID && !t.detached.Has(n.id)) || n.nameLen != 0 {
@@ -209,9 +210,9 @@ func (c *checker) indexes() {
 	if have != c.counts {
 		c.problem("counts are %+v, but should be %+v", have, c.counts)
 	}
-	for i, have := range t.uses {
+	for i, have := range t.Uses {
 		if want := *c.uses.Of(uint16(i)); have != want { //nolint:gosec // at most MaxOwners
-			c.problem("files of user %s take %+v, but should %+v", t.users.Name(uint16(i)), have, want) //nolint:gosec // the same
+			c.problem("files of user %s take %+v, but should %+v", t.UserNames.Name(uint16(i)), have, want) //nolint:gosec // the same
 		}
 	}
 	if n := t.slots.Entries() + 1 + t.detached.Len(); n != have.Inodes {
@@ -235,11 +236,11 @@ func (c *checker) indexes() {
 func (c *checker) tables() {
 	t := c.t
 	t.garbage.Check(c.problem, t.blocks.Has)
-	t.results.Check(c.problem)
+	t.ResultTable.Check(c.problem)
 	t.leases.Check(c.problem, t.whereAttached)
-	t.ages.Check(c.problem, t.canAge)
-	t.cachers.Check(c.problem, t.nextInode)
-	t.passes.Check(c.problem, t.txid, t.time)
+	t.AgeTable.Check(c.problem, t.canAge)
+	t.CacherTable.Check(c.problem, t.nextInode)
+	t.PassTable.Check(c.problem, t.txid, t.time)
 }
 
 // acls checks who has ACLs, and what these are counted for.

@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
 // script runs the text tests in testdata: one command a test, the rest of its
@@ -204,7 +205,7 @@ func (s *script) run() string {
 		return act(s, false, &OpReclaim{Limit: uint32(s.number("limit", 10))}, nil)
 	case "tombstone":
 		b := s.keys[s.value("block", "")]
-		op := PlanTombstone(s.tree, []StoredBlock{{Key: b.Key, Stored: b.Stored}})
+		op := PlanTombstone(s.tree, []tables.StoredBlock{{Key: b.Key, Stored: b.Stored}})
 		return act(s, op == nil, op, nil)
 	case "collect":
 		return act(s, false, &OpCollected{Keys: s.tree.Garbage(s.now, 100, math.MaxInt64)}, nil)

@@ -29,7 +29,7 @@ func (t applier) checkChain(c *chain, replace InodeID) (old *inode, err error) {
 	if err := fspath.CheckNames(c.dirs, c.name); err != nil {
 		return nil, err
 	}
-	if err := t.fitOwners(c.user, c.group); err != nil {
+	if err := t.Fit(c.user, c.group); err != nil {
 		return nil, err
 	}
 	first := c.name
@@ -45,7 +45,7 @@ func (t applier) checkChain(c *chain, replace InodeID) (old *inode, err error) {
 // makeChain makes a chain that was checked. If old is not nil the leaf takes
 // its place; the old inode was freed already.
 func (t applier) makeChain(c *chain, old *inode) *inode {
-	user, group := t.users.Add(c.user), t.groups.Add(c.group)
+	user, group := t.UserNames.Add(c.user), t.GroupNames.Add(c.group)
 	top := c.name
 	if len(c.dirs) > 0 {
 		top = c.dirs[0]

@@ -22,7 +22,7 @@ func (t applier) shut(n *inode) {
 	x.tail = content.ExactTail(x.tail)
 	x.blocks = content.ExactBlocks(x.blocks)
 	t.open.Delete(n.id)
-	t.ages.Forget(AgeKey{Inode: n.id})
+	t.AgeTable.Forget(AgeKey{Inode: n.id})
 	t.store(n)
 }
 
@@ -47,7 +47,7 @@ func (t applier) opened(n, next *inode, why string, h Holder, token Token) Resul
 	}
 	next.ownExt().open = &openState{grant: t.grant(h, token)}
 	t.open.ReplaceOrInsert(next.id)
-	t.ages.Forget(AgeKey{Inode: next.id})
+	t.AgeTable.Forget(AgeKey{Inode: next.id})
 	t.store(next)
 	r := fileResult(next)
 	o := next.openFile()

@@ -70,7 +70,7 @@ func frozenImage(t *testing.T, version uint32, want string) {
 	}
 	sound(t, tree)
 	last, now := tree.Last()
-	got := fmt.Sprintf("record %d at %d, term %d, %+v, images %+v, ages %d, numbers %d", last, now, tree.Term(), tree.Counts(), tree.Images(), tree.ages.Len(), tree.cachers.Ranges())
+	got := fmt.Sprintf("record %d at %d, term %d, %+v, images %+v, ages %d, numbers %d", last, now, tree.Term(), tree.Counts(), tree.Images(), tree.AgeTable.Len(), tree.CacherTable.Ranges())
 	if got != want {
 		t.Errorf("the image is now read as\n%s, not\n%s", got, want)
 	}

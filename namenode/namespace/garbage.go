@@ -36,7 +36,7 @@ func (t applier) disownBlocks(blocks []Block) {
 	for _, b := range blocks {
 		t.blocks.Delete(b.Key)
 		t.counts.StoredBytes -= int64(b.Stored)
-		t.garbage.Add(StoredBlock{Key: b.Key, Stored: b.Stored}, t.now.reigned)
+		t.garbage.Add(tables.StoredBlock{Key: b.Key, Stored: b.Stored}, t.now.reigned)
 	}
 }
 
@@ -47,7 +47,7 @@ func (t applier) free(n *inode, reason string) []ClosedFile {
 	var closed []ClosedFile
 	if n.open() != nil {
 		t.open.Delete(n.id)
-		t.ages.Forget(AgeKey{Inode: n.id})
+		t.AgeTable.Forget(AgeKey{Inode: n.id})
 		closed = []ClosedFile{closedFile(n, reason)}
 	}
 	t.unattach(n)

@@ -32,7 +32,7 @@ func (t *history) Reigned() int64 { return t.reigned }
 func (t *history) Term() uint64 { return t.reigns.Term }
 
 // Reigns returns the latest reigns, the oldest first; the last one is that of Term.
-func (t *history) Reigns() []Reign { return t.reigns.All() }
+func (t *history) Reigns() []tables.Reign { return t.reigns.All() }
 
 // NamespaceID is what the first activation set.
 func (t *history) NamespaceID() [16]byte { return t.namespace }

@@ -26,25 +26,22 @@ type imageCoder struct {
 	place   *slots.Loader[ext]
 }
 
-// imageParts are the parts of an image in their order.
+// imageParts are the parts of an image in their order, each since a version.
 var imageParts = []struct {
-	name string
-	code func(*imageCoder)
+	name  string
+	since uint32
+	code  func(*imageCoder)
 }{
-	{"head", (*imageCoder).head},
-	{"inodes", (*imageCoder).inodes},
-	{"garbage", func(im *imageCoder) { im.t.garbage.Code(im.Coder, im.t.blocks.Has) }},
-	{"calls' results", func(im *imageCoder) { im.t.results.Code(im.Coder) }},
-	{"leases", (*imageCoder).leases},
-	{"extended attributes", func(im *imageCoder) { im.t.xattrs.Code(im.Coder, im.t.addXattr) }},
-	{"ACLs", (*imageCoder).acls},
-	{"inode numbers set aside", func(im *imageCoder) { im.t.cachers.CodeNumbers(im.Coder, im.t.nextInode) }},
-	{"delegation tokens", func(im *imageCoder) {
-		if im.version >= 11 {
-			im.t.passes.Code(im.Coder, im.t.txid, im.t.time)
-		}
-	}},
-	{"counts at the end", (*imageCoder).trailer},
+	{"head", oldestImage, (*imageCoder).head},
+	{"inodes", oldestImage, (*imageCoder).inodes},
+	{"garbage", oldestImage, func(im *imageCoder) { im.t.garbage.Code(im.Coder, im.t.blocks.Has) }},
+	{"calls' results", oldestImage, func(im *imageCoder) { im.t.ResultTable.Code(im.Coder) }},
+	{"leases", oldestImage, (*imageCoder).leases},
+	{"extended attributes", oldestImage, func(im *imageCoder) { im.t.xattrs.Code(im.Coder, im.t.addXattr) }},
+	{"ACLs", 10, func(im *imageCoder) { im.t.acls.Code(im.Coder, im.t.UserNames.Len(), im.t.addACL, im.t.countACL) }},
+	{"inode numbers set aside", oldestImage, func(im *imageCoder) { im.t.CacherTable.CodeNumbers(im.Coder, im.t.nextInode) }},
+	{"delegation tokens", 11, func(im *imageCoder) { im.t.PassTable.Code(im.Coder, im.t.txid, im.t.time) }},
+	{"counts at the end", oldestImage, (*imageCoder).trailer},
 }
 
 // WriteImage writes the whole state, in pieces of about 256 KiB. It takes as
@@ -67,7 +64,7 @@ func ReadImage(r io.Reader) (*Tree, error) {
 	ir := codec.NewImageReader(r, oldestImage, imageVersion)
 	im := &imageCoder{coder: coder{&ir.Coder}, t: newTree(), version: ir.Version}
 	for _, part := range imageParts {
-		if im.Next() {
+		if im.Next() && im.version >= part.since {
 			part.code(im)
 		}
 		if !ir.OK() {

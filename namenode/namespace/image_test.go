@@ -45,7 +45,7 @@ func rich(t tb) *rig {
 	r.commit(t, v, "block")
 	r.must(t, &OpDelete{Parent: RootID, Name: "gone", Inode: r.tree.lookup(RootID, "gone").id})
 	r.must(t, &OpReclaim{Limit: 2})
-	r.must(t, PlanTombstone(r.tree, []StoredBlock{{Key: blockstore.Key{Term: 1, Seq: 1000}, Stored: 5}, {Key: blockstore.Key{Term: 2, Seq: 1}, Stored: 1<<32 - 1}}))
+	r.must(t, PlanTombstone(r.tree, []tables.StoredBlock{{Key: blockstore.Key{Term: 1, Seq: 1000}, Stored: 5}, {Key: blockstore.Key{Term: 2, Seq: 1}, Stored: 1<<32 - 1}}))
 	r.must(t, &OpSetAttr{Inode: r.tree.lookup(RootID, "a").id, SetMode: true, Mode: 0o1777, User: "someone", Group: "some group"})
 	for i := range 20 {
 		call := CallID{Session: SessionID{byte(i % 3), 9}, Seq: uint64(i + 1), Acked: uint64(i / 2), Hash: uint64(i)}
@@ -58,7 +58,7 @@ func rich(t tb) *rig {
 	}
 	r.grant(t, 1, 1)
 	r.grant(t, 300, 60_000)
-	r.grant(t, MaxLeaseID, tables.MaxLeaseTTL)
+	r.grant(t, tables.MaxLeaseID, tables.MaxLeaseTTL)
 	r.attach(t, 300, "/a/open")
 	r.attach(t, 300, "/a/closed")
 	// One that has ended and has a file left.
@@ -75,7 +75,7 @@ func rich(t tb) *rig {
 	r.grant(t, 3, 6)
 	r.attachNew(t, 3, "/a/dead1")
 	again := r.open(t, "/a/open", "client with an age")
-	r.must(t, &OpAges{Ages: []Age{{AgeKey: AgeKey{Session: SessionID{1}}, MS: 5}, {AgeKey: AgeKey{Session: SessionID{2}}, MS: 6}, {AgeKey: AgeKey{Inode: again.Inode}, MS: 7}, {AgeKey: AgeKey{Lease: 1}, MS: 8}, {AgeKey: AgeKey{Lease: MaxLeaseID}, MS: 1 << 40}}})
+	r.must(t, &OpAges{Ages: []Age{{AgeKey: AgeKey{Session: SessionID{1}}, MS: 5}, {AgeKey: AgeKey{Session: SessionID{2}}, MS: 6}, {AgeKey: AgeKey{Inode: again.Inode}, MS: 7}, {AgeKey: AgeKey{Lease: 1}, MS: 8}, {AgeKey: AgeKey{Lease: tables.MaxLeaseID}, MS: 1 << 40}}})
 	r.must(t, &OpCaching{Session: SessionID{7}, Term: 10_000})
 	r.must(t, &OpCaching{Session: SessionID{8}, Term: 1})
 	for range 9 {

@@ -89,7 +89,7 @@ func (im *imageCoder) checkInode(n *inode, flags uint8) {
 		im.wrong("inode %d has flags %#x, which do not go together", n.id, flags)
 	case n.id == 0 || n.id >= t.nextInode:
 		im.wrong("inode number %d is not below the next, %d", n.id, t.nextInode)
-	case int(n.user) >= t.users.Len() || int(n.group) >= t.groups.Len() || n.mode&^modeBits != 0:
+	case int(n.user) >= t.UserNames.Len() || int(n.group) >= t.GroupNames.Len() || n.mode&^modeBits != 0:
 		im.wrong("inode %d has owner %d, group %d, mode %o", n.id, n.user, n.group, n.mode)
 	}
 }

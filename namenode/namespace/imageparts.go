@@ -15,8 +15,8 @@ func (im *imageCoder) head() {
 	im.coder.inode(&t.nextInode)
 	codec.List(im.Coder, &t.images, 7, func(op *OpImage) { op.fields(im.coder) })
 	t.reigns.Code(im.Coder)
-	t.users.Code(im.Coder)
-	t.groups.Code(im.Coder)
+	t.UserNames.Code(im.Coder)
+	t.GroupNames.Code(im.Coder)
 	im.read.total = uint64(t.Counts().Inodes) //nolint:gosec // a count; of a reader 0
 	im.U64(&im.read.total)
 	if len(t.images) > 2 {
@@ -36,15 +36,8 @@ func (im *imageCoder) leases() {
 	if !im.Writes() {
 		im.linkLeases()
 	}
-	t.ages.Code(im.Coder, t.canAge)
-	t.cachers.CodeTerms(im.Coder)
-}
-
-// acls codes the ACLs.
-func (im *imageCoder) acls() {
-	if im.version >= 10 {
-		im.t.acls.Code(im.Coder, im.t.users.Len(), im.t.addACL, im.t.countACL)
-	}
+	t.AgeTable.Code(im.Coder, t.canAge)
+	t.CacherTable.CodeTerms(im.Coder)
 }
 
 // trailer codes what a reader must have counted itself.

@@ -3,6 +3,7 @@ package namespace
 import (
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/namenode/namespace/acl"
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
 	"github.com/leasefs/leasefs/namenode/namespace/slots"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
@@ -18,8 +19,8 @@ type inodes struct {
 	xattrs    tables.Xattrs
 	acls      acl.Table
 	granted
-	owners
-	counts Counts // those that no table counts
+	tables.Named
+	counts calls.Counts // those that no table counts
 }
 
 // table has all inodes. Those with a parent are entries.
@@ -78,8 +79,8 @@ func (t *inodes) put(n *inode) {
 		t.countTail(old, -1)
 		if old.user != n.user {
 			moved := t.xattrMemory(n.id)
-			t.uses.Of(old.user).Xattrs -= moved
-			t.uses.Of(n.user).Xattrs += moved
+			t.Uses.Of(old.user).Xattrs -= moved
+			t.Uses.Of(n.user).Xattrs += moved
 		}
 	}
 	t.countTail(n, 1)
@@ -88,13 +89,13 @@ func (t *inodes) put(n *inode) {
 // countTail counts the tail of an inode, sign times, for all and for its owner.
 func (t *inodes) countTail(n *inode, sign int64) {
 	t.counts.AddTail(n.tailMemory(), n.open() != nil, sign)
-	t.uses.Of(n.user).Tails += sign * n.tailMemory()
+	t.Uses.Of(n.user).Tails += sign * n.tailMemory()
 }
 
 // OwnerOf is the user who owns an inode; "" if it is not there.
 func (t *inodes) OwnerOf(id InodeID) string {
 	if n := t.get(id); n != nil {
-		return t.users.Name(n.user)
+		return t.UserNames.Name(n.user)
 	}
 	return ""
 }

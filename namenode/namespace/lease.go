@@ -2,6 +2,7 @@ package namespace
 
 import (
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
@@ -61,7 +62,7 @@ func (t *Tree) NamedLease(c *Call, user, name string) LeaseID {
 
 // nameOf is the name of a lease of a user as something that can change.
 func nameOf(user, name string) Change {
-	return Change{Kind: ChangeLeaseName, Name: name + "\x00" + user} // a name has no NUL
+	return Change{Kind: calls.ChangeLeaseName, Name: name + "\x00" + user} // a name has no NUL
 }
 
 func noLease(op string, id LeaseID) error {

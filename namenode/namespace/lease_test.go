@@ -503,7 +503,7 @@ func TestNamesOfLeases(t *testing.T) {
 
 func TestRefusedGrants(t *testing.T) {
 	r := leaseRig(t)
-	for _, op := range []*OpGrant{{ID: 0, TTL: 1}, {ID: MaxLeaseID + 1, TTL: 1}, {ID: 3}, {ID: 3, TTL: -1}, {ID: 3, TTL: tables.MaxLeaseTTL + 1}} {
+	for _, op := range []*OpGrant{{ID: 0, TTL: 1}, {ID: tables.MaxLeaseID + 1, TTL: 1}, {ID: 3}, {ID: 3, TTL: -1}, {ID: 3, TTL: tables.MaxLeaseTTL + 1}} {
 		_, err := PlanGrant(r.tree, nil, Lease{ID: op.ID, TTL: op.TTL, Owner: op.Owner})
 		wantKind(t, err, fserror.InvalidArgument)
 		r.refused(t, op)

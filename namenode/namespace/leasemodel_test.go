@@ -53,7 +53,7 @@ func (m *machine) initLeases() {
 	m.ages, m.caching = make(map[AgeKey]int64), make(map[SessionID]int64)
 }
 
-var leaseIDs = []LeaseID{1, 2, 3, 1 << 40, MaxLeaseID}
+var leaseIDs = []LeaseID{1, 2, 3, 1 << 40, tables.MaxLeaseID}
 
 // drawLease draws an id, usually of a lease that there is; or, with none, 0.
 func (m *machine) drawLease(t *rapid.T, none bool) LeaseID {
@@ -94,12 +94,12 @@ func (m *machine) attached(id LeaseID) (files []InodeID) {
 }
 
 func (m *machine) Grant(t *rapid.T) {
-	id := rapid.SampledFrom(append([]LeaseID{0, MaxLeaseID + 1}, leaseIDs...)).Draw(t, "lease")
+	id := rapid.SampledFrom(append([]LeaseID{0, tables.MaxLeaseID + 1}, leaseIDs...)).Draw(t, "lease")
 	ttl := rapid.SampledFrom([]int64{-1, 0, 1, 60_000, tables.MaxLeaseTTL, tables.MaxLeaseTTL + 1}).Draw(t, "ttl")
 	name := rapid.SampledFrom([]string{"", "n-1", "n-2", "f00"}).Draw(t, "name")
 	var want fserror.Kind
 	switch {
-	case name == "f00", id == 0 || id > MaxLeaseID || ttl < 1 || ttl > tables.MaxLeaseTTL:
+	case name == "f00", id == 0 || id > tables.MaxLeaseID || ttl < 1 || ttl > tables.MaxLeaseTTL:
 		want = fserror.InvalidArgument
 	case m.leases[id] != nil && m.leases[id].ended != 0:
 		t.Skip("its files would be taken for those of the new one")

@@ -72,7 +72,7 @@ func TestNumbers(t *testing.T) {
 	}
 	same(t, r.tree, image)
 	r.must(t, &OpCaching{Session: a})
-	if r.tree.Reserved(a, last) || r.tree.cachers.Ranges() != 1 {
+	if r.tree.Reserved(a, last) || r.tree.CacherTable.Ranges() != 1 {
 		t.Fatal("a session that has gone has numbers, or another lost its own")
 	}
 }

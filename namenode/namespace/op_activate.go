@@ -27,7 +27,7 @@ func (op *OpActivate) apply(t applier) (Result, error) {
 	case !first && op.NamespaceID != [16]byte{} && op.NamespaceID != t.namespace:
 		return Result{}, misfitf("it is of another namespace, %x", op.NamespaceID)
 	}
-	if err := t.fitOwners(op.User, op.Group); err != nil {
+	if err := t.Fit(op.User, op.Group); err != nil {
 		return Result{}, err
 	}
 	t.reigns.Begin(op.Term, op.Nonce)
@@ -40,7 +40,7 @@ func (op *OpActivate) apply(t applier) (Result, error) {
 	if first {
 		t.namespace = op.NamespaceID
 		root := t.get(RootID).edit()
-		root.user, root.group = t.users.Add(op.User), t.groups.Add(op.Group)
+		root.user, root.group = t.UserNames.Add(op.User), t.GroupNames.Add(op.Group)
 		root.mtime = t.now.Time
 		t.put(root)
 		t.touch(Change{Kind: ChangeAttr, Inode: RootID})

@@ -30,7 +30,7 @@ func (op *OpAges) apply(t applier) (Result, error) {
 		if !t.canAge(a.AgeKey) {
 			a.MS = 0
 		}
-		t.ages.Put(a)
+		t.AgeTable.Put(a)
 	}
 	return Result{}, nil
 }

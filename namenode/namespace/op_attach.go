@@ -34,7 +34,7 @@ func PlanAttach(t *Tree, c *Call, id LeaseID, r Ref) (*OpAttach, error) {
 		return nil, err
 	}
 	if !v.mayAttach(n) {
-		return nil, v.errorf(fserror.Permission, path, "user %s does not own it (owner %s); only its owner, or a superuser, may have it deleted with a lease", c.User, t.users.Name(n.user)).Because(calls.NotOwner)
+		return nil, v.errorf(fserror.Permission, path, "user %s does not own it (owner %s); only its owner, or a superuser, may have it deleted with a lease", c.User, t.UserNames.Name(n.user)).Because(calls.NotOwner)
 	}
 	dirs := []InodeID{n.parent}
 	if n.typ == TypeDir {

@@ -21,6 +21,6 @@ func (op *OpCaching) apply(t applier) (Result, error) {
 	case op.Term < 0:
 		return Result{}, misfit("its term is below zero")
 	}
-	t.cachers.Put(op.Session, op.Term)
+	t.CacherTable.Put(op.Session, op.Term)
 	return Result{}, nil
 }

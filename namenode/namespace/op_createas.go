@@ -50,7 +50,7 @@ func (op *OpCreateAs) apply(t applier) (Result, error) {
 	}
 	r, err := op.create(t, op.Inode)
 	if err == nil {
-		t.cachers.Use(op.Session, op.Inode)
+		t.CacherTable.Use(op.Session, op.Inode)
 	}
 	return r, err
 }

@@ -48,7 +48,7 @@ func (op *OpEnd) apply(t applier) (Result, error) {
 		told = first[len(first)-1]
 	}
 	t.leases.End(op.ID, t.now.TxID, true, told)
-	t.ages.Forget(AgeKey{Lease: op.ID})
+	t.AgeTable.Forget(AgeKey{Lease: op.ID})
 	t.touch(Change{Kind: ChangeLease, Inode: InodeID(op.ID)})
 	if l.Name != "" {
 		t.touch(nameOf(l.Owner.User, l.Name))

@@ -23,7 +23,7 @@ func (op *OpEndLease) apply(t applier) (Result, error) {
 	r := Result{Lease: op.ID, LeaseEnded: true, LeaseOwner: l.Owner.User, Reason: op.Reason}
 	files := t.leases.Files(l, 0, endFiles)
 	t.leases.End(op.ID, t.now.TxID, false, 0)
-	t.ages.Forget(AgeKey{Lease: op.ID})
+	t.AgeTable.Forget(AgeKey{Lease: op.ID})
 	t.touch(Change{Kind: ChangeLease, Inode: InodeID(op.ID)})
 	r.Closed = t.deleteAttached(files)
 	r.Deleted = len(files)

@@ -27,11 +27,11 @@ func (op *OpPassChange) fields(c coder) {
 }
 
 func (op *OpPass) apply(t applier) (Result, error) {
-	return t.passed(t.passes.Issue(op.Pass, t.now.TxID, t.now.Time))
+	return t.passed(t.PassTable.Issue(op.Pass, t.now.TxID, t.now.Time))
 }
 
 func (op *OpPassChange) apply(t applier) (Result, error) {
-	return t.passed(t.passes.Change(op.ID, op.Cancel, t.now.Time))
+	return t.passed(t.PassTable.Change(op.ID, op.Cancel, t.now.Time))
 }
 
 // passed is the result of a record about a pass.
@@ -49,5 +49,5 @@ var passesChange = Change{Kind: calls.ChangePasses}
 // Passes are the delegation tokens, to be looked at for a call.
 func (t *Tree) Passes(c *Call) *tables.Passes {
 	t.look(c, passesChange)
-	return &t.passes
+	return &t.PassTable
 }

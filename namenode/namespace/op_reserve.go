@@ -25,6 +25,6 @@ func (op *OpReserve) apply(t applier) (Result, error) {
 	}
 	first := t.nextInode
 	t.nextInode += InodeID(op.Count)
-	t.cachers.SetAside(op.Session, first, op.Count)
+	t.CacherTable.SetAside(op.Session, first, op.Count)
 	return Result{Inode: first}, nil
 }

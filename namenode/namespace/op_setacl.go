@@ -50,7 +50,7 @@ func (t *inodes) defaultOf(dir InodeID) *acl.ACL {
 // countACL counts memory of an ACL for all, and for the user whose file had it first.
 func (t *inodes) countACL(user uint16, bytes int64) {
 	t.counts.ACLBytes += bytes
-	t.uses.Of(user).ACLs += bytes
+	t.Uses.Of(user).ACLs += bytes
 }
 
 // addACL marks an inode that has ACLs by an image; false if it cannot have them.
@@ -122,7 +122,7 @@ func PlanSetACL(t *Tree, c *Call, r Ref, change posixacl.Change) (*OpSetACL, err
 	case n.typ == TypeSymlink:
 		return nil, v.noACL(path)
 	case !c.IsSuper() && !v.isOwner(n):
-		return nil, v.errorf(fserror.Permission, path, "user %s may not change its ACL (owner %s)", c.User, t.users.Name(n.user))
+		return nil, v.errorf(fserror.Permission, path, "user %s may not change its ACL (owner %s)", c.User, t.UserNames.Name(n.user))
 	}
 	mode, lists, more, err := t.acls.Plan(n.id, n.perm(), n.typ == TypeDir, change)
 	switch {
@@ -130,8 +130,8 @@ func PlanSetACL(t *Tree, c *Call, r Ref, change posixacl.Change) (*OpSetACL, err
 		return nil, fserror.With(err, v.op, path)
 	case more < 0:
 		return nil, nil
-	case more > 0 && t.counts.ACLBytes+more > share.Room(acl.MaxMemory, t.uses.Of(n.user).ACLs, more, c.IsSuper()):
-		return nil, v.errorf(fserror.NoSpace, path, "the different ACLs of all files take %d of %d bytes of the namenode's memory, and the room that is left is for owners whose files have few; give more of %s's files equal ACLs, or ACLs that name groups", t.counts.ACLBytes, acl.MaxMemory, t.users.Name(n.user))
+	case more > 0 && t.counts.ACLBytes+more > share.Room(acl.MaxMemory, t.Uses.Of(n.user).ACLs, more, c.IsSuper()):
+		return nil, v.errorf(fserror.NoSpace, path, "the different ACLs of all files take %d of %d bytes of the namenode's memory, and the room that is left is for owners whose files have few; give more of %s's files equal ACLs, or ACLs that name groups", t.counts.ACLBytes, acl.MaxMemory, t.UserNames.Name(n.user))
 	}
 	return &OpSetACL{Inode: n.id, Mode: mode, Lists: lists}, nil
 }

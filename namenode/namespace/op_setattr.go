@@ -51,7 +51,7 @@ func PlanSetAttr(t *Tree, c *Call, r Ref, op OpSetAttr) (*OpSetAttr, error) {
 	}
 	owner := v.isOwner(n)
 	denied := func(what string) error {
-		return v.errorf(fserror.Permission, path, "user %s may not change its %s (owner %s)", c.User, what, t.users.Name(n.user)).Because(calls.NotOwner)
+		return v.errorf(fserror.Permission, path, "user %s may not change its %s (owner %s)", c.User, what, t.UserNames.Name(n.user)).Because(calls.NotOwner)
 	}
 	switch {
 	case op.SetMode && !owner:
@@ -62,7 +62,7 @@ func PlanSetAttr(t *Tree, c *Call, r Ref, op OpSetAttr) (*OpSetAttr, error) {
 		return nil, denied("owner")
 	case op.Group != "" && !owner:
 		return nil, denied("group")
-	case op.Group != "" && op.Group != t.groups.Name(n.group) && !slices.Contains(c.Groups, op.Group):
+	case op.Group != "" && op.Group != t.GroupNames.Name(n.group) && !slices.Contains(c.Groups, op.Group):
 		return nil, v.errorf(fserror.Permission, path, "user %s is not in group %s", c.User, op.Group).Because(calls.NotOwner)
 	}
 	if op.Group != "" && !op.SetMode && n.typ == TypeFile && n.mode&setIDBits != 0 {
@@ -70,7 +70,7 @@ func PlanSetAttr(t *Tree, c *Call, r Ref, op OpSetAttr) (*OpSetAttr, error) {
 	}
 	group := op.Group
 	if group == "" {
-		group = t.groups.Name(n.group)
+		group = t.GroupNames.Name(n.group)
 	}
 	if op.SetMode && n.typ == TypeFile && !slices.Contains(c.Groups, group) {
 		op.Mode &^= setGIDBit
@@ -83,7 +83,7 @@ func (op *OpSetAttr) apply(t applier) (Result, error) {
 	if n == nil {
 		return Result{}, misfitf("there is no inode %d", op.Inode)
 	}
-	if err := t.fitOwners(op.User, op.Group); err != nil {
+	if err := t.Fit(op.User, op.Group); err != nil {
 		return Result{}, err
 	}
 	n = n.edit()
@@ -91,10 +91,10 @@ func (op *OpSetAttr) apply(t applier) (Result, error) {
 		n.mode = op.Mode&modeBits | n.mode&aclBit // what is the mask of an ACL it says
 	}
 	if op.User != "" {
-		n.user = t.users.Add(op.User)
+		n.user = t.UserNames.Add(op.User)
 	}
 	if op.Group != "" {
-		n.group = t.groups.Add(op.Group)
+		n.group = t.GroupNames.Add(op.Group)
 	}
 	if op.SetMTime {
 		n.mtime = op.MTime

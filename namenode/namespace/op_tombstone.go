@@ -3,23 +3,24 @@ package namespace
 import (
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/namenode/namespace/codec"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
 // OpTombstone declares blocks that no file has as garbage.
 type OpTombstone struct {
 	unseen
 
-	Blocks []StoredBlock
+	Blocks []tables.StoredBlock
 }
 
 func (op *OpTombstone) fields(c coder) {
-	codec.List(c.Coder, &op.Blocks, 3, func(b *StoredBlock) { b.Code(c.Coder) })
+	codec.List(c.Coder, &op.Blocks, 3, func(b *tables.StoredBlock) { b.Code(c.Coder) })
 }
 
 // PlanTombstone returns the record that declares those of blocks garbage that no
 // file has and that are no garbage yet; nil if none is left. Blocks found in the
 // store that may still be committed are the caller's care.
-func PlanTombstone(t *Tree, blocks []StoredBlock) *OpTombstone {
+func PlanTombstone(t *Tree, blocks []tables.StoredBlock) *OpTombstone {
 	op := new(OpTombstone)
 	seen := make(map[blockstore.Key]bool, len(blocks))
 	for _, b := range blocks {

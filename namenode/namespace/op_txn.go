@@ -88,7 +88,7 @@ func PlanTxn(t *Tree, plans ...func(*Tree) (Op, error)) (op *OpTxn, failed int, 
 func (t *Tree) trial() *Tree {
 	c := t.copied()
 	c.tracker = t.tracker.Still()
-	c.uses = append(tables.OwnerUses(nil), t.uses...)
+	c.Uses = append(tables.OwnerUses(nil), t.Uses...)
 	return &c
 }
 

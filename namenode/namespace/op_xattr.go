@@ -58,8 +58,8 @@ func PlanXattr(t *Tree, c *Call, r Ref, name string, value []byte, action tables
 	case more < 0:
 		return nil, nil
 	}
-	if more > tables.XattrOverhead && t.counts.XattrBytes+more > share.Room(MaxXattrMemory, t.uses.Of(n.user).Xattrs, more, c.IsSuper()) {
-		return nil, v.errorf(fserror.NoSpace, path, "the extended attributes of all files take %d of %d bytes of the namenode's memory, and the room that is left is for owners whose files have few; remove some of %s's", t.counts.XattrBytes, MaxXattrMemory, t.users.Name(n.user))
+	if more > tables.XattrOverhead && t.counts.XattrBytes+more > share.Room(MaxXattrMemory, t.Uses.Of(n.user).Xattrs, more, c.IsSuper()) {
+		return nil, v.errorf(fserror.NoSpace, path, "the extended attributes of all files take %d of %d bytes of the namenode's memory, and the room that is left is for owners whose files have few; remove some of %s's", t.counts.XattrBytes, MaxXattrMemory, t.UserNames.Name(n.user))
 	}
 	return &OpXattr{Inode: n.id, Name: name, Value: value}, nil
 }

@@ -3,6 +3,7 @@ package namespace
 import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
 // caller is who owns what a call makes.
@@ -21,7 +22,7 @@ func (v view) groupIn(dir *inode) string {
 	if v.c != nil && v.c.ForGroup != "" {
 		return v.c.ForGroup
 	}
-	return v.groups.Name(dir.group)
+	return v.GroupNames.Name(dir.group)
 }
 
 // planNew is what making an inode at a place takes: that nothing is
@@ -55,7 +56,7 @@ func (v view) planNew(at place, parents bool) (dirs []string, name string, err e
 // checkOwners says whether the names of a user and a group can be recorded.
 func (v view) checkOwners(path, user, group string) error {
 	if v.c != nil && v.c.NoNewUser && !v.KnowsUser(user) {
-		return v.errorf(fserror.NoSpace, path, "the namespace knows %d users of %d, and the room that is left is for addresses that have brought few new ones (%s would be one)", v.Users(), MaxOwners, user)
+		return v.errorf(fserror.NoSpace, path, "the namespace knows %d users of %d, and the room that is left is for addresses that have brought few new ones (%s would be one)", v.Users(), tables.MaxOwners, user)
 	}
-	return fserror.With(v.fitOwners(user, group), v.op, path)
+	return fserror.With(v.Fit(user, group), v.op, path)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
@@ -18,7 +19,7 @@ const maxDeadLook = 10_000
 func (t *Tree) attr(n *inode) Attr {
 	a := Attr{
 		ID: n.id, Parent: n.parent, Name: n.nameString(), Type: n.typ, Mode: n.perm(),
-		User: t.users.Name(n.user), Group: t.groups.Name(n.group), MTime: n.mtime, Lease: t.leaseOf(n.id),
+		User: t.UserNames.Name(n.user), Group: t.GroupNames.Name(n.group), MTime: n.mtime, Lease: t.leaseOf(n.id),
 	}
 	t.xattrs.Of(n.id, func(tables.Xattr) { a.Xattrs++ })
 	a.Access, a.Default = t.aclsOf(n)
@@ -131,22 +132,22 @@ func (t *Tree) List(c *Call, r Ref, after string, limit int) (dir Attr, entries 
 
 // File returns attributes, blocks and tail of a file as one state. It takes
 // permission to read the file. Errors as for Stat, and IsDirectory.
-func (t *Tree) File(c *Call, r Ref) (FileView, error) {
+func (t *Tree) File(c *Call, r Ref) (calls.FileView, error) {
 	v := view{t, c, "read"}
 	at, err := v.find(r)
 	if err != nil {
-		return FileView{}, err
+		return calls.FileView{}, err
 	}
 	n := at.node
 	switch n.typ {
 	case TypeDir:
-		return FileView{}, isDirectory("read", at.path)
+		return calls.FileView{}, isDirectory("read", at.path)
 	case TypeSymlink:
-		return FileView{}, fserror.New(fserror.InvalidArgument, "read", at.path, "it is a symbolic link")
+		return calls.FileView{}, fserror.New(fserror.InvalidArgument, "read", at.path, "it is a symbolic link")
 	}
 	if err := v.require(n, mayRead, at.path); err != nil {
-		return FileView{}, err
+		return calls.FileView{}, err
 	}
 	blocks, tail := n.blocks(), n.tail()
-	return FileView{Attr: t.attr(n), Blocks: blocks[:len(blocks):len(blocks)], Tail: tail[:len(tail):len(tail)], Cut: n.cut()}, nil
+	return calls.FileView{Attr: t.attr(n), Blocks: blocks[:len(blocks):len(blocks)], Tail: tail[:len(tail):len(tail)], Cut: n.cut()}, nil
 }

@@ -27,16 +27,10 @@ type (
 	Holder = tables.Holder
 	// CallID makes a request happen at most once.
 	CallID = tables.CallID
-	// CallResult is the answer of a call that was carried out.
-	CallResult = tables.CallResult
 	// AgeKey names something whose age is journalled.
 	AgeKey = tables.AgeKey
 	// Age is how long a lease was not renewed.
 	Age = tables.Age
-	// Reign is a reign of this history.
-	Reign = tables.Reign
-	// StoredBlock is a block in the store that is part of no file.
-	StoredBlock = tables.StoredBlock
 )
 
 // The types of requests and answers; package calls says more.
@@ -45,24 +39,18 @@ type (
 	Call = calls.Call
 	// Ref names what a call is about.
 	Ref = calls.Ref
-	// How says how a Ref is followed.
-	How = calls.How
 	// Change names something that can change.
 	Change = calls.Change
 	// Event is what a record did to one name.
 	Event = calls.Event
 	// EventType is what happened to a file, directory or link.
 	EventType = calls.EventType
-	// Counts are sizes of a tree.
-	Counts = calls.Counts
 	// Type is the type of an inode.
 	Type = calls.Type
 	// Block is one entry of a file's block list.
 	Block = content.Block
 	// Attr is what stat shows of an inode.
 	Attr = calls.Attr
-	// FileView is all that a reader needs of a file.
-	FileView = calls.FileView
 	// OpenFile is a file open for write, and its holder.
 	OpenFile = calls.OpenFile
 	// ClosedFile is a file that is no longer open under an epoch.
@@ -75,8 +63,6 @@ type (
 	CreateRequest = calls.CreateRequest
 	// Hide asks for another name for a file that loses its own.
 	Hide = calls.Hide
-	// Xattr is one extended attribute.
-	Xattr = calls.Xattr
 )
 
 // The constants of package calls.
@@ -91,7 +77,6 @@ const (
 	ChangeEntries   = calls.ChangeEntries
 	ChangeName      = calls.ChangeName
 	ChangeLease     = calls.ChangeLease
-	ChangeLeaseName = calls.ChangeLeaseName
 	EventCreate     = calls.EventCreate
 	EventClose      = calls.EventClose
 	EventDelete     = calls.EventDelete
@@ -116,11 +101,7 @@ func Follow(path string) Ref { return calls.Follow(path) }
 func Inode(id InodeID) Ref { return calls.Inode(id) }
 
 // Limits of the tables that others share out or show.
-const (
-	MaxOwners  = tables.MaxOwners
-	MaxLeaseID = tables.MaxLeaseID
-	SessionTTL = tables.SessionTTL
-)
+const ()
 
 // Entry is one journal record, decoded.
 type Entry struct {

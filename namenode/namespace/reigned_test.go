@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
 // Time that goes by between two reigns, which nobody can measure, forgets no
@@ -15,7 +16,7 @@ func TestOnlyTimeWithinReignsCounts(t *testing.T) {
 	if _, err := r.apply(id, &OpMkdir{Parent: RootID, Names: []string{"d"}, Mode: 0o755}); err != nil {
 		t.Fatal(err)
 	}
-	r.must(t, &OpTombstone{Blocks: []StoredBlock{{Key: blockstore.Key{Term: 1, Seq: 7}, Stored: 5}}})
+	r.must(t, &OpTombstone{Blocks: []tables.StoredBlock{{Key: blockstore.Key{Term: 1, Seq: 7}, Stored: 5}}})
 	known := func() bool {
 		t.Helper()
 		_, ok, err := r.tree.CallResult(id)
@@ -41,12 +42,12 @@ func TestOnlyTimeWithinReignsCounts(t *testing.T) {
 	if back.Reigned() != r.tree.Reigned() {
 		t.Error("the image has another time of reigns")
 	}
-	r.now += SessionTTL + 32_000
+	r.now += tables.SessionTTL + 32_000
 	r.must(t, &OpSafeMode{})
 	if known() {
 		t.Error("time within a reign forgets no result")
 	}
-	if g := r.tree.Garbage(r.tree.Reigned()-SessionTTL, 1, math.MaxInt64); len(g) != 1 {
+	if g := r.tree.Garbage(r.tree.Reigned()-tables.SessionTTL, 1, math.MaxInt64); len(g) != 1 {
 		t.Error("time within a reign lets no garbage age")
 	}
 }

@@ -174,7 +174,7 @@ func isDirectory(op, path string) error {
 }
 
 // isOwner reports whether a caller owns an inode.
-func (v view) isOwner(n *inode) bool { return v.c.Owns(v.users.Name(n.user)) }
+func (v view) isOwner(n *inode) bool { return v.c.Owns(v.UserNames.Name(n.user)) }
 
 // allowed reports whether a caller has all the permission bits want, by the
 // one class of the mode (owner, group, others) that is the caller's, or its ACL.
@@ -183,7 +183,7 @@ func (v view) allowed(n *inode, want uint16) bool {
 		return true
 	}
 	access, _ := v.aclsOf(n)
-	return v.c.Allowed(n.mode, v.users.Name(n.user), v.groups.Name(n.group), access, want)
+	return v.c.Allowed(n.mode, v.UserNames.Name(n.user), v.GroupNames.Name(n.group), access, want)
 }
 
 // require returns an error of kind Permission unless the caller is allowed.
@@ -193,7 +193,7 @@ func (v view) require(n *inode, want uint16, path string) error {
 	}
 	access, _ := v.aclsOf(n)
 	return v.errorf(fserror.Permission, path, "user %s may not %s %s (owner %s, group %s, mode %04o%s)",
-		v.c.User, wantNames[want&7], v.where(n), v.users.Name(n.user), v.groups.Name(n.group), n.perm(), access.Note())
+		v.c.User, wantNames[want&7], v.where(n), v.UserNames.Name(n.user), v.GroupNames.Name(n.group), n.perm(), access.Note())
 }
 
 // requireChange is what adding an entry to a directory takes.

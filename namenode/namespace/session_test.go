@@ -84,7 +84,7 @@ func TestCallResults(t *testing.T) {
 	sound(t, r.tree)
 
 	// It expires by journal time; other sessions stay.
-	r.now += SessionTTL - 1000
+	r.now += tables.SessionTTL - 1000
 	apply(CallID{Session: SessionID{6}, Seq: 1}, &OpSafeMode{})
 	if r.tree.Counts().Sessions != 2 {
 		t.Fatal("expired too early")
@@ -165,7 +165,7 @@ func TestSessionExpiryIsSliced(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.now += 2 * SessionTTL
+	r.now += 2 * tables.SessionTTL
 	for left := n; left > 0; left -= slice {
 		r.must(t, &OpSafeMode{})
 		if have := r.tree.Counts().Sessions; have != max(0, left-slice) {

@@ -28,7 +28,7 @@ type Tree struct {
 	frozen bool
 	inodes
 	space
-	clients
+	tables.Clients
 	history
 
 	// What follows is no state: it is neither in the image nor compared.
@@ -57,11 +57,11 @@ func newTree() *Tree {
 			detached: tables.NewSet(cmp.Less[InodeID]),
 			xattrs:   tables.NewXattrs(),
 			acls:     acl.NewTable(),
-			owners:   owners{users: tables.NewOwners(), groups: tables.NewOwners()},
+			Named:    tables.Named{UserNames: tables.NewOwners(), GroupNames: tables.NewOwners()},
 			granted:  granted{tables.NewLeases()},
 		},
 		space:   space{blocks: tables.NewSet(blockstore.Key.Less), garbage: tables.NewGarbage()},
-		clients: clients{results: tables.NewResults(), ages: tables.NewAges(), cachers: tables.NewCachers(), passes: tables.NewPasses()},
+		Clients: tables.Clients{ResultTable: tables.NewResults(), AgeTable: tables.NewAges(), CacherTable: tables.NewCachers(), PassTable: tables.NewPasses()},
 	}
 }
 
@@ -74,8 +74,8 @@ func (t *Tree) Clone() *Tree {
 	}
 	c := t.copied()
 	c.frozen = true
-	c.results = t.results.Clone()
-	c.cachers = t.cachers.Clone()
+	c.ResultTable = t.ResultTable.Clone()
+	c.CacherTable = t.CacherTable.Clone()
 	c.tracker = t.tracker.Clone()
 	return &c
 }
@@ -90,15 +90,15 @@ func (t *Tree) copied() Tree {
 	c.blocks = t.blocks.Clone()
 	c.garbage = t.garbage.Clone()
 	c.leases = t.leases.Clone()
-	c.ages = t.ages.Clone()
-	c.passes = t.passes.Clone()
+	c.AgeTable = t.AgeTable.Clone()
+	c.PassTable = t.PassTable.Clone()
 	c.xattrs = t.xattrs.Clone()
 	c.acls = t.acls.Clone()
-	c.users = t.users.Clone()
-	c.groups = t.groups.Clone()
+	c.UserNames = t.UserNames.Clone()
+	c.GroupNames = t.GroupNames.Clone()
 	c.reigns = t.reigns.Clone()
 	c.events = false
-	c.holders, c.uses = nil, nil
+	c.holders, c.Uses = nil, nil
 	return c
 }
 
@@ -109,7 +109,7 @@ func (t *Tree) InSafeMode(c *Call) bool {
 }
 
 // Counts returns the sizes of the tree, in constant time.
-func (t *Tree) Counts() Counts {
+func (t *Tree) Counts() calls.Counts {
 	c := t.counts
 	c.Inodes = c.Files + c.Dirs + c.Symlinks
 	c.Blocks = t.blocks.Len()
@@ -117,18 +117,18 @@ func (t *Tree) Counts() Counts {
 	c.Garbage = t.garbage.Len()
 	c.Detached = t.detached.Len()
 	c.GarbageBytes = t.garbage.Bytes()
-	c.Sessions = t.results.Len()
+	c.Sessions = t.ResultTable.Len()
 	c.Leases = t.leases.Len()
 	c.Attached = t.leases.Attached()
 	c.ACLs = t.acls.Len()
-	c.Passes = t.passes.Len()
+	c.Passes = t.PassTable.Len()
 	return c
 }
 
 // CountReachable is Counts of what has a path: of Inodes, Files, Dirs and Symlinks what
 // was deleted, or is dead, and is still to be freed does not count. It takes the time of a walk of that.
 // As Walk it is meant for clones.
-func (t *Tree) CountReachable() Counts {
+func (t *Tree) CountReachable() calls.Counts {
 	c := t.Counts()
 	var dirs []InodeID
 	gone := func(n *inode) bool {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
 // The sizes on which the memory for millions of files depends.
@@ -189,8 +190,8 @@ func TestDeepTree(t *testing.T) {
 func TestOwnersLimit(t *testing.T) {
 	r := newRig(t)
 	id := r.create(t, "/f", "")
-	for r.tree.users.Len() <= MaxOwners {
-		r.must(t, &OpSetAttr{Inode: id, User: "user" + strconv.Itoa(r.tree.users.Len())})
+	for r.tree.UserNames.Len() <= tables.MaxOwners {
+		r.must(t, &OpSetAttr{Inode: id, User: "user" + strconv.Itoa(r.tree.UserNames.Len())})
 	}
 	_, err := PlanCreate(r.tree, &Call{User: "one more", Super: true}, CreateRequest{At: At("/g")})
 	wantKind(t, err, fserror.NoSpace)
@@ -203,7 +204,7 @@ func TestOwnersLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	back := roundTrip(t, r.tree)
-	if a, err := back.Stat(nil, Follow("/f")); err != nil || a.User != "user"+strconv.Itoa(MaxOwners) {
+	if a, err := back.Stat(nil, Follow("/f")); err != nil || a.User != "user"+strconv.Itoa(tables.MaxOwners) {
 		t.Fatal(a, err)
 	}
 }
@@ -313,7 +314,7 @@ func TestCheckFinds(t *testing.T) {
 		"lost entry":        func(r *rig) { r.tree.unlinkEntry(r.tree.lookup(RootID, "link")) },
 		"lost inode":        func(r *rig) { r.tree.drop(r.tree.lookup(RootID, "link")) },
 		"block not indexed": func(r *rig) { k, _ := r.tree.blocks.Min(); r.tree.blocks.Delete(k) },
-		"block is garbage":  func(r *rig) { k, _ := r.tree.blocks.Min(); r.tree.garbage.Add(StoredBlock{Key: k}, 0) },
+		"block is garbage":  func(r *rig) { k, _ := r.tree.blocks.Min(); r.tree.garbage.Add(tables.StoredBlock{Key: k}, 0) },
 		"wrong count":       func(r *rig) { r.tree.counts.Files++ },
 		"wrong sum": func(r *rig) {
 			n := r.tree.lookup(r.tree.lookup(RootID, "a").id, "open").edit()
@@ -333,9 +334,9 @@ func TestCheckFinds(t *testing.T) {
 			k := r.tree.Garbage(math.MaxInt64, 1, 1)[0]
 			r.tree.blocks.ReplaceOrInsert(k)
 		},
-		"age of a closed file":  func(r *rig) { r.tree.ages.Put(Age{AgeKey: AgeKey{Inode: RootID}, MS: 1}) },
-		"age of an ended lease": func(r *rig) { r.tree.ages.Put(Age{AgeKey: AgeKey{Lease: 2}, MS: 1}) },
-		"numbers to come":       func(r *rig) { r.tree.cachers.SetAside(SessionID{7}, 1<<40, 5) },
+		"age of a closed file":  func(r *rig) { r.tree.AgeTable.Put(Age{AgeKey: AgeKey{Inode: RootID}, MS: 1}) },
+		"age of an ended lease": func(r *rig) { r.tree.AgeTable.Put(Age{AgeKey: AgeKey{Lease: 2}, MS: 1}) },
+		"numbers to come":       func(r *rig) { r.tree.CacherTable.SetAside(SessionID{7}, 1<<40, 5) },
 		"attached directory":    func(r *rig) { r.tree.leases.Attach(1, RootID, RootID, false) },
 	} {
 		r := rich(t)

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"pgregory.net/rapid"
+
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
 )
 
 // observer sees a tree as sessions do that cache what they read, and as one
@@ -80,7 +82,7 @@ func (o *observer) after(op Op, r *Result, err error) {
 	for c, txid := range o.tree.tracker.Pending() {
 		attr := c.Kind == ChangeAttr
 		switch {
-		case txid != r.TxID || o.affects[c] || c.Kind == ChangeLease || c.Kind == ChangeLeaseName || c == safeModeChange || c == passesChange:
+		case txid != r.TxID || o.affects[c] || c.Kind == ChangeLease || c.Kind == calls.ChangeLeaseName || c == safeModeChange || c == passesChange:
 		case c.Inode >= o.next: // nobody can have cached what the record makes
 		case attr && o.spared[c.Inode]:
 		default:
@@ -230,7 +232,7 @@ func (o *observer) read(t *rapid.T, paths []string) {
 		a.Open = nil
 		return fmt.Sprintf("%+v %s %v", a, where(a.ID), err), closed
 	}
-	view := func(v FileView, err error) (string, bool) {
+	view := func(v calls.FileView, err error) (string, bool) {
 		closed := v.Attr.Open == nil
 		v.Attr.Open = nil
 		return fmt.Sprintf("%+v %s %v", v, where(v.Attr.ID), err), closed

@@ -1,6 +1,9 @@
 package namespace
 
-import "github.com/leasefs/leasefs/namenode/namespace/tables"
+import (
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
+)
 
 // MaxXattrMemory is how many bytes of memory all extended attributes may take
 // together.
@@ -32,7 +35,7 @@ func (t *inodes) deleteXattr(x tables.Xattr) {
 // countXattr counts one, sign times, for all and for the inode's owner.
 func (t *inodes) countXattr(x tables.Xattr, sign int64) {
 	t.counts.XattrBytes += sign * x.Memory()
-	t.uses.Of(t.get(x.Inode).user).Xattrs += sign * x.Memory()
+	t.Uses.Of(t.get(x.Inode).user).Xattrs += sign * x.Memory()
 }
 
 // xattrMemory is how much those of an inode take.
@@ -52,7 +55,7 @@ func (t *inodes) dropXattrs(id InodeID) {
 
 // Xattrs returns the extended attributes of an inode in the order of names. It
 // takes permission to read it. Errors as for Stat.
-func (t *Tree) Xattrs(c *Call, r Ref) (xattrs []Xattr, err error) {
+func (t *Tree) Xattrs(c *Call, r Ref) (xattrs []calls.Xattr, err error) {
 	v := view{t, c, "getxattr"}
 	at, err := v.find(r)
 	if err != nil {
@@ -65,6 +68,6 @@ func (t *Tree) Xattrs(c *Call, r Ref) (xattrs []Xattr, err error) {
 			return nil, err
 		}
 	}
-	t.xattrs.Of(n.id, func(x tables.Xattr) { xattrs = append(xattrs, Xattr{Name: x.Name, Value: []byte(x.Value)}) })
+	t.xattrs.Of(n.id, func(x tables.Xattr) { xattrs = append(xattrs, calls.Xattr{Name: x.Name, Value: []byte(x.Value)}) })
 	return xattrs, nil
 }

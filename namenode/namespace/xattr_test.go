@@ -136,8 +136,8 @@ func TestWhatOwnersUse(t *testing.T) {
 	id := r.create(t, "/f", "a tail")
 	r.xattr(t, "/f", "user.a", "value")
 	use := func(tree *Tree, user string) tables.OwnerUse {
-		i, _ := tree.users.Number(user)
-		return *tree.uses.Of(i)
+		i, _ := tree.UserNames.Number(user)
+		return *tree.Uses.Of(i)
 	}
 	was := use(r.tree, "hdfs")
 	if was.Tails != r.tree.OwnedTails("hdfs") || was.Tails != r.tree.Counts().TailBytes || was.Xattrs != r.tree.Counts().XattrBytes || was.Tails == 0 {

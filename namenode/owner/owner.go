@@ -200,8 +200,8 @@ func (o *Owner) reignObject() reignObject {
 }
 
 // reigns are those of this history, the oldest first.
-func (o *Owner) reigns() []namespace.Reign {
-	var all []namespace.Reign
+func (o *Owner) reigns() []tables.Reign {
+	var all []tables.Reign
 	o.Engine.Look(func(t *namespace.Tree) { all = t.Reigns() })
 	return all
 }
@@ -319,7 +319,7 @@ func (o *Owner) findOthers(ctx context.Context) error {
 }
 
 // foreign reads the object of a reign and returns it if it is of another history.
-func (o *Owner) foreign(ctx context.Context, known []namespace.Reign, name string) (*reignObject, error) {
+func (o *Owner) foreign(ctx context.Context, known []tables.Reign, name string) (*reignObject, error) {
 	term, ok := reignTerm(name)
 	if !ok || term == o.term || o.ours[name] {
 		return nil, nil
@@ -395,7 +395,7 @@ func (o *Owner) While(ctx context.Context, remove func(context.Context) error) e
 
 // forgotten reports whether a term is of so long ago that the tree does not know
 // whose it was.
-func forgotten(known []namespace.Reign, term uint64) bool {
+func forgotten(known []tables.Reign, term uint64) bool {
 	return len(known) == tables.MaxReigns && term < known[0].Term
 }
 
@@ -403,7 +403,7 @@ func forgotten(known []namespace.Reign, term uint64) bool {
 // history: it is among the reign's numbers, and not above the highest one that a
 // record of that reign names. What is above may have been minted by a copy of the
 // machine that continued with that reign.
-func (o *Owner) Vouched(reigns []namespace.Reign, k blockstore.Key) bool {
+func (o *Owner) Vouched(reigns []tables.Reign, k blockstore.Key) bool {
 	for _, r := range reigns {
 		if r.Term == k.Term {
 			return o.Private || k.Seq > r.Base() && k.Seq <= r.Top // nobody has a copy of a folder's own blocks

@@ -4,18 +4,18 @@ import (
 	"testing"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
-	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
 // TestVouched: only numbers between a reign's base and the highest that a record names
 // are surely of this history.
 func TestVouched(t *testing.T) {
-	counted := namespace.Reign{Term: 5, Nonce: [16]byte{7}}
+	counted := tables.Reign{Term: 5, Nonce: [16]byte{7}}
 	base := counted.Base()
 	counted.Top = base + 10
-	idle := namespace.Reign{Term: 6, Nonce: [16]byte{8}}            // committed nothing
-	earlier := namespace.Reign{Term: 4, Nonce: [16]byte{9}, Top: 3} // of a release that counted from one
-	reigns := []namespace.Reign{earlier, counted, idle}
+	idle := tables.Reign{Term: 6, Nonce: [16]byte{8}}            // committed nothing
+	earlier := tables.Reign{Term: 4, Nonce: [16]byte{9}, Top: 3} // of a release that counted from one
+	reigns := []tables.Reign{earlier, counted, idle}
 	shared, private := New(Config{}), New(Config{Private: true})
 	for _, c := range []struct {
 		name         string

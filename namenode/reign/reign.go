@@ -23,6 +23,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/loops"
 	"github.com/leasefs/leasefs/namenode/marker"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 	"github.com/leasefs/leasefs/namenode/owner"
 )
 
@@ -171,7 +172,7 @@ func (r *Role) activate(ctx context.Context, term uint64, token string, began ti
 	nonce, _ := marker.ParseID(token)
 	r.reign.Store(&reign{term, since})
 	r.rooms.Owner.Begin(term, token)
-	r.rooms.Blocks.Begin(namespace.Reign{Term: term, Nonce: nonce}, since)
+	r.rooms.Blocks.Begin(tables.Reign{Term: term, Nonce: nonce}, since)
 	r.rooms.Engine.BeginReign(term)
 	op := &namespace.OpActivate{Term: term, NamespaceID: r.dir.ID, User: r.cfg.Superuser, Group: r.cfg.Supergroup, Nonce: nonce}
 	if r.rooms.Engine.Facts().Last > 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fserror/wire"
 	"github.com/leasefs/leasefs/internal/vfs"
-	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env/crashfs"
 )
@@ -194,7 +194,7 @@ func (r *run) do(calls ...*call) {
 	wg.Wait()
 	// Who repeats a call after a crash relies on its result, which is kept for so
 	// long and no longer.
-	if took := r.m.clock.Mono() - began; len(calls) > 1 && took >= namespace.SessionTTL*time.Millisecond {
+	if took := r.m.clock.Mono() - began; len(calls) > 1 && took >= tables.SessionTTL*time.Millisecond {
 		r.failf("one of the calls moved the clock on by %s while the others were under way: move it before them", took)
 	}
 	var pending []*call
