@@ -87,8 +87,12 @@ func (l *Line) Answered(response any) {
 func (l *Line) ref(r *pb.Ref) { l.path(r.GetBase(), r.GetPath()) }
 
 func (l *Line) path(base uint64, path string) {
-	if l.Paths == nil {
+	switch {
+	case l.Paths == nil:
 		l.Paths = l.few[:0]
+	case len(l.Paths) == maxPaths:
+		l.more++
+		return
 	}
 	l.Paths = append(l.Paths, Path{base, path})
 }
