@@ -20,6 +20,7 @@ import (
 	"github.com/leasefs/leasefs/internal/blockcache"
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/kerberos"
 	"github.com/leasefs/leasefs/internal/login"
 	"github.com/leasefs/leasefs/internal/namecall"
 	"github.com/leasefs/leasefs/internal/proof"
@@ -115,9 +116,14 @@ type Config struct {
 	// token is shown, and renewed in the file before it ends. Token returns the token to
 	// show. It is called with each stream and each call outside of one, by several
 	// goroutines, and should return at once; after an error of kind Unavailable the call is
-	// tried again. At most one of TokenFile, Login and Token can be set.
+	// tried again. At most one of TokenFile, Login, Token and Kerberos can
+	// be set, but that a TokenFile has its way before Kerberos.
 	Login string
 	Token func(context.Context) (string, error)
+	// Kerberos, if it is not nil and there is no token, proves who User is by Kerberos: a
+	// ticket is shown over TLS, and without it to loopback addresses only. The cache of
+	// tickets, or the keytab, is read again when it changes.
+	Kerberos *Kerberos
 	// Timeout is how long a call is retried while no namenode answers; 0:
 	// DefaultTimeout, at most MaxTimeout. A context may end a call earlier.
 	Timeout time.Duration
@@ -159,8 +165,21 @@ type Config struct {
 
 // own are what a Config has that is not its user's to set.
 type own struct {
-	callTimeout time.Duration // of tests: Timeout, but not for New or one attempt
-	login       *login.Source // nil: there is none
+	callTimeout time.Duration    // of tests: Timeout, but not for New or one attempt
+	login       *login.Source    // nil: there is none
+	shower      *kerberos.Shower // nil: there is none
+}
+
+// Kerberos says by what a client proves who it is. The zero value takes the tickets that
+// kinit has got: of a cache of type FILE, which KRB5CCNAME names, or /tmp/krb5cc_UID. The
+// configuration is KRB5_CONFIG's, or /etc/krb5.conf.
+type Kerberos struct {
+	// Keytab names a file with the keys of Principal, NAME@REALM; empty: tickets are taken.
+	Keytab, Principal string
+	// Server is the principal of a namenode, _HOST being the host by which it is reached;
+	// without a realm that which the configuration says is the host's, else the client's.
+	// Empty: leasefs/_HOST.
+	Server string
 }
 
 // withDefaults checks the configuration and fills what is empty.
@@ -274,6 +293,11 @@ func (c *Config) proveUser() (err error) {
 			return fserror.With(err, "connect", "")
 		}
 		c.RealUser, c.Token = cmp.Or(c.RealUser, c.login.User()), c.login.Token
+	case c.Kerberos != nil && c.Token == nil:
+		if c.shower, err = kerberos.Open(c.Clock, kerberos.Config(*c.Kerberos)); err != nil {
+			return fserror.With(err, "connect", "")
+		}
+		c.RealUser = cmp.Or(c.RealUser, c.shower.User())
 	}
 	if c.RealUser == "" && c.TLS != nil && len(c.TLS.Certificates) > 0 && c.TLS.Certificates[0].Leaf != nil {
 		if c.RealUser, err = proof.UserOf(c.TLS.Certificates[0].Leaf); err != nil {
@@ -292,8 +316,25 @@ func (c *Config) namenodes(caller *pb.Caller) namecall.Config {
 		Namenodes: c.Namenodes, Caller: caller, Timeout: cmp.Or(c.callTimeout, c.Timeout),
 		Attempt: min(max(c.Timeout/4, time.Second), 15*time.Second), Conns: c.Conns, TLS: c.TLS, DialOptions: c.DialOptions, Token: c.Token,
 	}
+	if c.shower != nil {
+		out.Show = tickets{c.shower, c.Logger}
+	}
 	if c.OnWait != nil {
 		out.OnWait = func(w namecall.Waiting) { c.OnWait(Waiting(w)) }
 	}
 	return out
+}
+
+// tickets are those of Kerberos as they are now.
+type tickets struct {
+	*kerberos.Shower
+	log *slog.Logger
+}
+
+// Header implements namecall.Shower.
+func (t tickets) Header(ctx context.Context, host string) (string, error) {
+	if err := t.Check(); err != nil {
+		t.log.Warn("leasefs: the tickets of Kerberos, or its configuration, cannot be used as they are; those from before are shown", "err", err)
+	}
+	return t.Shower.Header(ctx, host)
 }
