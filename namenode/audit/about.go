@@ -55,6 +55,8 @@ func (l *Line) Asked(method string, request any) {
 		}
 	}
 	switch r := request.(type) {
+	case *pb.ChangeDelegationTokenRequest:
+		l.Token = r.GetId()
 	case interface{ GetId() uint64 }: // of a granted lease
 		l.Lease = r.GetId()
 	case interface{ GetLease() uint64 }:
@@ -81,6 +83,8 @@ func (l *Line) Answered(response any) {
 		l.Epoch = r.GetEpoch()
 	case *pb.GrantLeaseResponse:
 		l.Lease = r.GetId()
+	case *pb.DelegationTokenResponse:
+		l.Token = r.GetId()
 	}
 }
 

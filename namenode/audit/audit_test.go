@@ -99,6 +99,7 @@ func TestALine(t *testing.T) {
 		{&Line{Time: at, Op: "op", User: "bob", RealUser: "ann", Address: "h:1", Err: denied}, `,"user":"bob","real_user":"ann","address":"h:1","op":"op","result":"denied","kind":"PERMISSION","reason":"proof","why":"may not write","us":0}`},
 		{&Line{Time: at, Op: "op", Err: errors.New("broken"), Took: time.Second}, `,"op":"op","result":"failed","kind":"INTERNAL","why":"broken","us":1000000}`},
 		{ask("GrantLease", &pb.GrantLeaseRequest{Caller: &pb.Caller{User: "u"}}, &pb.GrantLeaseResponse{Id: 255, Txid: 4}), `,"user":"u","op":"op","lease":"ff","txid":4,"result":"ok","us":1}`},
+		{ask("ChangeDelegationToken", &pb.ChangeDelegationTokenRequest{Caller: &pb.Caller{User: "u"}, Id: 12}, &pb.DelegationTokenResponse{Id: 12, Txid: 4}), `,"user":"u","op":"op","delegation_token":12,"txid":4,"result":"ok","us":1}`},
 		{ask("AppendTail", &pb.AppendTailRequest{Writer: &pb.WriterId{Inode: 2, Epoch: 8, Session: session, Token: []byte("secret of writer")}, Data: []byte("content")}, nil), `,"session":"` + name + `","op":"op","inode":2,"epoch":8,"result":"ok","us":1}`},
 		{ask("Stat", &pb.StatRequest{Caller: &pb.Caller{User: "u"}, At: pb.At("/f")}, &pb.StatResponse{Txid: 77}), `,"user":"u","op":"op","path":"/f","result":"ok","us":1}`},
 	} {

@@ -31,6 +31,7 @@ type Line struct {
 	Paths    []Path
 	Inode    uint64
 	Lease    uint64
+	Token    uint64 // the number of a delegation token, which proves nothing
 	Epoch    uint64
 	TxID     uint64
 	Took     time.Duration
@@ -82,6 +83,7 @@ func (l *Line) append(b []byte) []byte {
 		b = append(b, `,"lease":"`...)
 		b = append(strconv.AppendUint(b, l.Lease, 16), '"')
 	}
+	b = appendNumber(b, "delegation_token", l.Token)
 	b = appendNumber(b, "epoch", l.Epoch)
 	b = appendNumber(b, "txid", l.TxID)
 	switch {
