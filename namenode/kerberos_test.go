@@ -102,7 +102,7 @@ func (c *castle) replays() credentials.PerRPCCredentials {
 func (f *fort) knight(c *castle, principal string, life time.Duration) (*client.FS, error) {
 	f.t.Helper()
 	c.Use(f.t, c.Kinit(principal, "secret", life))
-	fsys, err := client.New(f.t.Context(), client.Config{Namenodes: []string{f.Addr()}, TLS: f.clientTLS(nil), Kerberos: &client.Kerberos{Server: nnPrincipal}, HTTPClient: f.HTTP, Timeout: 30 * time.Second})
+	fsys, err := client.New(f.t.Context(), client.Config{Namenodes: []string{f.Addr()}, TLS: f.clientTLS(nil), Proof: client.Proof{Kerberos: &client.Kerberos{Server: nnPrincipal}}, HTTPClient: f.HTTP, Timeout: 30 * time.Second})
 	if err == nil {
 		f.t.Cleanup(func() { _ = fsys.Close() })
 	}
@@ -167,7 +167,7 @@ func TestKerberos(t *testing.T) {
 		t.Errorf("root of another realm: %v", err)
 	}
 	c.Use(t, "")
-	if _, err := client.New(t.Context(), client.Config{Namenodes: []string{"nn.example:8020"}, Kerberos: &client.Kerberos{Keytab: c.Keytab("robot@"+realm, filepath.Join(t.TempDir(), "robot")), Principal: "robot@" + realm}}); err == nil || !strings.Contains(err.Error(), "without TLS") {
+	if _, err := client.New(t.Context(), client.Config{Namenodes: []string{"nn.example:8020"}, Proof: client.Proof{Kerberos: &client.Kerberos{Keytab: c.Keytab("robot@"+realm, filepath.Join(t.TempDir(), "robot")), Principal: "robot@" + realm}}}); err == nil || !strings.Contains(err.Error(), "without TLS") {
 		t.Errorf("over the network without TLS: %v", err)
 	}
 	if err := ended(); fserror.KindOf(err) != fserror.Retry || fserror.ReasonOf(err) != fserror.ReasonProof {

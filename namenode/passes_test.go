@@ -222,7 +222,7 @@ func TestDelegationTokensOutliveFailovers(t *testing.T) {
 	as := func(name, token string) *client.FS {
 		t.Helper()
 		// The standby is asked first.
-		fsys, err := client.New(t.Context(), client.Config{Namenodes: []string{bcfg.Listen, acfg.Listen}, User: "root", TokenFile: file(name, token)})
+		fsys, err := client.New(t.Context(), client.Config{Namenodes: []string{bcfg.Listen, acfg.Listen}, User: "root", Proof: client.Proof{TokenFile: file(name, token)}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -248,7 +248,7 @@ func TestDelegationTokensOutliveFailovers(t *testing.T) {
 	if err := job.WriteFile(t.Context(), "/after", []byte("x")); err != nil {
 		t.Errorf("after the failover: %v", err)
 	}
-	if _, err := client.New(t.Context(), client.Config{Namenodes: []string{bcfg.Listen}, User: "root", TokenFile: file("gone.token", gone)}); !errors.Is(err, fserror.Permission) {
+	if _, err := client.New(t.Context(), client.Config{Namenodes: []string{bcfg.Listen}, User: "root", Proof: client.Proof{TokenFile: file("gone.token", gone)}}); !errors.Is(err, fserror.Permission) {
 		t.Errorf("a cancelled one, after the failover: %v", err)
 	}
 	if err := user.Cancel(t.Context(), client.TokenRef{Token: kept}); err != nil {

@@ -741,7 +741,7 @@ func TestAClientWithATokenFile(t *testing.T) {
 		says       string
 	}{{"bob", f.Addr(), "the request says"}, {"", "namenode.example:8020", "without TLS"}} {
 		give(f.bob)
-		cfg := client.Config{Namenodes: []string{c.addr}, User: "eve", TokenFile: name, Timeout: 5 * time.Second}
+		cfg := client.Config{Namenodes: []string{c.addr}, User: "eve", Proof: client.Proof{TokenFile: name}, Timeout: 5 * time.Second}
 		if c.user != "" {
 			cfg.TLS = f.clientTLS(nil)
 		}

@@ -63,13 +63,12 @@ func umask() *fs.FileMode {
 // clientConfig is what the global flags say to the library.
 func (e *invocation) clientConfig() (client.Config, error) {
 	cfg := client.Config{
-		User:      e.flags.String("user"),
-		Client:    e.flags.String("client"),
-		Timeout:   e.flags.Duration("timeout"),
-		TokenFile: e.flags.String("token-file"),
-		Login:     e.flags.String("login"),
-		OnWait:    e.waits,
-		Umask:     umask(),
+		User:    e.flags.String("user"),
+		Client:  e.flags.String("client"),
+		Timeout: e.flags.Duration("timeout"),
+		Proof:   client.Proof{TokenFile: e.flags.String("token-file"), Login: e.flags.String("login")},
+		OnWait:  e.waits,
+		Umask:   umask(),
 	}
 	if err := e.blockCache(&cfg); err != nil {
 		return cfg, err
