@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/gateway/hadoop"
 	"github.com/leasefs/leasefs/gateway/hdfs"
 	pb "github.com/leasefs/leasefs/gateway/hdfs/hadoop"
 	"github.com/leasefs/leasefs/internal/fserror"
@@ -358,6 +359,45 @@ func TestManyEntries(t *testing.T) {
 		}
 	}
 	if names != 1100 {
+		t.Errorf("%d entries with blocks", names)
+	}
+}
+
+// TestListingOfManyBlocks: a page of a listing has few files if these have many blocks, so
+// that who makes files of small blocks cannot have one answer take a gigabyte.
+func TestListingOfManyBlocks(t *testing.T) {
+	n, s := start(t)
+	fs, err := client.New(t.Context(), client.Config{Namenodes: []string{n.Addr()}, User: "root"})
+	check(t, err)
+	defer fs.Close()
+	check(t, fs.Mkdir(t.Context(), "/many", 0o755))
+	const all, each = 20, 6000
+	for i := range all {
+		name := fmt.Sprintf("/many/f%02d", i)
+		check(t, fs.WriteFile(t.Context(), name, make([]byte, each)))
+		check(t, fs.Xattrs(name).Set(t.Context(), hadoop.AttrXattr, []byte("blocksize=1"), client.XattrAny))
+	}
+	r := dial(t, s, "root", "")
+	names, after := 0, []byte{}
+	for {
+		d := ask(r, "getListing", &pb.GetListingRequestProto{Src: proto.String("/many"), StartAfter: after, NeedLocation: proto.Bool(true)}, new(pb.GetListingResponseProto)).GetDirList()
+		blocks := 0
+		for _, e := range d.GetPartialListing() {
+			if len(e.GetLocations().GetBlocks()) != each {
+				t.Fatalf("%s has %d blocks", e.GetPath(), len(e.GetLocations().GetBlocks()))
+			}
+			blocks += each
+			names++
+			after = e.GetPath()
+		}
+		if blocks == 0 || blocks > 2*10_000 {
+			t.Fatalf("a page with %d blocks", blocks)
+		}
+		if d.GetRemainingEntries() == 0 {
+			break
+		}
+	}
+	if names != all {
 		t.Errorf("%d entries with blocks", names)
 	}
 }

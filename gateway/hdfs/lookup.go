@@ -94,9 +94,11 @@ func (q lookup) getListing(ctx context.Context, m *pb.GetListingRequestProto) (p
 		all[n] = describe(e, name, attrs[n])
 	}
 	if m.GetNeedLocation() {
-		if all, err = q.locate(ctx, dir, entries, all); err != nil {
+		var rest bool
+		if all, rest, err = q.locate(ctx, dir, entries, all); err != nil {
 			return nil, err
 		}
+		more = more || rest
 	}
 	left := uint32(0)
 	if more {
@@ -105,18 +107,39 @@ func (q lookup) getListing(ctx context.Context, m *pb.GetListingRequestProto) (p
 	return &pb.GetListingResponseProto{DirList: &pb.DirectoryListingProto{PartialListing: all, RemainingEntries: &left}}, nil
 }
 
-// locate adds the blocks of files to a listing, and leaves out what is gone.
-func (q lookup) locate(ctx context.Context, dir string, entries []*client.FileInfo, all []*pb.HdfsFileStatusProto) ([]*pb.HdfsFileStatusProto, error) {
-	errs := make([]error, len(all))
+// locate adds the blocks of files to a listing, and leaves out what is gone. Once it has as
+// many blocks as one file may have, as HDFS does, it leaves the rest to the next page.
+func (q lookup) locate(ctx context.Context, dir string, entries []*client.FileInfo, all []*pb.HdfsFileStatusProto) (kept []*pb.HdfsFileStatusProto, more bool, err error) {
+	blocks := 0
+	for from := 0; from < len(all); from += atOnce {
+		to := min(from+atOnce, len(all))
+		some, located, err := q.locateSome(ctx, dir, entries[from:to], all[from:to])
+		if err != nil {
+			return nil, false, err
+		}
+		for n, st := range some {
+			if blocks >= files.MaxLocated && len(kept) > 0 {
+				return kept, true, nil
+			}
+			if l := located[n]; l != nil {
+				st.Locations = q.located(*l)
+				blocks += len(l.Blocks)
+			}
+			kept = append(kept, st)
+		}
+	}
+	return kept, false, nil
+}
+
+// locateSome is locate for a few, which does not write down their blocks.
+func (q lookup) locateSome(ctx context.Context, dir string, entries []*client.FileInfo, all []*pb.HdfsFileStatusProto) ([]*pb.HdfsFileStatusProto, []*files.Located, error) {
+	errs, located := make([]error, len(all)), make([]*files.Located, len(all))
 	var wg sync.WaitGroup
-	turns := make(chan struct{}, atOnce)
 	for n, e := range entries {
 		if !e.Mode().IsRegular() {
 			continue
 		}
-		turns <- struct{}{}
 		wg.Go(func() {
-			defer func() { <-turns }()
 			p := dir
 			if name := string(all[n].GetPath()); name != "" {
 				p = fspath.Join(dir, name)
@@ -128,23 +151,24 @@ func (q lookup) locate(ctx context.Context, dir string, entries []*client.FileIn
 			}
 			name := string(all[n].GetPath())
 			all[n] = describe(loc.Info, name, loc.Attr)
-			all[n].Locations = q.located(loc)
+			located[n] = &loc
 		})
 	}
 	wg.Wait()
-	kept := all[:0]
+	kept, where := all[:0], located[:0]
 	for n, st := range all {
 		switch k := client.KindOf(errs[n]); {
 		case errs[n] == nil:
-			kept = append(kept, st)
 		case k == client.ErrPermission: // who may not read a file sees it all the same
-			st.Locations = q.located(files.Located{Info: entries[n]})
-			kept = append(kept, st)
-		case k != client.ErrNotFound && k != client.ErrIsDirectory:
-			return nil, errs[n]
+			located[n] = &files.Located{Info: entries[n]}
+		case k == client.ErrNotFound || k == client.ErrIsDirectory:
+			continue
+		default:
+			return nil, nil, errs[n]
 		}
+		kept, where = append(kept, st), append(where, located[n])
 	}
-	return kept, nil
+	return kept, where, nil
 }
 
 func (q lookup) summary(ctx context.Context, src string) (client.Summary, error) {

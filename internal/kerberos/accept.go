@@ -101,6 +101,9 @@ func (a *Acceptor) Accept(token []byte) (p Principal, until time.Time, err error
 	if kind := req.Ticket.EncPart.EType; !slices.Contains(strong, kind) {
 		return p, until, refuse("the Kerberos ticket is encrypted by a key of kind %d, and only AES keys are taken: make some for %s", kind, a.self)
 	}
+	if req.Ticket.Realm != a.self.Realm { // a keytab may have keys that other realms know
+		return p, until, refuse("the Kerberos ticket is of realm %q, and this namenode's is %s", req.Ticket.Realm, a.self.Realm)
+	}
 	name := a.name()
 	err = guarded(func() error {
 		_, err := req.Verify(a.keytab.Get(), MaxSkew, types.HostAddress{}, &name)
@@ -119,6 +122,9 @@ func (a *Acceptor) Accept(token []byte) (p Principal, until time.Time, err error
 		return p, until, refuse("the Kerberos ticket is of realm %s, and its bearer says %q", sealed.CRealm, req.Authenticator.CRealm)
 	case !now.Before(sealed.EndTime):
 		return p, until, expired(p, sealed.EndTime)
+	}
+	if _, err := a.User(p); err != nil { // else everybody who has tickets could fill the room for what was shown
+		return p, until, err
 	}
 	return p, sealed.EndTime, a.replays.add(p, sha256.Sum256(req.EncryptedAuthenticator.Cipher), now)
 }

@@ -150,6 +150,28 @@ func TestKerberos(t *testing.T) {
 	_, _, err = a.Accept(token)
 	refused("who claims another realm", err, "its bearer says")
 
+	// A realm whose keys are in the keytab, too, gives no tickets for the namenode.
+	both, err := os.ReadFile(serverKeys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs, err := os.ReadFile(k.Keytab("leasefs/nn1.example@"+other, filepath.Join(dir, "other.keytab")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mixed, err := OpenAcceptor(clock.System{}, file("mixed.keytab", string(both)+string(theirs[2:])), server, rules) // after its version
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = ask(t, open(k.Kinit("bob@"+other, "secret", time.Hour), Config{Server: "leasefs/_HOST@" + other}, 0), mixed)
+	refused("a ticket of another realm", err, "is of realm")
+	// Who is no user takes no room.
+	if known := len(a.replays.order); known == 0 {
+		t.Error("what was shown is not known")
+	} else if _, err := ask(t, of("eve@"+realm), a); err == nil || len(a.replays.order) != known {
+		t.Errorf("%d are known after one who is no user, %d before: %v", len(a.replays.order), known, err)
+	}
+
 	// Clocks.
 	_, err = ask(t, open(k.Kinit("ann@"+realm, "secret", time.Hour), Config{}, 7*time.Minute+30*time.Second), a)
 	refused("a clock that is fast", err, "7m", "ahead of")

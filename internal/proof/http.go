@@ -29,7 +29,7 @@ func IssuerClient(roots *x509.CertPool) *http.Client {
 		ForceAttemptHTTP2:      true,
 	}
 	return &http.Client{
-		Transport: Limited(t), Timeout: 20 * time.Second,
+		Transport: Limited(sealed{t}), Timeout: 20 * time.Second,
 		CheckRedirect: func(req *http.Request, via []*http.Request) error {
 			switch {
 			case len(via) > 5:
@@ -40,6 +40,20 @@ func IssuerClient(roots *x509.CertPool) *http.Client {
 			return nil
 		},
 	}
+}
+
+// sealed asks nobody over a network without TLS: an issuer says itself where its keys and tokens are.
+type sealed struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (s sealed) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Scheme != "https" && !Loopback(r.URL.Hostname()) {
+		if r.Body != nil {
+			_ = r.Body.Close() // nothing was sent
+		}
+		return nil, fmt.Errorf("it names an address without TLS, %s", r.URL.Host)
+	}
+	return s.RoundTripper.RoundTrip(r)
 }
 
 // Limited is t with a limit on the bytes of an answer.

@@ -55,6 +55,8 @@ func (l *Line) Asked(method string, request any) {
 		}
 	}
 	switch r := request.(type) {
+	case *pb.ChangeDelegationTokenRequest:
+		l.Token = r.GetId()
 	case interface{ GetId() uint64 }: // of a granted lease
 		l.Lease = r.GetId()
 	case interface{ GetLease() uint64 }:
@@ -81,14 +83,20 @@ func (l *Line) Answered(response any) {
 		l.Epoch = r.GetEpoch()
 	case *pb.GrantLeaseResponse:
 		l.Lease = r.GetId()
+	case *pb.DelegationTokenResponse:
+		l.Token = r.GetId()
 	}
 }
 
 func (l *Line) ref(r *pb.Ref) { l.path(r.GetBase(), r.GetPath()) }
 
 func (l *Line) path(base uint64, path string) {
-	if l.Paths == nil {
+	switch {
+	case l.Paths == nil:
 		l.Paths = l.few[:0]
+	case len(l.Paths) == maxPaths:
+		l.more++
+		return
 	}
 	l.Paths = append(l.Paths, Path{base, path})
 }

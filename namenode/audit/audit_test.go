@@ -99,6 +99,7 @@ func TestALine(t *testing.T) {
 		{&Line{Time: at, Op: "op", User: "bob", RealUser: "ann", Address: "h:1", Err: denied}, `,"user":"bob","real_user":"ann","address":"h:1","op":"op","result":"denied","kind":"PERMISSION","reason":"proof","why":"may not write","us":0}`},
 		{&Line{Time: at, Op: "op", Err: errors.New("broken"), Took: time.Second}, `,"op":"op","result":"failed","kind":"INTERNAL","why":"broken","us":1000000}`},
 		{ask("GrantLease", &pb.GrantLeaseRequest{Caller: &pb.Caller{User: "u"}}, &pb.GrantLeaseResponse{Id: 255, Txid: 4}), `,"user":"u","op":"op","lease":"ff","txid":4,"result":"ok","us":1}`},
+		{ask("ChangeDelegationToken", &pb.ChangeDelegationTokenRequest{Caller: &pb.Caller{User: "u"}, Id: 12}, &pb.DelegationTokenResponse{Id: 12, Txid: 4}), `,"user":"u","op":"op","delegation_token":12,"txid":4,"result":"ok","us":1}`},
 		{ask("AppendTail", &pb.AppendTailRequest{Writer: &pb.WriterId{Inode: 2, Epoch: 8, Session: session, Token: []byte("secret of writer")}, Data: []byte("content")}, nil), `,"session":"` + name + `","op":"op","inode":2,"epoch":8,"result":"ok","us":1}`},
 		{ask("Stat", &pb.StatRequest{Caller: &pb.Caller{User: "u"}, At: pb.At("/f")}, &pb.StatResponse{Txid: 77}), `,"user":"u","op":"op","path":"/f","result":"ok","us":1}`},
 	} {
@@ -119,7 +120,7 @@ func TestALine(t *testing.T) {
 
 func TestStrings(t *testing.T) {
 	for _, s := range []string{"", "a", "\x00\x1f\x7f", "a\\b\"c", "é", strings.Repeat("é", 20000), "x" + strings.Repeat("é", 20000), "\xff\xfe", "\ufffd", "😀", "\U000e0001", "a\u2028b"} {
-		raw := appendString(nil, s)
+		raw := appendString(nil, s, maxText)
 		var back string
 		if err := json.Unmarshal(raw, &back); err != nil {
 			t.Errorf("%.20q: %v", s, err)
@@ -134,6 +135,51 @@ func TestStrings(t *testing.T) {
 			}
 		} else if back != want {
 			t.Errorf("%q is %q", s, back)
+		}
+	}
+}
+
+// TestLinesAreBounded: no request is so large that its line does not fit, and what proves
+// nothing has a short one.
+func TestLinesAreBounded(t *testing.T) {
+	long := strings.Repeat("\x01", 4<<20)
+	few, many := new(pb.TransactRequest), new(pb.TransactRequest)
+	for range 64 {
+		few.Ops = append(few.Ops, &pb.TxOp{Path: long[:32<<10], Op: &pb.TxOp_Rename{Rename: &pb.TxRename{To: long[:32<<10]}}})
+	}
+	few.Ops = append(few.Ops, &pb.TxOp{Path: "/the/last"})
+	for range 1 << 17 {
+		many.Ops = append(many.Ops, &pb.TxOp{Path: "x"})
+	}
+	for _, c := range []struct {
+		method string
+		req    any
+		paths  int
+		more   float64
+	}{
+		{"Transact", few, 129, 0},
+		{"Transact", many, maxPaths, 1<<17 - maxPaths},
+		{"Rename", &pb.RenameRequest{Caller: &pb.Caller{User: long, Client: long, RealUser: long}, From: pb.At(long), To: pb.At(long)}, 2, 0},
+	} {
+		for _, unproven := range []bool{false, true} {
+			most, paths := maxPending/3, c.paths
+			if unproven {
+				most, paths = 16<<10, 2
+			}
+			line := &Line{Op: "op", Unproven: unproven, Err: errors.New(long)}
+			line.Asked(c.method, c.req)
+			got := line.append(nil)
+			m := lines(t, got)[0]
+			all, more := m["paths"].([]any), 0.0
+			if m["more_paths"] != nil {
+				more = m["more_paths"].(float64)
+			}
+			if len(got) > most || len(all) != paths || int(more) != c.paths+int(c.more)-paths {
+				t.Errorf("%s, unproven %t: a line of %d bytes with %d paths and %v more", c.method, unproven, len(got), len(all), more)
+			}
+			if c.paths == 129 && !unproven && all[128].(map[string]any)["path"] != "/the/last" {
+				t.Errorf("the last path is %v", all[128])
+			}
 		}
 	}
 }
@@ -404,7 +450,7 @@ func FuzzStrings(f *testing.F) {
 	f.Add("a\x00é\xff")
 	f.Fuzz(func(t *testing.T, s string) {
 		var back string
-		if err := json.Unmarshal(appendString(nil, s), &back); err != nil {
+		if err := json.Unmarshal(appendString(nil, s, maxText), &back); err != nil {
 			t.Errorf("%q: %v", s, err)
 		}
 	})

@@ -31,12 +31,14 @@ type Line struct {
 	Paths    []Path
 	Inode    uint64
 	Lease    uint64
+	Token    uint64 // the number of a delegation token, which proves nothing
 	Epoch    uint64
 	TxID     uint64
 	Took     time.Duration
 	Err      error // nil: it was done
 
-	few [2]Path // where Paths begins
+	few  [2]Path // where Paths begins
+	more uint64  // paths that are not among Paths
 }
 
 // Path is one that a call names.
@@ -45,30 +47,43 @@ type Path struct {
 	Path string
 }
 
-// maxText is how many bytes of one text a line has.
-const maxText = 32 << 10 // as a path may have
+const (
+	// maxText is how many bytes of one text a line has, and allPaths how many of all paths
+	// together: a line must fit into what waits to be written, whatever is asked for.
+	maxText  = 32 << 10 // as a path may have
+	allPaths = 256 << 10
+	maxPaths = 1024
+	// maxClaim is how many bytes of a text a line has of who has proven nothing, and
+	// maxClaims how many paths: with such lines he must not push others' out of the files.
+	maxClaim, maxClaims = 256, 2
+)
 
 func (l *Line) denied() bool { return l.Err != nil && fserror.KindOf(l.Err) == fserror.Permission }
 
 // append appends the line, as JSON, with a newline.
 func (l *Line) append(b []byte) []byte {
 	b = append(appendTime(append(b, `{"time":"`...), l.Time), '"')
-	b = appendText(b, "user", l.User)
-	b = appendText(b, "real_user", l.RealUser)
-	b = appendText(b, "address", l.Address)
-	b = appendText(b, "client", l.Client)
+	most, claim := maxText, maxText
+	if l.Unproven {
+		most, claim = 4*maxClaim, maxClaim
+	}
+	b = appendText(b, "user", l.User, claim)
+	b = appendText(b, "real_user", l.RealUser, claim)
+	b = appendText(b, "address", l.Address, claim)
+	b = appendText(b, "client", l.Client, claim)
 	if len(l.Session) > 0 {
 		b = append(b, `,"session":"`...)
 		b = append(append(b, sessionName(l.Session)...), '"')
 	}
 	b = appendNumber(b, "call", l.Call)
-	b = appendText(b, "op", l.Op)
+	b = appendText(b, "op", l.Op, most)
 	b = l.appendPaths(b)
 	b = appendNumber(b, "inode", l.Inode)
 	if l.Lease != 0 {
 		b = append(b, `,"lease":"`...)
 		b = append(strconv.AppendUint(b, l.Lease, 16), '"')
 	}
+	b = appendNumber(b, "delegation_token", l.Token)
 	b = appendNumber(b, "epoch", l.Epoch)
 	b = appendNumber(b, "txid", l.TxID)
 	switch {
@@ -81,10 +96,10 @@ func (l *Line) append(b []byte) []byte {
 		if l.denied() {
 			result = "denied"
 		}
-		b = appendText(b, "result", result)
-		b = appendText(b, "kind", fserror.KindOf(l.Err).String())
-		b = appendText(b, "reason", fserror.ReasonOf(l.Err))
-		b = appendText(b, "why", l.Err.Error())
+		b = appendText(b, "result", result, most)
+		b = appendText(b, "kind", fserror.KindOf(l.Err).String(), most)
+		b = appendText(b, "reason", fserror.ReasonOf(l.Err), most)
+		b = appendText(b, "why", l.Err.Error(), most)
 	}
 	if !l.Began {
 		b = append(b, `,"us":`...)
@@ -95,38 +110,47 @@ func (l *Line) append(b []byte) []byte {
 
 // appendPaths appends the path, or all of them as a list.
 func (l *Line) appendPaths(b []byte) []byte {
-	switch len(l.Paths) {
+	paths, more := l.Paths, l.more
+	if l.Unproven && len(paths) > maxClaims {
+		more += uint64(len(paths) - maxClaims) //nolint:gosec // it is larger
+		paths = paths[:maxClaims]
+	}
+	most := min(maxText, allPaths/max(len(paths), 1))
+	if l.Unproven {
+		most = maxClaim
+	}
+	switch len(paths) {
 	case 0:
 		return b
 	case 1:
-		return l.Paths[0].append(append(b, ','))
+		return paths[0].append(append(b, ','), most)
 	}
 	b = append(b, `,"paths":[`...)
-	for i := range l.Paths {
+	for i := range paths {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = append(l.Paths[i].append(append(b, '{')), '}')
+		b = append(paths[i].append(append(b, '{'), most), '}')
 	}
-	return append(b, ']')
+	return appendNumber(append(b, ']'), "more_paths", more)
 }
 
 // append appends the members of a path.
-func (p *Path) append(b []byte) []byte {
+func (p *Path) append(b []byte, most int) []byte {
 	if p.Base != 0 {
 		b = strconv.AppendUint(append(b, `"base":`...), p.Base, 10)
 		b = append(b, ',')
 	}
-	return appendString(append(b, `"path":`...), p.Path)
+	return appendString(append(b, `"path":`...), p.Path, most)
 }
 
 // appendText appends a member, but for an empty text.
-func appendText(b []byte, name, text string) []byte {
+func appendText(b []byte, name, text string, most int) []byte {
 	if text == "" {
 		return b
 	}
 	b = append(append(b, ',', '"'), name...)
-	return appendString(append(b, '"', ':'), text)
+	return appendString(append(b, '"', ':'), text, most)
 }
 
 // appendNumber appends a member, but for 0.
@@ -191,11 +215,11 @@ func sessionName(id []byte) string {
 	return n.name
 }
 
-// appendString appends a JSON string. What does not print, or drives a terminal, is escaped.
-func appendString(b []byte, s string) []byte {
-	cut := len(s) > maxText
+// appendString appends a JSON string of at most so many bytes. What does not print, or drives a terminal, is escaped.
+func appendString(b []byte, s string, most int) []byte {
+	cut := len(s) > most
 	if cut {
-		s = s[:maxText]
+		s = s[:most]
 	}
 	b = append(b, '"')
 	from := 0

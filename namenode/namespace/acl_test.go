@@ -24,6 +24,7 @@ func TestACLAllows(t *testing.T) {
 		{"owning group", Call{User: "bob", Groups: []string{"group"}}, "g::%o,u:alice:7,o::7", func(p, m uint16) uint16 { return p & m }},
 		{"named group", Call{User: "bob", Groups: []string{"x", "named"}}, "g:named:%o,o::7", func(p, m uint16) uint16 { return p & m }},
 		{"others", Call{User: "bob", Groups: []string{"x"}}, "o::%o,g:named:7,g::7", func(p, _ uint16) uint16 { return p }},
+		{"nobody", Call{User: "nobody", Nobody: true}, "o::%o,u:nobody:7,g:nobody:7", func(p, _ uint16) uint16 { return p }},
 		{"superuser", Call{User: "root", Super: true}, "o::%o,u:root:0", func(uint16, uint16) uint16 { return 7 }},
 	} {
 		for p := range uint16(8) {

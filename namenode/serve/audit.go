@@ -28,7 +28,11 @@ func (f *Front) about(l *audit.Line, ctx context.Context, method string, req any
 		l.User = f.cfg.UserOf(l.Session) // a call of a writer names its session only
 	}
 	// The one place that tells apart who has proven himself and for whom he acts.
-	if who := identity.Of(ctx); who != nil && who.User != l.User {
+	who := identity.Of(ctx)
+	if _, asks := req.(*pb.WhoAmIRequest); asks && who != nil { // whatever it says
+		l.User = who.User
+	}
+	if who != nil && who.User != l.User {
 		if l.RealUser = who.User; l.User == "" {
 			l.User, l.RealUser = who.User, ""
 		}

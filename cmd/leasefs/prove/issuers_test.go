@@ -44,7 +44,7 @@ func TestIssuers(t *testing.T) {
 		{given{"oidc-config": file(one + "colour = 7\n")}, `line 4: "issuer.colour" is no setting`},
 		{given{"oidc-config": file(one + "ca = 7\n")}, "line 4"},
 		{given{"oidc-config": file("[[issuer]\n")}, "line 1"},
-		{given{"oidc-config": file(one + strings.Replace(one, "a.ex", "b.ex", 1))}, "one prefix"},
+		{given{"oidc-config": file(one + strings.Replace(one, "a.ex", "b.ex", 1))}, "prefixes of users"},
 	} {
 		is, err := issuers("namenode", c.flags)
 		if c.says == "" && (err != nil || is == nil != (len(c.flags) == 0)) || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {

@@ -208,7 +208,7 @@ func (t *Table) find(ctx context.Context, op string, u *users.User, name, path s
 	if i.Open == nil || i.Open.Holder.Client != name || i.Open.Holder.User != u.User {
 		return nil, lost(op, path, "client %s does not write the file: it was closed, recovered or taken over", name)
 	}
-	got, err, _ := t.again.Do(strconv.FormatUint(inode, 10)+" "+name, func() (any, error) {
+	got, err, _ := t.again.Do(strconv.FormatUint(inode, 10)+" "+u.User+"\x00"+name, func() (any, error) {
 		if f := t.open(inode); f != nil && f.holder == key {
 			return f, nil
 		}

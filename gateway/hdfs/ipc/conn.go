@@ -176,6 +176,9 @@ func (c *conn) message(frame []byte, sasl bool, free func()) (again bool, err er
 	if err != nil {
 		return false, bad(invalid, "the header of a call cannot be decoded: %s", err)
 	}
+	if n := len(h.GetClientId()); n > maxClientID { // it is kept with answers
+		return false, bad(invalid, "the client's ID has %d bytes; HDFS's have 16, and %d are the most", n, maxClientID)
+	}
 	switch id := h.GetCallId(); {
 	case id == pingCall:
 		return false, nil

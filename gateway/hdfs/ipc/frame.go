@@ -23,6 +23,8 @@ const (
 	contextID  = -3
 	pingCall   = -4
 	smallFrame = 16 << 10 // bytes that need no room, see room
+
+	maxClientID = 64 // bytes
 )
 
 // badFrame is what cannot be understood. Nothing after it can be, either.

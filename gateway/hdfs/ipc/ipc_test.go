@@ -315,6 +315,11 @@ func TestRefused(t *testing.T) {
 		"less than none": {func(p *peer) { good(p); p.send(length(-1)) }, hadoop.RPCServer, "-1 bytes"},
 		"garbage":        {func(p *peer) { good(p); p.send(garbage) }, hadoop.RPCServer, "header of a call cannot be decoded"},
 		"no method":      {func(p *peer) { good(p); p.send(framed(p.t, p.header(1))) }, hadoop.RPCServer, "method of a call cannot be decoded"},
+		"a long client ID": {func(p *peer) {
+			good(p)
+			p.id = strings.Repeat("x", 1<<20)
+			p.call(1, "echo", "x")
+		}, hadoop.RPCServer, "client's ID has 1048576 bytes"},
 		"another kind": {func(p *peer) {
 			good(p)
 			h := p.header(1)

@@ -128,7 +128,7 @@ type one struct {
 // New checks the configurations. It asks nobody: that is for Run.
 func New(c clock.Clock, configs ...Config) (*Issuers, error) {
 	s := &Issuers{clock: c, byURL: map[string]*one{}, new: map[[32]byte]*Bearer{}}
-	prefixes := map[string]string{}
+	var before []Config
 	for _, cfg := range configs {
 		cfg, err := cfg.check()
 		if err != nil {
@@ -137,15 +137,37 @@ func New(c clock.Clock, configs ...Config) (*Issuers, error) {
 		if s.byURL[cfg.URL] != nil {
 			return nil, fserror.New(fserror.InvalidArgument, "", "", "the issuer %s is there twice; give it once", cfg.URL).Because(fserror.ReasonIdentity)
 		}
-		if other, taken := prefixes[cfg.UserPrefix]; taken {
-			return nil, fserror.New(fserror.InvalidArgument, "", "", "the issuers %s and %s have one prefix of users, %q, so that each could name the users of the other: choose another for one",
-				other, cfg.URL, cfg.UserPrefix).Because(fserror.ReasonIdentity)
+		for _, o := range before {
+			if err := o.apart(&cfg); err != nil {
+				return nil, err
+			}
 		}
-		prefixes[cfg.UserPrefix] = cfg.URL
+		before = append(before, cfg)
 		k := &keys{url: cfg.URL, client: proof.IssuerClient(cfg.Roots), clock: c, changes: &s.changes, wake: make(chan struct{}, 1), next: make(chan struct{})}
 		s.byURL[cfg.URL] = &one{cfg, k}
 	}
 	return s, nil
+}
+
+// apart refuses two issuers of which one can name users or groups of the other by chance.
+func (c *Config) apart(o *Config) error {
+	mix := func(what, a, b string) error {
+		return fserror.New(fserror.InvalidArgument, "", "", "the issuers %s and %s have the prefixes of %s %q and %q, of which one begins with the other, so that one issuer could name %[3]s of the other: choose another for one",
+			c.URL, o.URL, what, a, b).Because(fserror.ReasonIdentity)
+	}
+	switch {
+	case c.UserPrefix == o.UserPrefix || overlap(c.UserPrefix, o.UserPrefix):
+		return mix("users", c.UserPrefix, o.UserPrefix)
+	case c.GroupsClaim != "" && o.GroupsClaim != "" && overlap(c.GroupsPrefix, o.GroupsPrefix):
+		return mix("groups", c.GroupsPrefix, o.GroupsPrefix)
+	}
+	return nil
+}
+
+// overlap reports whether one of two prefixes begins with the other. Who has none can name
+// everybody, and is meant to.
+func overlap(a, b string) bool {
+	return a != "" && b != "" && (strings.HasPrefix(a, b) || strings.HasPrefix(b, a))
 }
 
 // Run asks the issuers for their keys when that is needed, until the context ends. Without

@@ -439,7 +439,19 @@ func TestWrongConfigurations(t *testing.T) {
 	}
 	two := good
 	two.URL += "/2"
-	for says, list := range map[string][]Config{"there twice": {good, good}, "one prefix": {good, two}} {
+	issuer := func(url, users, groups string) Config {
+		return Config{URL: "https://" + url, Audiences: []string{"a"}, UserPrefix: users, GroupsClaim: "groups", GroupsPrefix: groups}
+	}
+	if _, err := New(clock.System{}, issuer("1", "a/", "a/"), issuer("2", "b/", "b/"), issuer("3", "", ""), issuer("4", "c/", "")); err != nil {
+		t.Error(err)
+	}
+	for says, list := range map[string][]Config{
+		"there twice": {good, good}, `of users "" and ""`: {good, two},
+		`of users "a/" and "a/b/"`:  {issuer("1", "a/", "x/"), issuer("2", "a/b/", "y/")},
+		`of users "a/b/" and "a/"`:  {issuer("1", "a/b/", "x/"), issuer("2", "a/", "y/")},
+		`of groups "a/" and "a/"`:   {issuer("1", "a/", "a/"), issuer("2", "b/", "a/")},
+		`of groups "a/" and "a/b/"`: {issuer("1", "a/", "a/"), issuer("2", "b/", "a/b/")},
+	} {
 		if _, err := New(clock.System{}, list...); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", says, err)
 		}

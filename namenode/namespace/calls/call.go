@@ -110,7 +110,11 @@ func (c *Call) Allowed(mode uint16, user, group string, access *acl.ACL, want ui
 	case c.Owns(user):
 		mode >>= 6
 	case access != nil:
-		return access.Allowed(c.User, c.Groups, group, mode, want)
+		user := c.User
+		if c.Nobody { // whom no entry names
+			user = ""
+		}
+		return access.Allowed(user, c.Groups, group, mode, want)
 	case slices.Contains(c.Groups, group):
 		mode >>= 3
 	}
