@@ -475,3 +475,31 @@ func BenchmarkTell(b *testing.B) {
 	b.StopTimer()
 	b.ReportMetric(float64(l.Stats().Lost)/float64(l.Stats().Lines), "lost/op")
 }
+
+// Each method is known to change nothing, or has a call or a writer by which it does, or is
+// one of those named here, so that "changes" keeps neither too little nor too much.
+func TestEachMethodChangesOrReads(t *testing.T) {
+	changes := []string{
+		"Recover", "GrantLease", "Create", "Append", "AppendTail", "AllocateBlock", "Commit", "Close", "CloseAbandoned",
+		"Checkpoint", "SafeMode", "Collect", "Backup", "Failover", "ResolveStore",
+	}
+	known := 0
+	services := pb.File_leasefs_v1_leasefs_proto.Services()
+	for i := range services.Len() {
+		for j := range services.Get(i).Methods().Len() {
+			m := services.Get(i).Methods().Get(j)
+			name := string(m.Name())
+			call := m.Input().Fields().ByName("call") != nil
+			changes := call || slices.Contains(changes, name)
+			if reads[name] {
+				known++
+			}
+			if reads[name] == changes {
+				t.Errorf("%s: reads %t, changes %t", name, reads[name], changes)
+			}
+		}
+	}
+	if known != len(reads) {
+		t.Errorf("%d methods read, and %d names are listed", known, len(reads))
+	}
+}
