@@ -180,16 +180,16 @@ func TestWhoMayWhatThroughAMount(t *testing.T) {
 	must(t, root.Mkdir(ctx, "/dir", 0o750))
 	must(t, root.SetAttr(ctx, "/pub", client.AttrChange{SetMode: true, Mode: 0o777 | os.ModeSticky}))
 	must(t, root.SetAttr(ctx, "/dir", client.AttrChange{User: "daemon", Group: "crew"}))
-	make := func(path, text string, mode os.FileMode, o client.Owner) {
+	plant := func(path, text string, mode os.FileMode, o client.Owner) {
 		must(t, root.WriteFile(ctx, path, []byte(text), client.WithMode(mode), client.WithOwner(o)))
 	}
-	make("/dir/f", "secret", 0o640, client.Owner{User: "daemon", Group: "crew"})
-	make("/pub/f", "public", 0o644, client.Owner{})
+	plant("/dir/f", "secret", 0o640, client.Owner{User: "daemon", Group: "crew"})
+	plant("/pub/f", "public", 0o644, client.Owner{})
 	for i, row := range rows {
 		t.Run(row.what, func(t *testing.T) {
 			who := fmt.Sprint(i)
-			make("/dir/of "+who, "", 0o600, client.Owner{})
-			make("/pub/of "+who, "", 0o666, client.Owner{})
+			plant("/dir/of "+who, "", 0o600, client.Owner{})
+			plant("/pub/of "+who, "", 0o666, client.Owner{})
 			for _, d := range doings {
 				err := mounts[row.mount].as(row.id, "", func(dir int) error { return d.do(dir, who) })
 				if may := slices.Contains(row.may, d.name); may != (err == nil) || !may && !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EPERM) {

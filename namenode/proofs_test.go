@@ -304,38 +304,38 @@ func TestProofOfEachCall(t *testing.T) {
 }
 
 // standsFor has all requests of a connection say that who they are of is proven by another.
-func standsFor(real string) []grpc.DialOption {
+func standsFor(proxy string) []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-			return invoke(ctx, method, says(req, real), reply, cc, opts...)
+			return invoke(ctx, method, says(req, proxy), reply, cc, opts...)
 		}),
 		grpc.WithStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 			s, err := streamer(ctx, desc, cc, method, opts...)
-			return &standing{s, real}, err
+			return &standing{s, proxy}, err
 		}),
 	}
 }
 
 type standing struct {
 	grpc.ClientStream
-	real string
+	proxy string
 }
 
-func (s *standing) SendMsg(m any) error { return s.ClientStream.SendMsg(says(m, s.real)) }
+func (s *standing) SendMsg(m any) error { return s.ClientStream.SendMsg(says(m, s.proxy)) }
 
 // says is a request that says who proves it.
-func says(req any, real string) any {
+func says(req any, proxy string) any {
 	m := proto.Clone(req.(proto.Message)) //nolint:errcheck // all are
 	var set func(m protoreflect.Message)
 	set = func(m protoreflect.Message) {
 		switch r := m.Interface().(type) {
 		case *pb.Caller:
-			r.RealUser = real
+			r.RealUser = proxy
 			return
 		case *pb.CarriedCall:
 			inner := new(pb.MkdirRequest)
 			if err := proto.Unmarshal(r.GetRequest(), inner); err == nil {
-				inner.Caller.RealUser = real
+				inner.Caller.RealUser = proxy
 				r.Request, _ = proto.Marshal(inner)
 			}
 			return
@@ -798,8 +798,8 @@ func TestActingForOthers(t *testing.T) {
 	link := func(tok token) link { return linkOf(f.connect(f.shows(nil, tok))) }
 	l, lt, lg := link(mnt), link(trusted), link(f.gateway)
 	seq := uint64(0)
-	as := func(real, user string, mods ...func(*pb.Caller)) *pb.Caller {
-		c := &pb.Caller{User: user, RealUser: real, SessionUser: real, Client: "m", Session: []byte("session of " + (real + "00000000")[:5])}
+	as := func(proxy, user string, mods ...func(*pb.Caller)) *pb.Caller {
+		c := &pb.Caller{User: user, RealUser: proxy, SessionUser: proxy, Client: "m", Session: []byte("session of " + (proxy + "00000000")[:5])}
 		for _, m := range mods {
 			m(c)
 		}

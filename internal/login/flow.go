@@ -144,7 +144,7 @@ func Browser(ctx context.Context, o Options, show func(address string)) (*Login,
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		_, _ = s.Shutdown(end), s.Close() // the browser has its page
-		<-served
+		_ = <-served
 	}()
 	show(c.AuthCodeURL(state, oidc.Nonce(nonce), oauth2.S256ChallengeOption(verifier)))
 	var q url.Values

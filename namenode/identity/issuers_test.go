@@ -38,7 +38,7 @@ func TestIssuersToken(t *testing.T) {
 	run, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- g.cfg.Issuers.Run(run, slog.New(slog.DiscardHandler)) }()
-	defer func() { cancel(); <-ended }()
+	defer func() { cancel(); _ = <-ended }()
 	show := func(life time.Duration) (*Caller, error) {
 		token := is.Token("ann", map[string]any{"exp": time.Now().Add(life).Unix()})
 		return g.Prove(metadata.NewIncomingContext(ctx, metadata.Pairs(authorization, "Bearer "+token)))

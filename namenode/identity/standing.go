@@ -175,8 +175,8 @@ type realKey struct{}
 // WithReal returns a context of what a request asks for, which may say that its caller acts
 // for another.
 func WithReal(ctx context.Context, request any) context.Context {
-	if real := callerOf(request).GetRealUser(); real != "" {
-		return context.WithValue(ctx, realKey{}, real)
+	if user := callerOf(request).GetRealUser(); user != "" {
+		return context.WithValue(ctx, realKey{}, user)
 	}
 	return ctx
 }

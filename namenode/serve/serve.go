@@ -574,7 +574,7 @@ func (f *Front) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 	defer done()
 	defer told.give()
 	if info.FullMethod == pb.Calls_Carry_FullMethodName {
-		return h(srv, bind(ss, held, told)) // each call comes to the gate by itself, and is answered when the loops end
+		return h(srv, bind(held, ss, told)) // each call comes to the gate by itself, and is answered when the loops end
 	}
 	ctx, cancel := context.WithCancelCause(held)
 	defer cancel(nil)
@@ -582,7 +582,7 @@ func (f *Front) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 	if err := f.gate(info.FullMethod); err != nil {
 		return err
 	}
-	err = h(srv, bind(ss, ctx, told))
+	err = h(srv, bind(ctx, ss, told))
 	if why := context.Cause(held); why != nil && ss.Context().Err() == nil && errors.Is(err, context.Canceled) {
 		return why // the proof is not good any more
 	}
@@ -602,7 +602,7 @@ type boundStream struct {
 	told  *auditStream
 }
 
-func bind(ss grpc.ServerStream, ctx context.Context, told *auditStream) *boundStream {
+func bind(ctx context.Context, ss grpc.ServerStream, told *auditStream) *boundStream {
 	b := &boundStream{ServerStream: ss, told: told}
 	b.ctx.Store(&ctx)
 	return b
