@@ -2,15 +2,14 @@ package client
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"google.golang.org/grpc"
 
 	"github.com/leasefs/leasefs/internal/blockio"
-	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/namecall"
+	"github.com/leasefs/leasefs/internal/report"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -22,7 +21,7 @@ const statusTime = 5 * time.Second
 // last. One that has not answered when Status has taken five seconds has Err set.
 // The error is that of the context alone.
 func (f *FS) Status(ctx context.Context) ([]NamenodeStatus, error) {
-	return statusOfAll(ctx, f.nn, f.caller, statusTime)
+	return report.OfAll(ctx, f.nn, f.caller, statusTime)
 }
 
 // QueryStatus is FS.Status without an FS: it opens no session, so it needs no
@@ -37,105 +36,14 @@ func QueryStatus(ctx context.Context, cfg Config) ([]NamenodeStatus, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer cfg.login.Close()
+	defer cfg.prover.Close()
 	caller := &pb.Caller{User: cfg.User, RealUser: cfg.RealUser, Client: cfg.Client, Host: cfg.Host, Pid: cfg.PID}
 	nn, err := namecall.New(ctx, cfg.namenodes(caller))
 	if err != nil {
 		return nil, err
 	}
 	defer nn.Close()
-	return statusOfAll(ctx, nn, caller, limit)
-}
-
-// statusOfAll asks the configured namenodes, and those that they say are active as soon
-// as they say so, so that all of it takes no longer than limit. The latter count only
-// if none of the former is active. While one takes over from another they may be two.
-func statusOfAll(ctx context.Context, nn *namecall.Namenodes, caller *pb.Caller, limit time.Duration) ([]NamenodeStatus, error) {
-	asking, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	type answer struct {
-		of     int
-		status NamenodeStatus
-	}
-	answers := make(chan answer)
-	asked := nn.Configured()
-	n := len(asked)
-	out := make([]NamenodeStatus, 0, n+1)
-	ask := func(ep *namecall.Node) {
-		of := len(out)
-		out = append(out, NamenodeStatus{Address: ep.Address})
-		go func() { answers <- answer{of, askStatus(asking, ep, caller)} }()
-	}
-	for _, ep := range asked {
-		ask(ep)
-	}
-	active := false
-	listed, besides := n, 0
-	for listed > 0 || besides > 0 && !active {
-		a := <-answers
-		out[a.of] = a.status
-		if a.of >= n {
-			besides--
-			continue
-		}
-		listed--
-		active = active || a.status.Err == nil && a.status.Role == "active"
-		if a.status.Active == "" {
-			continue
-		}
-		if ep := nn.At(a.status.Active); ep != nil && !slices.Contains(asked, ep) {
-			asked = append(asked, ep)
-			ask(ep)
-			besides++
-		}
-	}
-	for cancel(); besides > 0; besides-- { // none of them outlives this
-		<-answers
-	}
-	if active {
-		out = out[:n]
-	}
-	if ctx.Err() != nil {
-		return out, fserror.Ended(ctx, "status", "")
-	}
-	return out, nil
-}
-
-func askStatus(ctx context.Context, ep *namecall.Node, caller *pb.Caller) NamenodeStatus {
-	out := NamenodeStatus{Address: ep.Address}
-	r, err := ep.Status(ctx, caller)
-	if err != nil {
-		e, _ := namecall.Answer(err)
-		out.Err = fserror.With(e, "status", ep.Address)
-		return out
-	}
-	out.Listen, out.Role, out.Version, out.NamespaceID = r.GetAddress(), r.GetRole(), r.GetVersion(), r.GetNamespaceId()
-	out.Active = r.GetActiveAddress()
-	out.Term, out.TxID, out.DurableTxID, out.ImageTxID = r.GetTerm(), r.GetTxid(), r.GetDurableTxid(), r.GetImageTxid()
-	out.Inodes, out.Files, out.Directories = r.GetInodes(), r.GetFiles(), r.GetDirectories()
-	out.Blocks, out.GarbageBlocks, out.GarbageBytes = r.GetBlocks(), r.GetGarbageBlocks(), r.GetGarbageBytes()
-	out.Leases, out.GrantedLeases, out.Sessions, out.OpenFiles = r.GetLeases(), r.GetGrantedLeases(), r.GetSessions(), r.GetOpenFiles()
-	out.Uptime, out.OldestOverdue = ms(r.GetUptimeMs()), ms(r.GetOldestOverdueMs())
-	out.Trusts = r.GetTrusts()
-	out.AuditLost, out.AuditProblem = r.GetAudit().GetLost(), r.GetAudit().GetProblem()
-	for _, h := range r.GetGreedy() {
-		out.Greedy = append(out.Greedy, Holding{What: h.GetWhat(), Who: h.GetWho(), Held: h.GetHeld(), Most: h.GetMost(), Refused: h.GetRefused(), Delayed: h.GetDelayed()})
-	}
-	out.SafeMode, out.SafeModeWhy, out.StoreConflict = r.GetSafeMode(), r.GetSafeModeWhy(), r.GetStoreConflict()
-	out.Short, out.DiskError = r.GetShort(), r.GetDiskError()
-	out.TailBytes, out.StoredBytes, out.JournalBytes = r.GetTailBytes(), r.GetStoredBytes(), r.GetJournalBytes()
-	out.ZooKeeperBytes, out.ZooKeeperNodes = r.GetZookeeperBytes(), r.GetZookeeperNodes()
-	for _, c := range r.GetClocks() {
-		skew := &clock.Skew{Ahead: ms(c.GetAheadMs()), Bound: ms(c.GetBoundMs())}
-		switch c.GetThan() {
-		case "zookeeper":
-			out.ZooKeeperClock = skew
-		case "store":
-			out.StoreClock = skew
-		}
-	}
-	out.DiskFree, out.DiskTotal, out.HeapBytes = r.GetDiskFree(), r.GetDiskTotal(), r.GetHeapBytes()
-	return out
+	return report.OfAll(ctx, nn, caller, limit)
 }
 
 // Admin is what operators do. All of it needs the superuser: Permission
@@ -171,7 +79,7 @@ func (a *Admin) activeTerm(ctx context.Context) (term uint64, err error) {
 		}
 		asking, cancel := context.WithTimeout(ctx, statusTime)
 		defer cancel()
-		s := askStatus(asking, a.fs.nn.Active(), a.fs.caller)
+		s := report.Of(asking, a.fs.nn.Active(), a.fs.caller)
 		if s.Err != nil || s.Role != "active" {
 			return fserror.New(fserror.Unavailable, "failover", "", "no namenode stays active for long enough to be asked")
 		}

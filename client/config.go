@@ -2,7 +2,6 @@ package client
 
 import (
 	"cmp"
-	"context"
 	"crypto/rand"
 	"crypto/tls"
 	"encoding/hex"
@@ -20,9 +19,8 @@ import (
 	"github.com/leasefs/leasefs/internal/blockcache"
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
-	"github.com/leasefs/leasefs/internal/login"
 	"github.com/leasefs/leasefs/internal/namecall"
-	"github.com/leasefs/leasefs/internal/proof"
+	"github.com/leasefs/leasefs/internal/prover"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -107,17 +105,8 @@ type Config struct {
 	Umask *fs.FileMode
 	// TLS is nil for plain text.
 	TLS *tls.Config
-	// TokenFile names a file with a bearer token that proves who User is: a user and the
-	// token, or the token alone. Only its owner may be able to read it. It is read again
-	// when it changes. The token is sent over TLS, and without it to loopback addresses only.
-	TokenFile string
-	// Login names a file with a login at an issuer of tokens, as the program makes it: its
-	// token is shown, and renewed in the file before it ends. Token returns the token to
-	// show. It is called with each stream and each call outside of one, by several
-	// goroutines, and should return at once; after an error of kind Unavailable the call is
-	// tried again. At most one of TokenFile, Login and Token can be set.
-	Login string
-	Token func(context.Context) (string, error)
+	// Proof says by what else than a certificate of TLS the client proves who User is.
+	Proof
 	// Timeout is how long a call is retried while no namenode answers; 0:
 	// DefaultTimeout, at most MaxTimeout. A context may end a call earlier.
 	Timeout time.Duration
@@ -160,8 +149,15 @@ type Config struct {
 // own are what a Config has that is not its user's to set.
 type own struct {
 	callTimeout time.Duration // of tests: Timeout, but not for New or one attempt
-	login       *login.Source // nil: there is none
+	prover      *prover.Prover
 }
+
+type (
+	// Proof says by what a client proves who it is, besides the certificate of its TLS.
+	Proof = prover.Config
+	// Kerberos says how a client proves by Kerberos who it is.
+	Kerberos = prover.Kerberos
+)
 
 // withDefaults checks the configuration and fills what is empty.
 func (c Config) withDefaults() (Config, error) {
@@ -248,38 +244,10 @@ func (c *Config) loginName() error {
 
 // proveUser opens what proves who asks, and lets it say who that is unless User does.
 func (c *Config) proveUser() (err error) {
-	ways := 0
-	for _, given := range []bool{c.TokenFile != "", c.Login != "", c.Token != nil} {
-		if given {
-			ways++
-		}
+	if c.prover, err = prover.Open(c.Proof, c.TLS, c.Clock, c.Logger); err != nil {
+		return fserror.With(err, "connect", "")
 	}
-	switch {
-	case ways > 1:
-		return fserror.New(fserror.InvalidArgument, "connect", "", "there are several tokens to show: a file, a login or a function; choose one")
-	case c.TokenFile != "":
-		f, err := proof.OpenOwn(c.Clock, c.TokenFile)
-		if err != nil {
-			return fserror.With(err, "connect", "")
-		}
-		c.RealUser = cmp.Or(c.RealUser, f.Get().User)
-		c.Token = func(context.Context) (string, error) {
-			if _, err := f.Check(); err != nil {
-				c.Logger.Warn("leasefs: the file of the token cannot be used as it is; the token that it had is shown", "err", err)
-			}
-			return f.Get().Token, nil
-		}
-	case c.Login != "":
-		if c.login, err = login.Open(c.Clock, c.Login, c.Logger); err != nil {
-			return fserror.With(err, "connect", "")
-		}
-		c.RealUser, c.Token = cmp.Or(c.RealUser, c.login.User()), c.login.Token
-	}
-	if c.RealUser == "" && c.TLS != nil && len(c.TLS.Certificates) > 0 && c.TLS.Certificates[0].Leaf != nil {
-		if c.RealUser, err = proof.UserOf(c.TLS.Certificates[0].Leaf); err != nil {
-			return fserror.With(err, "connect", "")
-		}
-	}
+	c.RealUser = cmp.Or(c.RealUser, c.prover.User)
 	if c.User = cmp.Or(c.User, c.RealUser); c.User == c.RealUser {
 		c.RealUser = ""
 	}
@@ -290,7 +258,8 @@ func (c *Config) proveUser() (err error) {
 func (c *Config) namenodes(caller *pb.Caller) namecall.Config {
 	out := namecall.Config{
 		Namenodes: c.Namenodes, Caller: caller, Timeout: cmp.Or(c.callTimeout, c.Timeout),
-		Attempt: min(max(c.Timeout/4, time.Second), 15*time.Second), Conns: c.Conns, TLS: c.TLS, DialOptions: c.DialOptions, Token: c.Token,
+		Attempt: min(max(c.Timeout/4, time.Second), 15*time.Second), Conns: c.Conns, TLS: c.TLS, DialOptions: c.DialOptions,
+		Token: c.prover.Token, Show: c.prover.Show,
 	}
 	if c.OnWait != nil {
 		out.OnWait = func(w namecall.Waiting) { c.OnWait(Waiting(w)) }

@@ -71,7 +71,7 @@ func New(ctx context.Context, cfg Config) (*FS, error) {
 		return nil, err
 	}
 	if err := cfg.learnUser(ctx); err != nil {
-		cfg.login.Close()
+		cfg.prover.Close()
 		return nil, err
 	}
 	id := make([]byte, 16)
@@ -87,7 +87,7 @@ func New(ctx context.Context, cfg Config) (*FS, error) {
 	if cfg.BlockCache != "" {
 		e.near, err = blockcache.Open(blockcache.Config{Dir: cfg.BlockCache, Size: cfg.BlockCacheSize, Logger: cfg.Logger})
 		if err != nil {
-			cfg.login.Close()
+			cfg.prover.Close()
 			return nil, err
 		}
 	}
@@ -99,10 +99,10 @@ func New(ctx context.Context, cfg Config) (*FS, error) {
 	if f.nn, err = namecall.New(f.ctx, nn); err != nil {
 		f.cancel()
 		e.near.Close()
-		cfg.login.Close()
+		cfg.prover.Close()
 		return nil, err
 	}
-	f.goRun(func() { cfg.login.Keep(f.ctx) })
+	f.goRun(func() { cfg.prover.Keep(f.ctx) })
 	f.ids = f.nn.IDs()
 	f.delegations = newDelegations(f.engine)
 	f.keeper = keepalive.New(f.ctx, keepalive.Config{
@@ -186,7 +186,7 @@ func (f *engine) shutdown() {
 	f.nn.Close()
 	f.session.Close()
 	f.wg.Wait()
-	f.cfg.login.Close()
+	f.cfg.prover.Close()
 	f.blobs.Close()
 	f.near.Close()
 }

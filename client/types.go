@@ -5,10 +5,10 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fserror/wire"
 	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/internal/report"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -208,96 +208,23 @@ type LeaseFile struct {
 	Inode, Epoch uint64
 }
 
-// NamenodeStatus is what one namenode of the list says of itself.
-type NamenodeStatus struct {
-	Address string // as in the list
-	Err     error  // it did not answer; all below is zero
-
-	Listen      string // the address it says it has
-	Role        string // "active", "standby", "starting", "isolated"
-	Active      string // of a standby: the address of the active one, if it knows
-	Uptime      time.Duration
-	NamespaceID string
-	Version     string
-	HeapBytes   int64
-	JournalStatus
-	NamespaceStatus
-	Troubles
-	RoomStatus
-	ZooKeeperStatus
-}
-
-// JournalStatus is how far a namenode's journal and image are.
-type JournalStatus struct {
-	Term         uint64
-	TxID         uint64
-	DurableTxID  uint64
-	ImageTxID    uint64
-	JournalBytes int64 // since the last image
-}
-
-// NamespaceStatus is how many there are of what the namespace holds.
-type NamespaceStatus struct {
-	Inodes        uint64
-	Files         uint64
-	Directories   uint64
-	Blocks        uint64
-	GarbageBlocks uint64
-	Leases        uint64 // of writers; 0 of a standby
-	GrantedLeases uint64
-	Sessions      uint64
-	OpenFiles     uint64
-}
-
-// Troubles are what somebody should look at.
-type Troubles struct {
-	OldestOverdue time.Duration // how long the lease longest past its hard limit has waited
-	SafeMode      bool
-	SafeModeWhy   string
-	// Trusts says whose word it takes for who they are: "machine" is that of programs on
-	// its own machine, "everybody" that of whoever reaches it; empty: clients prove it.
-	Trusts        string
-	StoreConflict string // why nothing is deleted from the block store; empty: there is no conflict
-	Short         string // why it refuses what needs room, or would if it were active, or has none for an image; empty: there is room
-	DiskError     string // why it is not known whether one of several has room; empty: it is
-	// AuditLost is how many lines its audit log has lost, AuditProblem why it cannot be
-	// written now; empty: it can, or it keeps none.
-	AuditLost    uint64
-	AuditProblem string
-	// Greedy is told to superusers: who holds most of what all callers share, and who was
-	// refused more, or delayed.
-	Greedy []Holding
-}
-
-// Holding is what somebody holds of what all callers of a namenode share.
-type Holding struct {
-	What string // connections, sessions, watches, …, or calls: those of a second
-	Who  string // user NAME, or address ADDRESS
-	Held int64
-	Most int64 // what he may hold; 0: there is no limit of his own
-	// Refused is how often he was refused more, Delayed how many calls had to wait.
-	Refused, Delayed uint64
-}
-
-// RoomStatus is what is stored, and how much of the disk is free.
-type RoomStatus struct {
-	TailBytes    int64
-	StoredBytes  int64 // of blocks in files
-	GarbageBytes int64 // of blocks that wait to be deleted
-	DiskFree     int64
-	DiskTotal    int64
-}
-
-// ZooKeeperStatus is what one namenode of several uses of ZooKeeper, and how it
-// stands with the clocks of others.
-type ZooKeeperStatus struct {
-	// What the journal takes of each ZooKeeper server's memory, and in how many
-	// nodes; 0 of a namenode alone.
-	ZooKeeperBytes, ZooKeeperNodes int64
-	// How far the time of day of its machine is ahead of that of ZooKeeper's leader,
-	// and of an S3 block store's; nil where there is none, or it did not answer.
-	ZooKeeperClock, StoreClock *clock.Skew
-}
+type (
+	// NamenodeStatus is what one namenode of the list says of itself.
+	NamenodeStatus = report.NamenodeStatus
+	// JournalStatus is how far a namenode's journal and image are.
+	JournalStatus = report.JournalStatus
+	// NamespaceStatus is how many there are of what the namespace holds.
+	NamespaceStatus = report.NamespaceStatus
+	// Troubles are what somebody should look at.
+	Troubles = report.Troubles
+	// Holding is what somebody holds of what all callers of a namenode share.
+	Holding = report.Holding
+	// RoomStatus is what is stored, and how much of the disk is free.
+	RoomStatus = report.RoomStatus
+	// ZooKeeperStatus is what one namenode of several uses of ZooKeeper, and how it
+	// stands with the clocks of others.
+	ZooKeeperStatus = report.ZooKeeperStatus
+)
 
 // SafeModeAction is what Admin.SafeMode does.
 type SafeModeAction int

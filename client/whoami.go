@@ -28,7 +28,7 @@ func WhoAmI(ctx context.Context, cfg Config) (Identity, error) {
 	if err != nil {
 		return Identity{}, err
 	}
-	defer cfg.login.Close()
+	defer cfg.prover.Close()
 	nn, err := namecall.New(ctx, cfg.namenodes(&pb.Caller{User: cfg.User, Client: cfg.Client, Host: cfg.Host, Pid: cfg.PID}))
 	if err != nil {
 		return Identity{}, err

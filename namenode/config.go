@@ -335,6 +335,8 @@ func (c *Config) check() error {
 		return fserror.New(fserror.InvalidArgument, "", "", "clients are to prove who they are, and to be trusted without: choose one").Because(fserror.ReasonIdentity)
 	case c.Identity.Proxies != nil && !c.Identity.Proves():
 		return fserror.New(fserror.InvalidArgument, "", "", "rules of who may act for others are of no use where clients do not prove who they are").Because(fserror.ReasonIdentity)
+	case c.Identity.Delegates && !c.Identity.Proves():
+		return fserror.New(fserror.InvalidArgument, "", "", "delegation tokens are for clients who prove who they are otherwise, and none has to").Because(fserror.ReasonIdentity)
 	case c.HardLimit < c.SoftLimit:
 		return fmt.Errorf("hard limit %s is below the soft limit %s", c.HardLimit, c.SoftLimit)
 	case c.MinLeaseTTL > tables.MaxLeaseTTL*time.Millisecond:

@@ -91,7 +91,7 @@ func newFort(t *testing.T, mods ...func(*namenode.Config)) *fort {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.Identity.Certificates, c.Identity.Pair = true, pair
+		c.Identity.Certificates, c.Identity.Pair, c.Identity.Delegates = true, pair, true
 		c.TLS = proof.ServerTLS(pair, c.Identity.Authorities, false)
 		for _, mod := range mods {
 			mod(c)
@@ -140,9 +140,9 @@ func (f *fort) clientTLS(shown *tls.Certificate) *tls.Config {
 }
 
 // shows is how a client connects that shows a certificate, or a token, or both.
-func (f *fort) shows(cert *tls.Certificate, tok token) []grpc.DialOption {
+func (f *fort) shows(cert *tls.Certificate, tok credentials.PerRPCCredentials) []grpc.DialOption {
 	opts := []grpc.DialOption{grpc.WithTransportCredentials(credentials.NewTLS(f.clientTLS(cert)))}
-	if tok != "" {
+	if tok != nil && tok != token("") {
 		opts = append(opts, grpc.WithPerRPCCredentials(tok))
 	}
 	return opts
@@ -160,7 +160,8 @@ func (f *fort) connect(opts []grpc.DialOption) *grpc.ClientConn {
 
 // TestProofOfEachCall makes each call of the contract with each proof there can be.
 func TestProofOfEachCall(t *testing.T) {
-	f := newFort(t)
+	castle := newCastle(t)
+	f := newFort(t, castle.takes)
 	now := time.Now()
 	other := env.NewAuthority(t, t.TempDir(), "other")
 	revoked, bob := f.ca.Pair("root", now.Add(day)), f.ca.Pair("bob", now.Add(day))
@@ -192,28 +193,41 @@ func TestProofOfEachCall(t *testing.T) {
 	eve := func(more map[string]any) token { return token(f.issuer.Token("eve", more)) }
 	super := map[string]any{"groups": []string{"supergroup"}}
 	unsigned := "eyJhbGciOiJub25lIn0." + strings.Split(string(eve(nil)), ".")[1] + "."
+	d := f.delegation("root", f.root)
+	expiring, cancelled := d(time.Millisecond), d(0)
+	if err := f.cancel(f.root, cancelled); err != nil {
+		t.Fatal(err)
+	}
+	bobs := f.delegation("bob", f.bob)(0)
+	abroad := newFort(t)
+	elsewhere := abroad.delegation("root", abroad.root)(0)
+	f.awaitRefusal(expiring, nil)
+	seen := castle.replays()
+	if err := f.stat(f.connect(f.shows(nil, seen))); err != nil {
+		t.Fatal(err)
+	}
+
 	columns := []struct {
 		name string
 		cc   *grpc.ClientConn
 		want fserror.Kind
 		says string
 	}{
-		{"no proof", f.connect(f.shows(nil, "")), fserror.Permission, "certificate or a token is needed"},
+		{"no proof", f.connect(f.shows(nil, nil)), fserror.Permission, "a client certificate, a token or a Kerberos ticket is needed"},
 		{"a wrong token", f.connect(f.shows(nil, token(proof.NewToken()))), fserror.Permission, "not known"},
 		{"a token that was revoked", f.connect(f.shows(nil, gone)), fserror.Permission, "revoked"},
 		{"a hash as a token", f.connect(f.shows(nil, token(f.lines[1][:64]))), fserror.Permission, "not known"},
 		{"another user's token", f.connect(f.shows(nil, f.bob)), fserror.Permission, `"bob"`},
-		{"an expired certificate", f.connect(f.shows(&expired, "")), fserror.Unavailable, ""},
-		{"a foreign certificate", f.connect(f.shows(&foreign, "")), fserror.Unavailable, ""},
-		{"a revoked certificate", f.connect(f.shows(&revoked, "")), fserror.Permission, "revoked"},
-		{"another user's certificate", f.connect(f.shows(&bob, "")), fserror.Permission, `"bob"`},
+		{"an expired certificate", f.connect(f.shows(&expired, nil)), fserror.Unavailable, ""},
+		{"a foreign certificate", f.connect(f.shows(&foreign, nil)), fserror.Unavailable, ""},
+		{"a revoked certificate", f.connect(f.shows(&revoked, nil)), fserror.Permission, "revoked"},
+		{"another user's certificate", f.connect(f.shows(&bob, nil)), fserror.Permission, `"bob"`},
 		{"a token and another user's certificate", f.connect(f.shows(&bob, f.root)), fserror.Permission, "show one"},
 		{"another user, proven by a proxy without a rule", stands("no-rule", proxies["no rule"]), fserror.Permission, `no rule lets user "no-rule" act for user "root"`},
 		{"another user, proven by one whose rule is for all but superusers", all, fserror.Permission, "who is a superuser"},
 		{"another user, proven by one from a wrong address", stands("far", proxies["far"]), fserror.Permission, "the rule would be: far users=root from=127.0.0.1"},
 		{"another user, proven by one whose rule is for others", stands("other", proxies["other"]), fserror.Permission, "no rule"},
 		{"another user, proven by one who says that it is another", stands("gateway", proxies["all"]), fserror.Permission, `user "all"`},
-		{"a certificate and a wrong token", f.connect(f.shows(&f.rootTLS, "wrong")), fserror.Permission, "not known"},
 		{"a JWT of another user", f.connect(f.shows(nil, eve(nil))), fserror.Permission, `"eve"`},
 		{"a JWT of the superuser", f.connect(f.shows(nil, token(f.issuer.Token("root", super)))), fserror.Permission, "no issuer to say"},
 		{"a JWT with another signature", f.connect(f.shows(nil, signed(jose.RS256, issuerenv.NewKey(t, 1).Private, nil))), fserror.Permission, "signed by no key"},
@@ -223,8 +237,19 @@ func TestProofOfEachCall(t *testing.T) {
 		{"a JWT without a signature", f.connect(f.shows(nil, token(unsigned))), fserror.Permission, "signed by an algorithm"},
 		{"a JWT with a shared secret", f.connect(f.shows(nil, signed(jose.HS256, bytes.Repeat([]byte("k"), 32), nil))), fserror.Permission, "signed by an algorithm"},
 		{"a JWT of a foreign issuer", f.connect(f.shows(nil, eve(map[string]any{"iss": "https://evil.example"}))), fserror.Permission, "none whose tokens"},
+		{"a delegation token that has expired", f.connect(f.shows(nil, expiring)), fserror.Permission, "expired"},
+		{"a delegation token that was cancelled", f.connect(f.shows(nil, cancelled)), fserror.Permission, "cancelled"},
+		{"another user's delegation token", f.connect(f.shows(nil, bobs)), fserror.Permission, `"bob"`},
+		{"a delegation token of another namespace", f.connect(f.shows(nil, elsewhere)), fserror.Permission, "another namespace"},
+		{"a delegation token and another user's certificate", f.connect(f.shows(&bob, d(0))), fserror.Permission, "show one"},
+		{"a Kerberos ticket of another user", f.connect(f.shows(nil, castle.shows("bob@"+realm))), fserror.Permission, `"bob"`},
+		{"a Kerberos ticket of another realm's root", f.connect(f.shows(nil, castle.shows("root@"+otherRealm))), fserror.Permission, "others need a rule"},
+		{"a Kerberos ticket of root at a host", f.connect(f.shows(nil, castle.shows("root/host@"+realm))), fserror.Permission, "is no user here"},
+		{"a Kerberos ticket that was shown before", f.connect(f.shows(nil, seen)), fserror.Permission, "shown before"},
+		{"a Kerberos ticket and another user's certificate", f.connect(f.shows(&bob, castle.shows("root@"+realm))), fserror.Permission, "show one"},
+		{"a certificate and a wrong token", f.connect(f.shows(&f.rootTLS, token("wrong"))), fserror.Permission, "not known"},
 	}
-	right := []*grpc.ClientConn{f.connect(f.shows(nil, f.root)), f.connect(f.shows(&f.rootTLS, "")), f.connect(f.shows(&f.rootTLS, f.root)), stands("gateway", f.gateway)}
+	right := []*grpc.ClientConn{f.connect(f.shows(nil, f.root)), f.connect(f.shows(&f.rootTLS, nil)), f.connect(f.shows(&f.rootTLS, f.root)), f.connect(f.shows(nil, d(0))), f.connect(f.shows(nil, castle.shows("root@"+realm))), stands("gateway", f.gateway)}
 
 	r := f.Raw(t, "a")
 	v := &vanisher{t: t, n: f.Namenode, r: r, w: r.Create("/w")}
@@ -266,6 +291,9 @@ func TestProofOfEachCall(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				err := wire.FromStatus(send(ctx, linkOf(cc)))
 				cancel()
+				if i == 3 && name == "GetDelegationToken" && fserror.KindOf(err) == fserror.Permission {
+					continue // a delegation token gets no other
+				}
 				if err != nil && !(waits[name] && fserror.KindOf(err) == fserror.Deadline) {
 					t.Errorf("right proof %d: %v", i, err)
 				}
@@ -416,7 +444,7 @@ func TestProofsAreTakenBack(t *testing.T) {
 			gone, cert, shown := token(proof.NewToken()), f.ca.Pair("root", now.Add(day)), token("")
 			f.writeTokens(append(f.lines, f.line(gone, "root"))...)
 			f.awaitUse(gone, nil)
-			opts := f.shows(&cert, "")
+			opts := f.shows(&cert, nil)
 			if !c.cert {
 				opts, shown = f.shows(nil, gone), gone
 			}
@@ -590,8 +618,8 @@ func TestWhomProofsName(t *testing.T) {
 		want  error
 		admin error
 	}{
-		{f.shows(&pair, ""), id.String(), nil, fserror.Permission},
-		{f.shows(&pair, ""), "front", fserror.Permission, fserror.Permission},
+		{f.shows(&pair, nil), id.String(), nil, fserror.Permission},
+		{f.shows(&pair, nil), "front", fserror.Permission, fserror.Permission},
 		{f.shows(nil, f.bob), "bob", nil, fserror.Permission},
 		{f.shows(nil, f.root), "root", nil, nil},
 		{f.shows(nil, admin), "ann", nil, nil},
@@ -713,7 +741,7 @@ func TestAClientWithATokenFile(t *testing.T) {
 		says       string
 	}{{"bob", f.Addr(), "the request says"}, {"", "namenode.example:8020", "without TLS"}} {
 		give(f.bob)
-		cfg := client.Config{Namenodes: []string{c.addr}, User: "eve", TokenFile: name, Timeout: 5 * time.Second}
+		cfg := client.Config{Namenodes: []string{c.addr}, User: "eve", Proof: client.Proof{TokenFile: name}, Timeout: 5 * time.Second}
 		if c.user != "" {
 			cfg.TLS = f.clientTLS(nil)
 		}
@@ -731,7 +759,7 @@ func TestAClientWithATokenFile(t *testing.T) {
 // Who proves nothing can watch the namenode's health, but not so often that it costs others.
 func TestWatchesOfHealthAreLimited(t *testing.T) {
 	f := newFort(t)
-	nobody := healthpb.NewHealthClient(f.connect(f.shows(nil, "")))
+	nobody := healthpb.NewHealthClient(f.connect(f.shows(nil, nil)))
 	ctx, cancel := context.WithCancel(t.Context())
 	watch := func(ctx context.Context) error {
 		s, err := nobody.Watch(ctx, &healthpb.HealthCheckRequest{})

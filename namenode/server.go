@@ -108,6 +108,9 @@ func (s *Server) bringUp(ctx context.Context) error {
 // touched, then the folder and the block store.
 func (s *Server) open(ctx context.Context) error {
 	var err error
+	if s.cfg.Identity.Delegates {
+		s.cfg.Identity.Delegation = passes{s}
+	}
 	guard := identity.New(s.cfg.Identity, s.cfg.Clock, s.log)
 	s.cfg.Audit.Clock, s.cfg.Audit.Log = s.cfg.Clock, s.log
 	if s.audit, err = audit.New(s.cfg.Audit); err != nil {

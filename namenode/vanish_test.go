@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -19,8 +22,11 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fserror/wire"
+	"github.com/leasefs/leasefs/internal/proof"
+	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env"
 )
@@ -148,6 +154,26 @@ func (v *vanisher) sendings() (list map[string]func() sending, waits map[string]
 		"GrantLease": func() sending {
 			req := &pb.GrantLeaseRequest{Call: r.Call(), Caller: who, TtlMs: 3_600_000}
 			return func(ctx context.Context, l link) error { _, err := l.nn.GrantLease(ctx, req); return err }
+		},
+		"GetDelegationToken": func() sending {
+			hash := sha256.Sum256([]byte(v.path()))
+			req := &pb.GetDelegationTokenRequest{Call: r.Call(), Caller: who, Hash: hash[:]}
+			return func(ctx context.Context, l link) error { _, err := l.nn.GetDelegationToken(ctx, req); return err }
+		},
+		"ChangeDelegationToken": func() sending {
+			hash := sha256.Sum256([]byte(v.path()))
+			t, err := r.NN.GetDelegationToken(v.t.Context(), &pb.GetDelegationTokenRequest{Call: r.Call(), Caller: who, Hash: hash[:]})
+			if err != nil {
+				v.t.Fatal(err)
+			}
+			req := &pb.ChangeDelegationTokenRequest{Call: r.Call(), Caller: who, Id: t.GetId(), Cancel: true}
+			return func(ctx context.Context, l link) error { _, err := l.nn.ChangeDelegationToken(ctx, req); return err }
+		},
+		"ListDelegationTokens": func() sending {
+			return func(ctx context.Context, l link) error {
+				_, err := l.nn.ListDelegationTokens(ctx, &pb.ListDelegationTokensRequest{Caller: who, All: true})
+				return err
+			}
 		},
 		"RevokeLease": func() sending {
 			req := &pb.RevokeLeaseRequest{Call: r.Call(), Caller: who, Id: v.lease()}
@@ -377,7 +403,21 @@ func (v *vanisher) sendings() (list map[string]func() sending, waits map[string]
 // gives the call up, or its connection breaks. The namenode stays whole, and
 // the same call sent again is answered as if nothing had been, once.
 func TestVanishingClients(t *testing.T) {
-	n := env.Start(t)
+	root, tokens := token(proof.NewToken()), filepath.Join(t.TempDir(), "tokens")
+	line, err := proof.Line(string(root), "root")
+	if err == nil {
+		err = os.WriteFile(tokens, []byte(line), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := env.Start(t, func(c *namenode.Config) {
+		if c.Identity.Tokens, err = proof.OpenTokens(clock.System{}, tokens); err != nil {
+			t.Fatal(err)
+		}
+		c.Identity.Delegates = true
+	})
+	n.Dial = []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithPerRPCCredentials(root)}
 	r := n.Raw(t, "a")
 	v := &vanisher{t: t, n: n, r: r, w: r.Create("/w")}
 	sendings, waits := v.sendings()
@@ -390,7 +430,7 @@ func TestVanishingClients(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for i, after := range []time.Duration{0, 100 * time.Microsecond, 300 * time.Microsecond, time.Millisecond, 3 * time.Millisecond, 10 * time.Millisecond} {
 				send := sendings[name]()
-				cc, err := grpc.NewClient(n.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+				cc, err := grpc.NewClient(n.Addr(), n.Dial...)
 				if err != nil {
 					t.Fatal(err)
 				}

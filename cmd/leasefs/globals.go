@@ -13,6 +13,7 @@ import (
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	"github.com/leasefs/leasefs/cmd/leasefs/login"
+	"github.com/leasefs/leasefs/cmd/leasefs/prove"
 	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
@@ -37,6 +38,10 @@ func globalFlags() []cli.Flag {
 		&cli.StringFlag{Name: "tls-server-name", Usage: "the `NAME` that the namenode's certificate must have", DefaultText: "the host", EnvVars: []string{"LEASEFS_TLS_SERVER_NAME"}},
 		&cli.StringFlag{Name: "token-file", Usage: "`FILE` with a token that proves who --user is; of mode 600", EnvVars: []string{"LEASEFS_TOKEN_FILE"}},
 		&cli.StringFlag{Name: "login", Usage: "`FILE` of a login, see leasefs login", DefaultText: "one for these namenodes, if there is one", EnvVars: []string{"LEASEFS_LOGIN"}},
+		&cli.BoolFlag{Name: "kerberos", Usage: "prove by the tickets of kinit who --user is; implied by the other flags of Kerberos; --token-file beats it", EnvVars: []string{"LEASEFS_KERBEROS"}},
+		&cli.StringFlag{Name: "kerberos-keytab", Usage: "prove by the keys in `FILE`; of a namenode: what it checks tickets with", EnvVars: []string{"LEASEFS_KERBEROS_KEYTAB"}},
+		&cli.StringFlag{Name: "kerberos-principal", Usage: "the own `PRINCIPAL`, NAME@REALM; of a namenode leasefs/HOST@REALM", EnvVars: []string{"LEASEFS_KERBEROS_PRINCIPAL"}},
+		&cli.StringFlag{Name: "kerberos-server", Usage: "the `PRINCIPAL` of a namenode, _HOST being its host", DefaultText: "leasefs/_HOST", EnvVars: []string{"LEASEFS_KERBEROS_SERVER"}},
 	}
 }
 
@@ -58,13 +63,12 @@ func umask() *fs.FileMode {
 // clientConfig is what the global flags say to the library.
 func (e *invocation) clientConfig() (client.Config, error) {
 	cfg := client.Config{
-		User:      e.flags.String("user"),
-		Client:    e.flags.String("client"),
-		Timeout:   e.flags.Duration("timeout"),
-		TokenFile: e.flags.String("token-file"),
-		Login:     e.flags.String("login"),
-		OnWait:    e.waits,
-		Umask:     umask(),
+		User:    e.flags.String("user"),
+		Client:  e.flags.String("client"),
+		Timeout: e.flags.Duration("timeout"),
+		Proof:   client.Proof{TokenFile: e.flags.String("token-file"), Login: e.flags.String("login")},
+		OnWait:  e.waits,
+		Umask:   umask(),
 	}
 	if err := e.blockCache(&cfg); err != nil {
 		return cfg, err
@@ -83,6 +87,9 @@ func (e *invocation) clientConfig() (client.Config, error) {
 		return cfg, argv.Usagef(e.op, "--timeout: %s is too long; at most %s, so that a repeated call happens once", cfg.Timeout, client.MaxTimeout)
 	}
 	var err error
+	if cfg.Kerberos, err = prove.Kerberos(e.op, e.flags); err != nil {
+		return cfg, err
+	}
 	if cfg.TLS, err = e.clientTLS(); err == nil && e.op != "login" && e.op != "logout" {
 		login.Use(&cfg)
 	}

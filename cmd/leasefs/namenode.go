@@ -56,6 +56,8 @@ func namenodeCommand(p *program) *cli.Command {
 			&cli.StringFlag{Name: "tokens", Usage: "`FILE` of the tokens that prove who clients are, see leasefs admin token", EnvVars: []string{"LEASEFS_TOKENS"}},
 		}, prove.IssuerFlags(), []cli.Flag{
 			&cli.StringFlag{Name: "proxies", Usage: "`FILE` of rules: who, proven, may act for whom, from where, as a gateway or a mount does", EnvVars: []string{"LEASEFS_PROXIES"}},
+			&cli.StringFlag{Name: "kerberos-rules", Usage: "`FILE` that says which Kerberos principals are which users", DefaultText: "NAME@REALM of the namenode's realm is NAME", EnvVars: []string{"LEASEFS_KERBEROS_RULES"}},
+			&cli.BoolFlag{Name: "delegation-tokens", Usage: "give delegation tokens (leasefs token get) to who proves who he is, and take them for a proof", EnvVars: []string{"LEASEFS_DELEGATION_TOKENS"}},
 			&cli.BoolFlag{Name: "insecure-trust-clients", Usage: "believe every client who it says it is: whoever reaches --listen can act as any user"},
 			logLevelFlag("info"),
 			&cli.BoolFlag{Name: "pprof", Usage: "serve /debug/pprof on the HTTP address"},

@@ -38,10 +38,11 @@ const (
 	ReasonTLS            = "TLS"
 	ReasonAudit          = "Audit"
 	ReasonShares         = "Shares"
-	ReasonProof          = "proof"    // of who the caller is; it is missing, or not good
-	ReasonProxy          = "proxy"    // no rule lets the caller act for another
-	ReasonLogin          = "login"    // at an issuer of tokens is over, or was refused
-	ReasonIdentity       = "identity" // how clients prove who they are
+	ReasonProof          = "proof"      // of who the caller is; it is missing, or not good
+	ReasonProxy          = "proxy"      // no rule lets the caller act for another
+	ReasonLogin          = "login"      // at an issuer of tokens is over, or was refused
+	ReasonIdentity       = "identity"   // how clients prove who they are
+	ReasonDelegation     = "delegation" // delegation tokens, which have to be wanted
 	ReasonSoftLimit      = "SoftLimit"
 	ReasonMinLeaseTTL    = "MinLeaseTTL"
 	ReasonNamespaceID    = "ID"

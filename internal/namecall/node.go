@@ -66,12 +66,23 @@ type Config struct {
 	TLS       *tls.Config   // nil: plain text
 	// Token returns the bearer token that proves who the caller is; nil: there is none. It
 	// is sent only over TLS, or to a loopback address.
-	Token       func(context.Context) (string, error)
+	Token func(context.Context) (string, error)
+	// Show proves who the caller is; nil: Token does, if anything. What it shows is sent as
+	// a token is.
+	Show        Shower
 	DialOptions []grpc.DialOption
 	// Inactive is told of a namenode that was asked and is not active.
 	Inactive func(*Node)
 	// OnWait is told what a call waits for; nil: nobody is.
 	OnWait func(Waiting)
+}
+
+// Shower shows who a caller is.
+type Shower interface {
+	// Header returns the header "authorization" for the namenode of a host, new each time.
+	Header(ctx context.Context, host string) (string, error)
+	// Close ends what it does in the background.
+	Close()
 }
 
 // Namenodes are those of one namespace. It is safe for concurrent use.
@@ -135,6 +146,9 @@ func (s *Namenodes) Close() {
 	}
 	s.mu.Unlock()
 	s.search.wait()
+	if s.cfg.Show != nil {
+		s.cfg.Show.Close()
+	}
 }
 
 // Err is nil, and of kind Closed once no call is sent any more.
@@ -165,11 +179,16 @@ func (s *Namenodes) Retries() uint64 { return s.retries.Load() }
 func (s *Namenodes) addLocked(address string) (*Node, error) {
 	e := &Node{Address: address}
 	opts := s.opts
-	if s.cfg.Token != nil {
+	if s.cfg.Token != nil || s.cfg.Show != nil {
 		if s.cfg.TLS == nil && !loopback(address) {
-			return nil, fserror.New(fserror.InvalidArgument, "connect", "", "without TLS the network would see the token on its way to %s: connect with TLS", address)
+			return nil, fserror.New(fserror.InvalidArgument, "connect", "", "without TLS the network would see the proof of identity on its way to %s: connect with TLS", address)
 		}
-		opts = append(opts[:len(opts):len(opts)], grpc.WithPerRPCCredentials(Bearer(s.cfg.Token)))
+		var shows credentials.PerRPCCredentials = Bearer(s.cfg.Token)
+		if s.cfg.Show != nil {
+			host, _, _ := net.SplitHostPort(address) // an address that is wrong is reached by nobody
+			shows = shower{s.cfg.Show, host}
+		}
+		opts = append(opts[:len(opts):len(opts)], grpc.WithPerRPCCredentials(shows))
 	}
 	for range s.cfg.Conns {
 		cc, err := callstream.NewClient("passthrough:///"+address, opts...)
@@ -203,6 +222,24 @@ func (b Bearer) GetRequestMetadata(ctx context.Context, _ ...string) (map[string
 // RequireTransportSecurity implements credentials.PerRPCCredentials. Who makes the
 // connection has looked at that already.
 func (Bearer) RequireTransportSecurity() bool { return false }
+
+// shower shows a header that is new each time.
+type shower struct {
+	show Shower
+	host string
+}
+
+// GetRequestMetadata implements credentials.PerRPCCredentials.
+func (s shower) GetRequestMetadata(ctx context.Context, _ ...string) (map[string]string, error) {
+	header, err := s.show.Header(ctx, s.host)
+	if err != nil {
+		return nil, wire.ToStatus(err)
+	}
+	return map[string]string{"authorization": header}, nil
+}
+
+// RequireTransportSecurity implements credentials.PerRPCCredentials, as Bearer does.
+func (shower) RequireTransportSecurity() bool { return false }
 
 // loopback reports whether an address is surely this machine's own.
 func loopback(address string) bool {

@@ -1,5 +1,5 @@
 // Package identity says who callers are, by what they prove: the certificate of their
-// connection, or a bearer token that comes with a call. Who proves two things must be the
+// connection, or a bearer token or a Kerberos ticket that comes with a call. Who proves two things must be the
 // same by both.
 //
 // A stream proves once, when it begins, and each of its messages must come from the user
@@ -11,6 +11,7 @@ package identity
 import (
 	"context"
 	"crypto/x509"
+	"encoding/base64"
 	"errors"
 	"log/slog"
 	"net"
@@ -27,6 +28,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/kerberos"
 	"github.com/leasefs/leasefs/internal/proof"
 	"github.com/leasefs/leasefs/namenode/identity/issuer"
 )
@@ -45,11 +47,25 @@ type Config struct {
 	Proxies *proof.File[*proof.Proxies]
 	// Issuers are those whose tokens are taken, too; nil: none. Somebody has to Run them.
 	Issuers *issuer.Issuers
+	// Kerberos takes tickets; nil: none are.
+	Kerberos *kerberos.Acceptor
+	// Delegates says that delegation tokens are given to who has another proof, and taken
+	// for a proof of who got them.
+	Delegates bool
+	// Delegation knows them, with Delegates. The namenode sets it.
+	Delegation Delegation
 	// Pair is the namenode's own certificate, which is read again with the others; nil: it
 	// stays as it is.
 	Pair Checker
 	// TrustClients takes everybody's word, whoever reaches the namenode from wherever.
 	TrustClients bool
+}
+
+// Delegation knows the delegation tokens of a namespace.
+type Delegation interface {
+	// Find returns whom the token of a hash names. An error is of kind Permission if there
+	// is no such token, and of another if that is not known now.
+	Find(sum [32]byte) (proof.Bearer, error)
 }
 
 // Checker is a proof.File of any kind.
@@ -58,7 +74,7 @@ type Checker interface {
 }
 
 // Proves reports whether callers have to prove who they are.
-func (c *Config) Proves() bool { return c.Certificates || c.takesTokens() }
+func (c *Config) Proves() bool { return c.Certificates || c.takesTokens() || c.Kerberos != nil }
 
 func (c *Config) takesTokens() bool { return c.Tokens != nil || c.Issuers != nil }
 
@@ -87,11 +103,16 @@ func New(cfg Config, c clock.Clock, log *slog.Logger) *Guard {
 type Caller struct {
 	User   string
 	Groups []string // nil: those that this machine knows
+	// Delegated: a delegation token was the proof. It is looked up each time: it can be
+	// cancelled, and expires by the time of records.
+	Delegated bool
 
-	shown []*x509.Certificate // nil: none
-	sum   *[32]byte           // of a token; nil: none
-	jwt   *issuer.Bearer      // whom it names, if it is an issuer's; nil: it is none
-	until time.Time           // when the proof expires; zero: never
+	shown       []*x509.Certificate // nil: none
+	sum         *[32]byte           // of a token; nil: none
+	jwt         *issuer.Bearer      // whom it names, if it is an issuer's; nil: it is none
+	ticket      *kerberos.Principal // whose ticket was shown; nil: none was
+	ticketUntil time.Time           // when that expires
+	until       time.Time           // when the proof expires; zero: never
 	// ground is the guard's from before the proof was held against the files.
 	ground uint64
 
@@ -164,19 +185,28 @@ func (g *Guard) Prove(ctx context.Context) (*Caller, error) {
 	if m == nil {
 		return nil, refuse("the connection has no proof of identity")
 	}
-	token, sum, err := tokenOf(ctx)
-	if err != nil {
+	c := &Caller{ground: g.ground.Load(), guard: g, from: addressOf(p.Addr)}
+	scheme, shown, err := authorizationOf(ctx)
+	switch {
+	case err != nil:
 		return nil, err
+	case scheme == "bearer":
+		sum := proof.Hash(shown)
+		c.sum = &sum
+	case scheme == "negotiate":
+		if err := g.accept(c, shown); err != nil {
+			return nil, err
+		}
 	}
-	c := &Caller{sum: sum, ground: g.ground.Load(), guard: g, from: addressOf(p.Addr)}
-	if last := m.last.Load(); last != nil && last.ground == c.ground && sameToken(last.sum, sum) && !last.expired(g.clock.Wall()) {
+	if last := m.last.Load(); last != nil && last.ground == c.ground && c.ticket == nil && last.ticket == nil && sameToken(last.sum, c.sum) && !last.Delegated && !last.expired(g.clock.Wall()) {
 		return last, nil
 	}
 	if g.cfg.Certificates {
 		c.shown = m.shown
 	}
-	if g.cfg.Issuers != nil && sum != nil && !g.knows(*sum) {
-		if c.jwt, err = g.cfg.Issuers.Verify(ctx, *sum, token); err != nil {
+	// A delegation token has no dots in it, as those of issuers have.
+	if g.cfg.Issuers != nil && c.sum != nil && !g.knows(*c.sum) && (g.cfg.Delegation == nil || strings.Contains(shown, ".")) {
+		if c.jwt, err = g.cfg.Issuers.Verify(ctx, *c.sum, shown); err != nil {
 			return nil, err
 		}
 	}
@@ -198,27 +228,41 @@ func (g *Guard) knows(sum [32]byte) bool {
 	return ok
 }
 
-// tokenOf is the token that came with a call, and its hash; nil if none did.
-func tokenOf(ctx context.Context) (token string, sum *[32]byte, err error) {
+// authorizationOf is what came with a call in the header: its scheme in small letters, empty
+// if nothing did, and what was shown.
+func authorizationOf(ctx context.Context) (scheme, shown string, err error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	switch values := md.Get(authorization); len(values) {
 	case 0:
-		return "", nil, nil
+		return "", "", nil
 	case 1:
-		scheme, token, ok := strings.Cut(values[0], " ")
-		if !ok || !strings.EqualFold(scheme, "bearer") {
-			return "", nil, refuse("what came in the header %q is no bearer token", authorization)
+		scheme, shown, _ := strings.Cut(values[0], " ")
+		if scheme = strings.ToLower(scheme); shown == "" || scheme != "bearer" && scheme != "negotiate" {
+			return "", "", refuse("what came in the header %q is neither a bearer token nor a Kerberos ticket", authorization)
 		}
-		sum := proof.Hash(token)
-		return token, &sum, nil
+		return scheme, shown, nil
 	default:
-		return "", nil, refuse("there are %d headers %q, and one token is enough", len(values), authorization)
+		return "", "", refuse("there are %d headers %q, and one token is enough", len(values), authorization)
 	}
+}
+
+// accept takes a Kerberos ticket, which is good once.
+func (g *Guard) accept(c *Caller, shown string) error {
+	if g.cfg.Kerberos == nil {
+		return refuse("Kerberos tickets prove nothing to this namenode")
+	}
+	raw, err := base64.StdEncoding.DecodeString(shown)
+	if err != nil {
+		return refuse("the Kerberos ticket in the header %q is not in base64", authorization)
+	}
+	p, until, err := g.cfg.Kerberos.Accept(raw)
+	c.ticket, c.ticketUntil = &p, until
+	return err
 }
 
 // identify fills in whom the certificate and the token of c name, which must be one user.
 func (g *Guard) identify(c *Caller) error {
-	c.User, c.Groups, c.until = "", nil, time.Time{}
+	c.User, c.Groups, c.until, c.Delegated = "", nil, time.Time{}, false
 	if len(c.shown) > 0 {
 		until, err := g.verify(c.shown)
 		if err != nil {
@@ -242,34 +286,62 @@ func (g *Guard) identify(c *Caller) error {
 			c.until = until
 		}
 	}
+	if c.ticket != nil {
+		user, err := g.cfg.Kerberos.User(*c.ticket)
+		if err != nil {
+			return err
+		}
+		if c.User != "" && c.User != user {
+			return refuse("the certificate is user %q's, and the Kerberos ticket user %q's: show one of them", c.User, user)
+		}
+		if c.User = user; c.until.IsZero() || c.ticketUntil.Before(c.until) {
+			c.until = c.ticketUntil
+		}
+	}
 	if c.User != "" {
 		return nil
 	}
-	switch {
-	case !g.cfg.takesTokens():
-		return refuse("a client certificate is needed")
-	case !g.cfg.Certificates:
-		return refuse("a token is needed")
+	return refuse("%s is needed", g.wanted())
+}
+
+// wanted names what is taken for a proof.
+func (g *Guard) wanted() string {
+	var kinds []string
+	for _, k := range []struct {
+		taken bool
+		name  string
+	}{{g.cfg.Certificates, "a client certificate"}, {g.cfg.takesTokens() || g.cfg.Delegation != nil, "a token"}, {g.cfg.Kerberos != nil, "a Kerberos ticket"}} {
+		if k.taken {
+			kinds = append(kinds, k.name)
+		}
 	}
-	return refuse("a client certificate or a token is needed")
+	if last := len(kinds) - 1; last > 0 {
+		return strings.Join(kinds[:last], ", ") + " or " + kinds[last]
+	}
+	return kinds[0]
 }
 
 // bearer is whom the token of c names, and when it expires.
 func (g *Guard) bearer(c *Caller) (user string, groups []string, until time.Time, err error) {
+	if g.cfg.Tokens != nil {
+		if b, ok := g.cfg.Tokens.Get().Find(*c.sum); ok {
+			return b.User, b.Groups, until, nil
+		}
+	}
 	switch {
+	case c.jwt != nil:
+		if !g.cfg.Issuers.Still(c.jwt) {
+			return "", nil, until, refuse("the token has expired, or its issuer has withdrawn the key that signed it; get a new one")
+		}
+		return c.jwt.User, c.jwt.Groups, c.jwt.Until, nil
+	case g.cfg.Delegation != nil:
+		c.Delegated = true
+		b, err := g.cfg.Delegation.Find(*c.sum)
+		return b.User, b.Groups, until, err
 	case !g.cfg.takesTokens():
 		return "", nil, until, refuse("tokens prove nothing to this namenode")
-	case c.jwt == nil:
-		if g.cfg.Tokens != nil {
-			if b, ok := g.cfg.Tokens.Get().Find(*c.sum); ok {
-				return b.User, b.Groups, until, nil
-			}
-		}
-		return "", nil, until, refuse("the token is not known, or was revoked")
-	case !g.cfg.Issuers.Still(c.jwt):
-		return "", nil, until, refuse("the token has expired, or its issuer has withdrawn the key that signed it; get a new one")
 	}
-	return c.jwt.User, c.jwt.Groups, c.jwt.Until, nil
+	return "", nil, until, refuse("the token is not known, or was revoked")
 }
 
 // verify returns until when a certificate is good.
@@ -349,7 +421,13 @@ func (g *Guard) Hold(ctx context.Context, c *Caller) (held context.Context, done
 // Check reads the files again that have changed, and ends the streams whose proof is not
 // good any more. What is wrong with a file is logged, and what it said before counts.
 func (g *Guard) Check(context.Context) error {
-	for what, f := range map[string]Checker{"certificate": g.cfg.Pair, "authorities": orNil(g.cfg.Authorities), "tokens": orNil(g.cfg.Tokens), "proxies": orNil(g.cfg.Proxies)} {
+	files := map[string]Checker{"certificate": g.cfg.Pair, "authorities": orNil(g.cfg.Authorities), "tokens": orNil(g.cfg.Tokens), "proxies": orNil(g.cfg.Proxies)}
+	if g.cfg.Kerberos != nil {
+		for what, f := range g.cfg.Kerberos.Files() {
+			files[what] = f
+		}
+	}
+	for what, f := range files {
 		if f == nil {
 			continue
 		}
@@ -381,7 +459,7 @@ func (g *Guard) endStale() {
 	var look []*stream
 	g.mu.Lock()
 	for s := range g.streams {
-		if s.ground != ground || s.caller.expired(now) {
+		if s.ground != ground || s.caller.Delegated || s.caller.expired(now) {
 			look = append(look, s)
 		}
 	}
@@ -390,9 +468,9 @@ func (g *Guard) endStale() {
 	for _, s := range look {
 		ok, known := good[s.caller]
 		if !known {
-			again := &Caller{shown: s.caller.shown, sum: s.caller.sum, jwt: s.caller.jwt}
+			again := &Caller{shown: s.caller.shown, sum: s.caller.sum, jwt: s.caller.jwt, ticket: s.caller.ticket, ticketUntil: s.caller.ticketUntil}
 			err := g.identify(again)
-			ok = err == nil && again.User == s.caller.User && slices.Equal(again.Groups, s.caller.Groups)
+			ok = err == nil && !again.expired(now) && again.User == s.caller.User && slices.Equal(again.Groups, s.caller.Groups)
 			good[s.caller] = ok
 		}
 		if s.ground = ground; !ok || !s.caller.mayStill(s.acted) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/posixacl"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
 // drawOp draws a record that may fit the state or not.
@@ -134,6 +135,14 @@ func drawOp(t *rapid.T, next uint64) Op {
 			op.Ages = append(op.Ages, a)
 		}
 		return op
+	case 36:
+		p := tables.Pass{Sum: [32]byte{byte(num("sum"))}, User: user(), Renewer: user(), TTL: num("ttl"), Known: rapid.Bool().Draw(t, "known")}
+		if rapid.Bool().Draw(t, "grouped") {
+			p.Groups = []string{name("group")}
+		}
+		return &OpPass{Pass: p}
+	case 37:
+		return &OpPassChange{ID: uint64(num("pass") + 2), Cancel: rapid.Bool().Draw(t, "cancel")}
 	case 26:
 		return &OpCaching{Session: session(), Term: num("term")}
 	}

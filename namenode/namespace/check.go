@@ -205,7 +205,7 @@ func (c *checker) entries() {
 func (c *checker) indexes() {
 	t, have := c.t, c.t.Counts()
 	c.counts.Blocks, c.counts.Garbage, c.counts.Detached, c.counts.Sessions = len(c.keys), have.Garbage, have.Detached, have.Sessions
-	c.counts.Leases, c.counts.Attached, c.counts.GarbageBytes = have.Leases, have.Attached, have.GarbageBytes
+	c.counts.Leases, c.counts.Attached, c.counts.GarbageBytes, c.counts.Passes = have.Leases, have.Attached, have.GarbageBytes, have.Passes
 	if have != c.counts {
 		c.problem("counts are %+v, but should be %+v", have, c.counts)
 	}
@@ -239,6 +239,7 @@ func (c *checker) tables() {
 	t.leases.Check(c.problem, t.whereAttached)
 	t.ages.Check(c.problem, t.canAge)
 	t.cachers.Check(c.problem, t.nextInode)
+	t.passes.Check(c.problem, t.txid, t.time)
 }
 
 // acls checks who has ACLs, and what these are counted for.

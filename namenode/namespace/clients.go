@@ -8,6 +8,7 @@ type clients struct {
 	results tables.Results
 	cachers tables.Cachers
 	ages    tables.Ages
+	passes  tables.Passes
 }
 
 // CallResult returns the answer of a call that was carried out before, and

@@ -11,7 +11,7 @@ import (
 // imageVersion is the version of the layout, and grows with each change to it. Versions
 // from oldestImage on can be read.
 const (
-	imageVersion = 10
+	imageVersion = 11
 	oldestImage  = 7
 )
 
@@ -39,6 +39,11 @@ var imageParts = []struct {
 	{"extended attributes", func(im *imageCoder) { im.t.xattrs.Code(im.Coder, im.t.addXattr) }},
 	{"ACLs", (*imageCoder).acls},
 	{"inode numbers set aside", func(im *imageCoder) { im.t.cachers.CodeNumbers(im.Coder, im.t.nextInode) }},
+	{"delegation tokens", func(im *imageCoder) {
+		if im.version >= 11 {
+			im.t.passes.Code(im.Coder, im.t.txid, im.t.time)
+		}
+	}},
 	{"counts at the end", (*imageCoder).trailer},
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/posixacl"
 	"github.com/leasefs/leasefs/namenode/namespace/acl"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
 // samples is one record of each kind with every field set.
@@ -68,6 +69,9 @@ func samples() []Op {
 			&OpDetach{Inode: 8},
 			&OpXattr{Inode: 7, Name: "user.a", Value: []byte("v")},
 		}},
+		&OpPass{Pass: tables.Pass{Sum: [32]byte{1, 31: 2}, User: "u", Real: "r", Renewer: "yarn", Known: true, Groups: []string{"g", "h"}, TTL: 60_000}},
+		&OpPassChange{ID: 1 << 40},
+		&OpPassChange{ID: 5, Cancel: true},
 	}
 }
 
@@ -163,6 +167,11 @@ func TestLayoutIsFixed(t *testing.T) {
 			CallID{}, &OpTxn{Parts: []Op{&OpAttach{ID: 5, Inode: 200}, &OpDelete{Parent: 1, Name: "a", Inode: 2}}},
 			"\x00\x02" + "\x17\x05\xc8\x01" + "\x0a\x01\x01a\x02",
 		},
+		{
+			CallID{}, &OpPass{Pass: tables.Pass{Sum: [32]byte{0xff, 16: 0xff}, User: "u", Renewer: "y", Known: true, Groups: []string{"g"}, TTL: 64}},
+			"\x00" + session + session + "\x01u\x00\x01y\x01\x01\x01g\x80\x01",
+		},
+		{CallID{}, &OpPassChange{ID: 300, Cancel: true}, "\x00\xac\x02\x01"},
 	} {
 		if _, body := EncodeOp(nil, c.call, c.op); string(body) != c.want {
 			t.Errorf("%+v:\n%x\n%x", c.op, body, c.want)
@@ -175,6 +184,9 @@ func TestLayoutIsFixed(t *testing.T) {
 	}
 	if opType(&OpSetACL{}) != 38 {
 		t.Errorf("an OpSetACL has number %d", opType(&OpSetACL{}))
+	}
+	if a, b := opType(&OpPass{}), opType(&OpPassChange{}); a != 36 || b != 37 {
+		t.Errorf("those of passes have numbers %d and %d", a, b)
 	}
 }
 

@@ -80,6 +80,7 @@ type machine struct {
 	*rig
 	nodes map[string]*node
 	leaseModel
+	passes passModel
 	clones []snapshot
 	image  *Tree // read from an image in the middle of the journal
 	since  int   // records that it holds
@@ -89,6 +90,7 @@ func (m *machine) init(t *rapid.T) {
 	m.rig = newRig(t)
 	m.nodes = map[string]*node{"/": {id: RootID, typ: TypeDir, acl: posixacl.FromMode(0o755)}}
 	m.initLeases()
+	m.passes = passModel{}
 	m.watch = newObserver(m.tree)
 }
 
@@ -620,6 +622,7 @@ func (m *machine) Image(t *rapid.T) {
 
 // Check compares everything after each step.
 func (m *machine) Check(t *rapid.T) {
+	m.checkPasses(t)
 	sound(t, m.tree)
 	m.checkLeases(t)
 	m.watch.check(t)

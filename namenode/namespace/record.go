@@ -53,6 +53,8 @@ type (
 	Event = calls.Event
 	// EventType is what happened to a file, directory or link.
 	EventType = calls.EventType
+	// Counts are sizes of a tree.
+	Counts = calls.Counts
 	// Type is the type of an inode.
 	Type = calls.Type
 	// Block is one entry of a file's block list.
@@ -69,8 +71,6 @@ type (
 	Writer = calls.Writer
 	// Result is what an applied record did.
 	Result = calls.Result
-	// Counts are sizes of a tree.
-	Counts = calls.Counts
 	// CreateRequest asks for a new file.
 	CreateRequest = calls.CreateRequest
 	// Hide asks for another name for a file that loses its own.
@@ -156,7 +156,7 @@ var ops = [...]func() Op{
 	25: empty[OpAges], 26: empty[OpCaching], 27: empty[OpCut], 28: empty[OpHide],
 	29: empty[OpXattr], 30: empty[OpReserve], 31: empty[OpCreateAs], 32: empty[OpEnd],
 	33: empty[OpTxn], 34: empty[OpGrantNamed],
-	38: empty[OpSetACL],
+	36: empty[OpPass], 37: empty[OpPassChange], 38: empty[OpSetACL],
 }
 
 func empty[T any, P interface {

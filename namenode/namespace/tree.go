@@ -61,7 +61,7 @@ func newTree() *Tree {
 			granted:  granted{tables.NewLeases()},
 		},
 		space:   space{blocks: tables.NewSet(blockstore.Key.Less), garbage: tables.NewGarbage()},
-		clients: clients{results: tables.NewResults(), ages: tables.NewAges(), cachers: tables.NewCachers()},
+		clients: clients{results: tables.NewResults(), ages: tables.NewAges(), cachers: tables.NewCachers(), passes: tables.NewPasses()},
 	}
 }
 
@@ -91,6 +91,7 @@ func (t *Tree) copied() Tree {
 	c.garbage = t.garbage.Clone()
 	c.leases = t.leases.Clone()
 	c.ages = t.ages.Clone()
+	c.passes = t.passes.Clone()
 	c.xattrs = t.xattrs.Clone()
 	c.acls = t.acls.Clone()
 	c.users = t.users.Clone()
@@ -120,6 +121,7 @@ func (t *Tree) Counts() Counts {
 	c.Leases = t.leases.Len()
 	c.Attached = t.leases.Attached()
 	c.ACLs = t.acls.Len()
+	c.Passes = t.passes.Len()
 	return c
 }
 

@@ -11,12 +11,8 @@ import (
 // until when is for the caller to fill in: it knows the leases.
 func held(op, path string, n *inode) error {
 	err := fserror.New(fserror.Held, op, path, "the file is open for write")
-	err.Holder = errorHolder(n.ext.open.grant.holder)
+	err.Holder = n.ext.open.grant.holder.ForError()
 	return err
-}
-
-func errorHolder(h *Holder) *fserror.Holder {
-	return &fserror.Holder{User: h.User, Client: h.Client, Host: h.Host, PID: h.PID}
 }
 
 // findWritable returns a file that the caller may write.
@@ -66,7 +62,7 @@ func (v view) writable(w Writer) (*inode, error) {
 	err.Reason = ReasonRecovered
 	if n.open() != nil {
 		g := n.ext.open.grant
-		err.Holder = errorHolder(g.holder)
+		err.Holder = g.holder.ForError()
 		err.Reason = ReasonTakenOver
 		err.Message = "lease lost: taken over by " + g.holder.Client + " (host " + g.holder.Host + ")"
 		if g.epoch == w.Epoch {

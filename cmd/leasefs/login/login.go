@@ -50,7 +50,7 @@ func File(cfg *client.Config) (string, error) {
 // Use has the configuration show the login that was made for its namenodes, if it names no
 // token and no certificate and there is one.
 func Use(cfg *client.Config) {
-	if cfg.Login != "" || cfg.TokenFile != "" || cfg.TLS != nil && len(cfg.TLS.Certificates) > 0 {
+	if cfg.Login != "" || cfg.TokenFile != "" || cfg.Kerberos != nil || cfg.TLS != nil && len(cfg.TLS.Certificates) > 0 {
 		return
 	}
 	if dir, err := login.Folder(); err == nil {

@@ -5,8 +5,10 @@ package prove
 import (
 	"crypto/tls"
 
+	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	"github.com/leasefs/leasefs/internal/clock"
+	"github.com/leasefs/leasefs/internal/kerberos"
 	"github.com/leasefs/leasefs/internal/proof"
 	"github.com/leasefs/leasefs/namenode"
 )
@@ -59,7 +61,7 @@ func pair(op string, flags Flags, prefix string) (*proof.File[*tls.Certificate],
 // Namenode fills in how a namenode and its clients prove who they are.
 func Namenode(op string, flags Flags, cfg *namenode.Config) error {
 	id := &cfg.Identity
-	id.TrustClients = flags.Bool("insecure-trust-clients")
+	id.TrustClients, id.Delegates = flags.Bool("insecure-trust-clients"), flags.Bool("delegation-tokens")
 	var err error
 	if name := flags.String("tokens"); name != "" {
 		if id.Tokens, err = proof.OpenTokens(clock.System{}, name); err != nil {
@@ -72,6 +74,9 @@ func Namenode(op string, flags Flags, cfg *namenode.Config) error {
 		}
 	}
 	if id.Issuers, err = issuers(op, flags); err != nil {
+		return err
+	}
+	if id.Kerberos, err = acceptor(op, flags); err != nil {
 		return err
 	}
 	own, err := pair(op, flags, "tls")
@@ -93,6 +98,30 @@ func Namenode(op string, flags Flags, cfg *namenode.Config) error {
 		id.Certificates = true
 	}
 	id.Pair = own
-	cfg.TLS = proof.ServerTLS(own, id.Authorities, id.Tokens == nil && id.Issuers == nil)
+	cfg.TLS = proof.ServerTLS(own, id.Authorities, id.Tokens == nil && id.Issuers == nil && id.Kerberos == nil && !id.Delegates)
 	return nil
+}
+
+// acceptor is nil if clients do not prove by Kerberos who they are.
+func acceptor(op string, flags Flags) (*kerberos.Acceptor, error) {
+	keytab, principal, rules := flags.String("kerberos-keytab"), flags.String("kerberos-principal"), flags.String("kerberos-rules")
+	switch {
+	case keytab == "" && rules == "":
+		return nil, nil
+	case keytab == "" || principal == "":
+		return nil, argv.Usagef(op, "Kerberos needs --kerberos-keytab and --kerberos-principal")
+	}
+	return kerberos.OpenAcceptor(clock.System{}, keytab, principal, rules)
+}
+
+// Kerberos is how a client proves by Kerberos who it is; nil if it does not.
+func Kerberos(op string, flags Flags) (*client.Kerberos, error) {
+	k := &client.Kerberos{Keytab: flags.String("kerberos-keytab"), Principal: flags.String("kerberos-principal"), Server: flags.String("kerberos-server")}
+	switch {
+	case !flags.Bool("kerberos") && *k == client.Kerberos{}:
+		return nil, nil
+	case k.Keytab != "" && k.Principal == "":
+		return nil, argv.Usagef(op, "--kerberos-keytab needs --kerberos-principal")
+	}
+	return k, nil
 }

@@ -20,6 +20,8 @@ const (
 	ChangeLease
 	// ChangeLeaseName: which granted lease, if any, has this name.
 	ChangeLeaseName
+	// ChangePasses: which delegation tokens there are, and until when.
+	ChangePasses
 )
 
 // Change names something that can change.

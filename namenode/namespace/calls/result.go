@@ -67,6 +67,7 @@ type Counts struct {
 	ACLs       int // inodes that have one, access or default
 	// ACLBytes is the memory that different ACLs take.
 	ACLBytes int64
+	Passes   int // delegation tokens
 }
 
 // AddTail counts a tail that takes so many bytes of memory, sign times.

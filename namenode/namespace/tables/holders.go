@@ -3,6 +3,7 @@ package tables
 import (
 	"strings"
 
+	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/namespace/codec"
 )
 
@@ -15,6 +16,11 @@ type Holder struct {
 	PID     int64
 	// TTL is the session's own soft limit in milliseconds; 0: the namenode's.
 	TTL int64
+}
+
+// ForError is the holder as errors name it.
+func (h *Holder) ForError() *fserror.Holder {
+	return &fserror.Holder{User: h.User, Client: h.Client, Host: h.Host, PID: h.PID}
 }
 
 // Code is the layout of a holder.

@@ -92,9 +92,6 @@ func (t *Xattrs) Of(inode InodeID, fn func(Xattr)) {
 	})
 }
 
-// Each calls fn for all, until it returns false.
-func (t *Xattrs) Each(fn func(Xattr) bool) { t.set.Ascend(fn) }
-
 // Fits reports whether those of an inode fit into the limits, with x for the one of
 // its name; and how many bytes they have then.
 func (t *Xattrs) Fits(x Xattr) (sum int, fits bool) {
@@ -169,7 +166,7 @@ func (t *Xattrs) Plan(x Xattr, action XattrAction) (more int64, err error) {
 // Check checks that all belong to inodes and keep the limits. use returns where what those
 // of an inode take is counted; nil: it is not there.
 func (t *Xattrs) Check(problem Problem, use func(InodeID) *int64) (bytes int64) {
-	t.Each(func(x Xattr) bool {
+	t.set.Ascend(func(x Xattr) bool {
 		bytes += x.Memory()
 		if u := use(x.Inode); u != nil {
 			*u += x.Memory()

@@ -10021,6 +10021,447 @@ func (x *ChangeAclRequest) GetEntries() []*AclEntry {
 	return nil
 }
 
+type GetDelegationTokenRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	Caller        *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
+	Hash          []byte                 `protobuf:"bytes,3,opt,name=hash,proto3" json:"hash,omitempty"`                 // SHA-256 of the token, as it is shown in the header "authorization"
+	Renewer       string                 `protobuf:"bytes,4,opt,name=renewer,proto3" json:"renewer,omitempty"`           // the user who may renew it; empty: the caller's
+	TtlMs         int64                  `protobuf:"varint,5,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"` // for how long it is good, and each renewal makes it good: at most a day; 0: a day
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetDelegationTokenRequest) Reset() {
+	*x = GetDelegationTokenRequest{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetDelegationTokenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetDelegationTokenRequest) ProtoMessage() {}
+
+func (x *GetDelegationTokenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetDelegationTokenRequest.ProtoReflect.Descriptor instead.
+func (*GetDelegationTokenRequest) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{123}
+}
+
+func (x *GetDelegationTokenRequest) GetCall() *CallId {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
+func (x *GetDelegationTokenRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *GetDelegationTokenRequest) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+func (x *GetDelegationTokenRequest) GetRenewer() string {
+	if x != nil {
+		return x.Renewer
+	}
+	return ""
+}
+
+func (x *GetDelegationTokenRequest) GetTtlMs() int64 {
+	if x != nil {
+		return x.TtlMs
+	}
+	return 0
+}
+
+// ChangeDelegationTokenRequest names a token by its id or by its hash.
+type ChangeDelegationTokenRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	Caller        *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
+	Id            uint64                 `protobuf:"varint,3,opt,name=id,proto3" json:"id,omitempty"`
+	Hash          []byte                 `protobuf:"bytes,4,opt,name=hash,proto3" json:"hash,omitempty"`
+	Cancel        bool                   `protobuf:"varint,5,opt,name=cancel,proto3" json:"cancel,omitempty"` // else it is renewed
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeDelegationTokenRequest) Reset() {
+	*x = ChangeDelegationTokenRequest{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeDelegationTokenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeDelegationTokenRequest) ProtoMessage() {}
+
+func (x *ChangeDelegationTokenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeDelegationTokenRequest.ProtoReflect.Descriptor instead.
+func (*ChangeDelegationTokenRequest) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{124}
+}
+
+func (x *ChangeDelegationTokenRequest) GetCall() *CallId {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
+func (x *ChangeDelegationTokenRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *ChangeDelegationTokenRequest) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *ChangeDelegationTokenRequest) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+func (x *ChangeDelegationTokenRequest) GetCancel() bool {
+	if x != nil {
+		return x.Cancel
+	}
+	return false
+}
+
+type DelegationTokenResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	IssuedUnixMs  int64                  `protobuf:"varint,2,opt,name=issued_unix_ms,json=issuedUnixMs,proto3" json:"issued_unix_ms,omitempty"`    // by the namenode's clock, as the others
+	ExpiresUnixMs int64                  `protobuf:"varint,3,opt,name=expires_unix_ms,json=expiresUnixMs,proto3" json:"expires_unix_ms,omitempty"` // if it is not renewed; 0: it was cancelled
+	EndsUnixMs    int64                  `protobuf:"varint,4,opt,name=ends_unix_ms,json=endsUnixMs,proto3" json:"ends_unix_ms,omitempty"`          // it cannot be renewed for longer
+	Txid          uint64                 `protobuf:"varint,5,opt,name=txid,proto3" json:"txid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DelegationTokenResponse) Reset() {
+	*x = DelegationTokenResponse{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DelegationTokenResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DelegationTokenResponse) ProtoMessage() {}
+
+func (x *DelegationTokenResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DelegationTokenResponse.ProtoReflect.Descriptor instead.
+func (*DelegationTokenResponse) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{125}
+}
+
+func (x *DelegationTokenResponse) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *DelegationTokenResponse) GetIssuedUnixMs() int64 {
+	if x != nil {
+		return x.IssuedUnixMs
+	}
+	return 0
+}
+
+func (x *DelegationTokenResponse) GetExpiresUnixMs() int64 {
+	if x != nil {
+		return x.ExpiresUnixMs
+	}
+	return 0
+}
+
+func (x *DelegationTokenResponse) GetEndsUnixMs() int64 {
+	if x != nil {
+		return x.EndsUnixMs
+	}
+	return 0
+}
+
+func (x *DelegationTokenResponse) GetTxid() uint64 {
+	if x != nil {
+		return x.Txid
+	}
+	return 0
+}
+
+type ListDelegationTokensRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	After         uint64                 `protobuf:"varint,2,opt,name=after,proto3" json:"after,omitempty"` // the last id of the page before
+	Limit         int32                  `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"` // 0: the namenode's, which is the most
+	All           bool                   `protobuf:"varint,4,opt,name=all,proto3" json:"all,omitempty"`     // of all users: for superusers
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListDelegationTokensRequest) Reset() {
+	*x = ListDelegationTokensRequest{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListDelegationTokensRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListDelegationTokensRequest) ProtoMessage() {}
+
+func (x *ListDelegationTokensRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListDelegationTokensRequest.ProtoReflect.Descriptor instead.
+func (*ListDelegationTokensRequest) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{126}
+}
+
+func (x *ListDelegationTokensRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *ListDelegationTokensRequest) GetAfter() uint64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+func (x *ListDelegationTokensRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListDelegationTokensRequest) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
+
+type ListDelegationTokensResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tokens        []*DelegationToken     `protobuf:"bytes,1,rep,name=tokens,proto3" json:"tokens,omitempty"`
+	More          bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListDelegationTokensResponse) Reset() {
+	*x = ListDelegationTokensResponse{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListDelegationTokensResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListDelegationTokensResponse) ProtoMessage() {}
+
+func (x *ListDelegationTokensResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListDelegationTokensResponse.ProtoReflect.Descriptor instead.
+func (*ListDelegationTokensResponse) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{127}
+}
+
+func (x *ListDelegationTokensResponse) GetTokens() []*DelegationToken {
+	if x != nil {
+		return x.Tokens
+	}
+	return nil
+}
+
+func (x *ListDelegationTokensResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+type DelegationToken struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	User          string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
+	RealUser      string                 `protobuf:"bytes,3,opt,name=real_user,json=realUser,proto3" json:"real_user,omitempty"` // who proved that he may act for user, if it was another
+	Renewer       string                 `protobuf:"bytes,4,opt,name=renewer,proto3" json:"renewer,omitempty"`
+	IssuedUnixMs  int64                  `protobuf:"varint,5,opt,name=issued_unix_ms,json=issuedUnixMs,proto3" json:"issued_unix_ms,omitempty"`
+	ExpiresUnixMs int64                  `protobuf:"varint,6,opt,name=expires_unix_ms,json=expiresUnixMs,proto3" json:"expires_unix_ms,omitempty"`
+	EndsUnixMs    int64                  `protobuf:"varint,7,opt,name=ends_unix_ms,json=endsUnixMs,proto3" json:"ends_unix_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DelegationToken) Reset() {
+	*x = DelegationToken{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DelegationToken) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DelegationToken) ProtoMessage() {}
+
+func (x *DelegationToken) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DelegationToken.ProtoReflect.Descriptor instead.
+func (*DelegationToken) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{128}
+}
+
+func (x *DelegationToken) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *DelegationToken) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *DelegationToken) GetRealUser() string {
+	if x != nil {
+		return x.RealUser
+	}
+	return ""
+}
+
+func (x *DelegationToken) GetRenewer() string {
+	if x != nil {
+		return x.Renewer
+	}
+	return ""
+}
+
+func (x *DelegationToken) GetIssuedUnixMs() int64 {
+	if x != nil {
+		return x.IssuedUnixMs
+	}
+	return 0
+}
+
+func (x *DelegationToken) GetExpiresUnixMs() int64 {
+	if x != nil {
+		return x.ExpiresUnixMs
+	}
+	return 0
+}
+
+func (x *DelegationToken) GetEndsUnixMs() int64 {
+	if x != nil {
+		return x.EndsUnixMs
+	}
+	return 0
+}
+
 var File_leasefs_v1_leasefs_proto protoreflect.FileDescriptor
 
 const file_leasefs_v1_leasefs_proto_rawDesc = "" +
@@ -10823,7 +11264,43 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
 	"\x02at\x18\x03 \x01(\v2\x0f.leasefs.v1.RefR\x02at\x12-\n" +
 	"\x06action\x18\x04 \x01(\x0e2\x15.leasefs.v1.AclActionR\x06action\x12.\n" +
-	"\aentries\x18\x05 \x03(\v2\x14.leasefs.v1.AclEntryR\aentries*P\n" +
+	"\aentries\x18\x05 \x03(\v2\x14.leasefs.v1.AclEntryR\aentries\"\xb4\x01\n" +
+	"\x19GetDelegationTokenRequest\x12&\n" +
+	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
+	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
+	"\x04hash\x18\x03 \x01(\fR\x04hash\x12\x18\n" +
+	"\arenewer\x18\x04 \x01(\tR\arenewer\x12\x15\n" +
+	"\x06ttl_ms\x18\x05 \x01(\x03R\x05ttlMs\"\xae\x01\n" +
+	"\x1cChangeDelegationTokenRequest\x12&\n" +
+	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
+	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x0e\n" +
+	"\x02id\x18\x03 \x01(\x04R\x02id\x12\x12\n" +
+	"\x04hash\x18\x04 \x01(\fR\x04hash\x12\x16\n" +
+	"\x06cancel\x18\x05 \x01(\bR\x06cancel\"\xad\x01\n" +
+	"\x17DelegationTokenResponse\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12$\n" +
+	"\x0eissued_unix_ms\x18\x02 \x01(\x03R\fissuedUnixMs\x12&\n" +
+	"\x0fexpires_unix_ms\x18\x03 \x01(\x03R\rexpiresUnixMs\x12 \n" +
+	"\fends_unix_ms\x18\x04 \x01(\x03R\n" +
+	"endsUnixMs\x12\x12\n" +
+	"\x04txid\x18\x05 \x01(\x04R\x04txid\"\x87\x01\n" +
+	"\x1bListDelegationTokensRequest\x12*\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x14\n" +
+	"\x05after\x18\x02 \x01(\x04R\x05after\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\x05R\x05limit\x12\x10\n" +
+	"\x03all\x18\x04 \x01(\bR\x03all\"g\n" +
+	"\x1cListDelegationTokensResponse\x123\n" +
+	"\x06tokens\x18\x01 \x03(\v2\x1b.leasefs.v1.DelegationTokenR\x06tokens\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\"\xdc\x01\n" +
+	"\x0fDelegationToken\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
+	"\x04user\x18\x02 \x01(\tR\x04user\x12\x1b\n" +
+	"\treal_user\x18\x03 \x01(\tR\brealUser\x12\x18\n" +
+	"\arenewer\x18\x04 \x01(\tR\arenewer\x12$\n" +
+	"\x0eissued_unix_ms\x18\x05 \x01(\x03R\fissuedUnixMs\x12&\n" +
+	"\x0fexpires_unix_ms\x18\x06 \x01(\x03R\rexpiresUnixMs\x12 \n" +
+	"\fends_unix_ms\x18\a \x01(\x03R\n" +
+	"endsUnixMs*P\n" +
 	"\x06RefHow\x12\x17\n" +
 	"\x13REF_HOW_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13REF_HOW_FOLLOW_LAST\x10\x01\x12\x14\n" +
@@ -10868,7 +11345,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x19ACL_ACTION_REMOVE_DEFAULT\x10\x03\x12\x19\n" +
 	"\x15ACL_ACTION_REMOVE_ALL\x10\x04\x12\x14\n" +
 	"\x10ACL_ACTION_EXACT\x10\x05\x12\x14\n" +
-	"\x10ACL_ACTION_WHOLE\x10\x062\xd0\x13\n" +
+	"\x10ACL_ACTION_WHOLE\x10\x062\x85\x16\n" +
 	"\bNamenode\x12F\n" +
 	"\aSession\x12\x1a.leasefs.v1.SessionRequest\x1a\x1b.leasefs.v1.SessionResponse(\x010\x01\x12K\n" +
 	"\n" +
@@ -10909,7 +11386,10 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\bTransact\x12\x1b.leasefs.v1.TransactRequest\x1a\x1a.leasefs.v1.MutateResponse\x12?\n" +
 	"\x06WhoAmI\x12\x19.leasefs.v1.WhoAmIRequest\x1a\x1a.leasefs.v1.WhoAmIResponse\x126\n" +
 	"\x03Acl\x12\x16.leasefs.v1.AclRequest\x1a\x17.leasefs.v1.AclResponse\x12E\n" +
-	"\tChangeAcl\x12\x1c.leasefs.v1.ChangeAclRequest\x1a\x1a.leasefs.v1.MutateResponse2\xba\x04\n" +
+	"\tChangeAcl\x12\x1c.leasefs.v1.ChangeAclRequest\x1a\x1a.leasefs.v1.MutateResponse\x12`\n" +
+	"\x12GetDelegationToken\x12%.leasefs.v1.GetDelegationTokenRequest\x1a#.leasefs.v1.DelegationTokenResponse\x12f\n" +
+	"\x15ChangeDelegationToken\x12(.leasefs.v1.ChangeDelegationTokenRequest\x1a#.leasefs.v1.DelegationTokenResponse\x12i\n" +
+	"\x14ListDelegationTokens\x12'.leasefs.v1.ListDelegationTokensRequest\x1a(.leasefs.v1.ListDelegationTokensResponse2\xba\x04\n" +
 	"\x05Admin\x12?\n" +
 	"\x06Status\x12\x19.leasefs.v1.StatusRequest\x1a\x1a.leasefs.v1.StatusResponse\x12K\n" +
 	"\n" +
@@ -10936,148 +11416,154 @@ func file_leasefs_v1_leasefs_proto_rawDescGZIP() []byte {
 }
 
 var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 126)
+var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 132)
 var file_leasefs_v1_leasefs_proto_goTypes = []any{
-	(RefHow)(0),                     // 0: leasefs.v1.RefHow
-	(FileType)(0),                   // 1: leasefs.v1.FileType
-	(LeaseOrder)(0),                 // 2: leasefs.v1.LeaseOrder
-	(EventType)(0),                  // 3: leasefs.v1.EventType
-	(XattrAction)(0),                // 4: leasefs.v1.XattrAction
-	(AclTag)(0),                     // 5: leasefs.v1.AclTag
-	(AclAction)(0),                  // 6: leasefs.v1.AclAction
-	(SafeModeRequest_Action)(0),     // 7: leasefs.v1.SafeModeRequest.Action
-	(*CallId)(nil),                  // 8: leasefs.v1.CallId
-	(*Caller)(nil),                  // 9: leasefs.v1.Caller
-	(*Ref)(nil),                     // 10: leasefs.v1.Ref
-	(*WriterId)(nil),                // 11: leasefs.v1.WriterId
-	(*Attr)(nil),                    // 12: leasefs.v1.Attr
-	(*OpenState)(nil),               // 13: leasefs.v1.OpenState
-	(*HolderInfo)(nil),              // 14: leasefs.v1.HolderInfo
-	(*Block)(nil),                   // 15: leasefs.v1.Block
-	(*ErrorDetail)(nil),             // 16: leasefs.v1.ErrorDetail
-	(*Hello)(nil),                   // 17: leasefs.v1.Hello
-	(*Welcome)(nil),                 // 18: leasefs.v1.Welcome
-	(*SessionRequest)(nil),          // 19: leasefs.v1.SessionRequest
-	(*SessionResponse)(nil),         // 20: leasefs.v1.SessionResponse
-	(*CacheRenew)(nil),              // 21: leasefs.v1.CacheRenew
-	(*CacheTerm)(nil),               // 22: leasefs.v1.CacheTerm
-	(*CacheRevocation)(nil),         // 23: leasefs.v1.CacheRevocation
-	(*CacheAck)(nil),                // 24: leasefs.v1.CacheAck
-	(*Draft)(nil),                   // 25: leasefs.v1.Draft
-	(*CacheKey)(nil),                // 26: leasefs.v1.CacheKey
-	(*CacheGivenUp)(nil),            // 27: leasefs.v1.CacheGivenUp
-	(*RenewLeaseRequest)(nil),       // 28: leasefs.v1.RenewLeaseRequest
-	(*OpenRef)(nil),                 // 29: leasefs.v1.OpenRef
-	(*RenewLeaseResponse)(nil),      // 30: leasefs.v1.RenewLeaseResponse
-	(*LostFile)(nil),                // 31: leasefs.v1.LostFile
-	(*ListLeasesRequest)(nil),       // 32: leasefs.v1.ListLeasesRequest
-	(*ListLeasesResponse)(nil),      // 33: leasefs.v1.ListLeasesResponse
-	(*Lease)(nil),                   // 34: leasefs.v1.Lease
-	(*LeaseFile)(nil),               // 35: leasefs.v1.LeaseFile
-	(*RecoverRequest)(nil),          // 36: leasefs.v1.RecoverRequest
-	(*RecoverResponse)(nil),         // 37: leasefs.v1.RecoverResponse
-	(*GrantLeaseRequest)(nil),       // 38: leasefs.v1.GrantLeaseRequest
-	(*GrantLeaseResponse)(nil),      // 39: leasefs.v1.GrantLeaseResponse
-	(*RevokeLeaseRequest)(nil),      // 40: leasefs.v1.RevokeLeaseRequest
-	(*RevokeLeaseResponse)(nil),     // 41: leasefs.v1.RevokeLeaseResponse
-	(*KeepAliveRequest)(nil),        // 42: leasefs.v1.KeepAliveRequest
-	(*KeepAliveResponse)(nil),       // 43: leasefs.v1.KeepAliveResponse
-	(*LeaseAlive)(nil),              // 44: leasefs.v1.LeaseAlive
-	(*LeaseTimeToLiveRequest)(nil),  // 45: leasefs.v1.LeaseTimeToLiveRequest
-	(*LeaseTimeToLiveResponse)(nil), // 46: leasefs.v1.LeaseTimeToLiveResponse
-	(*AttachLeaseRequest)(nil),      // 47: leasefs.v1.AttachLeaseRequest
-	(*DetachLeaseRequest)(nil),      // 48: leasefs.v1.DetachLeaseRequest
-	(*WatchRequest)(nil),            // 49: leasefs.v1.WatchRequest
-	(*WatchResponse)(nil),           // 50: leasefs.v1.WatchResponse
-	(*Event)(nil),                   // 51: leasefs.v1.Event
-	(*CreateRequest)(nil),           // 52: leasefs.v1.CreateRequest
-	(*Owner)(nil),                   // 53: leasefs.v1.Owner
-	(*OpenResponse)(nil),            // 54: leasefs.v1.OpenResponse
-	(*AppendRequest)(nil),           // 55: leasefs.v1.AppendRequest
-	(*AppendTailRequest)(nil),       // 56: leasefs.v1.AppendTailRequest
-	(*AppendTailResponse)(nil),      // 57: leasefs.v1.AppendTailResponse
-	(*AllocateBlockRequest)(nil),    // 58: leasefs.v1.AllocateBlockRequest
-	(*BlockIntent)(nil),             // 59: leasefs.v1.BlockIntent
-	(*AllocateBlockResponse)(nil),   // 60: leasefs.v1.AllocateBlockResponse
-	(*BlockTarget)(nil),             // 61: leasefs.v1.BlockTarget
-	(*CommitRequest)(nil),           // 62: leasefs.v1.CommitRequest
-	(*CommitResponse)(nil),          // 63: leasefs.v1.CommitResponse
-	(*CloseRequest)(nil),            // 64: leasefs.v1.CloseRequest
-	(*CloseResponse)(nil),           // 65: leasefs.v1.CloseResponse
-	(*CloseAbandonedRequest)(nil),   // 66: leasefs.v1.CloseAbandonedRequest
-	(*GetFileRequest)(nil),          // 67: leasefs.v1.GetFileRequest
-	(*GetFileResponse)(nil),         // 68: leasefs.v1.GetFileResponse
-	(*StatRequest)(nil),             // 69: leasefs.v1.StatRequest
-	(*StatResponse)(nil),            // 70: leasefs.v1.StatResponse
-	(*XattrsRequest)(nil),           // 71: leasefs.v1.XattrsRequest
-	(*XattrsResponse)(nil),          // 72: leasefs.v1.XattrsResponse
-	(*Xattr)(nil),                   // 73: leasefs.v1.Xattr
-	(*ListRequest)(nil),             // 74: leasefs.v1.ListRequest
-	(*ListResponse)(nil),            // 75: leasefs.v1.ListResponse
-	(*Entry)(nil),                   // 76: leasefs.v1.Entry
-	(*SummaryRequest)(nil),          // 77: leasefs.v1.SummaryRequest
-	(*SummaryResponse)(nil),         // 78: leasefs.v1.SummaryResponse
-	(*FindRequest)(nil),             // 79: leasefs.v1.FindRequest
-	(*FindResponse)(nil),            // 80: leasefs.v1.FindResponse
-	(*FoundEntry)(nil),              // 81: leasefs.v1.FoundEntry
-	(*MutateResponse)(nil),          // 82: leasefs.v1.MutateResponse
-	(*MkdirRequest)(nil),            // 83: leasefs.v1.MkdirRequest
-	(*RenameRequest)(nil),           // 84: leasefs.v1.RenameRequest
-	(*Hide)(nil),                    // 85: leasefs.v1.Hide
-	(*DeleteRequest)(nil),           // 86: leasefs.v1.DeleteRequest
-	(*SetAttrRequest)(nil),          // 87: leasefs.v1.SetAttrRequest
-	(*TransactRequest)(nil),         // 88: leasefs.v1.TransactRequest
-	(*TxCompare)(nil),               // 89: leasefs.v1.TxCompare
-	(*TxXattr)(nil),                 // 90: leasefs.v1.TxXattr
-	(*TxOp)(nil),                    // 91: leasefs.v1.TxOp
-	(*TxFile)(nil),                  // 92: leasefs.v1.TxFile
-	(*TxDir)(nil),                   // 93: leasefs.v1.TxDir
-	(*TxRename)(nil),                // 94: leasefs.v1.TxRename
-	(*TxDelete)(nil),                // 95: leasefs.v1.TxDelete
-	(*TxDetach)(nil),                // 96: leasefs.v1.TxDetach
-	(*SetXattrRequest)(nil),         // 97: leasefs.v1.SetXattrRequest
-	(*SymlinkRequest)(nil),          // 98: leasefs.v1.SymlinkRequest
-	(*TruncateRequest)(nil),         // 99: leasefs.v1.TruncateRequest
-	(*ConcatRequest)(nil),           // 100: leasefs.v1.ConcatRequest
-	(*StatusRequest)(nil),           // 101: leasefs.v1.StatusRequest
-	(*StatusResponse)(nil),          // 102: leasefs.v1.StatusResponse
-	(*AuditStatus)(nil),             // 103: leasefs.v1.AuditStatus
-	(*Holding)(nil),                 // 104: leasefs.v1.Holding
-	(*ClockSkew)(nil),               // 105: leasefs.v1.ClockSkew
-	(*CheckpointRequest)(nil),       // 106: leasefs.v1.CheckpointRequest
-	(*CheckpointResponse)(nil),      // 107: leasefs.v1.CheckpointResponse
-	(*SafeModeRequest)(nil),         // 108: leasefs.v1.SafeModeRequest
-	(*SafeModeResponse)(nil),        // 109: leasefs.v1.SafeModeResponse
-	(*FsckRequest)(nil),             // 110: leasefs.v1.FsckRequest
-	(*FsckResponse)(nil),            // 111: leasefs.v1.FsckResponse
-	(*FsckSummary)(nil),             // 112: leasefs.v1.FsckSummary
-	(*CollectRequest)(nil),          // 113: leasefs.v1.CollectRequest
-	(*CollectResponse)(nil),         // 114: leasefs.v1.CollectResponse
-	(*FailoverRequest)(nil),         // 115: leasefs.v1.FailoverRequest
-	(*FailoverResponse)(nil),        // 116: leasefs.v1.FailoverResponse
-	(*ResolveStoreRequest)(nil),     // 117: leasefs.v1.ResolveStoreRequest
-	(*ResolveStoreResponse)(nil),    // 118: leasefs.v1.ResolveStoreResponse
-	(*BackupRequest)(nil),           // 119: leasefs.v1.BackupRequest
-	(*BackupResponse)(nil),          // 120: leasefs.v1.BackupResponse
-	(*CarryRequest)(nil),            // 121: leasefs.v1.CarryRequest
-	(*CarriedCall)(nil),             // 122: leasefs.v1.CarriedCall
-	(*CarryResponse)(nil),           // 123: leasefs.v1.CarryResponse
-	(*CarriedAnswer)(nil),           // 124: leasefs.v1.CarriedAnswer
-	(*WhoAmIRequest)(nil),           // 125: leasefs.v1.WhoAmIRequest
-	(*WhoAmIResponse)(nil),          // 126: leasefs.v1.WhoAmIResponse
-	(*AclEntry)(nil),                // 127: leasefs.v1.AclEntry
-	(*AclRequest)(nil),              // 128: leasefs.v1.AclRequest
-	(*AclResponse)(nil),             // 129: leasefs.v1.AclResponse
-	(*ChangeAclRequest)(nil),        // 130: leasefs.v1.ChangeAclRequest
-	nil,                             // 131: leasefs.v1.Block.HeadersEntry
-	nil,                             // 132: leasefs.v1.BlockTarget.HeadersEntry
-	nil,                             // 133: leasefs.v1.BackupResponse.HeadersEntry
+	(RefHow)(0),                          // 0: leasefs.v1.RefHow
+	(FileType)(0),                        // 1: leasefs.v1.FileType
+	(LeaseOrder)(0),                      // 2: leasefs.v1.LeaseOrder
+	(EventType)(0),                       // 3: leasefs.v1.EventType
+	(XattrAction)(0),                     // 4: leasefs.v1.XattrAction
+	(AclTag)(0),                          // 5: leasefs.v1.AclTag
+	(AclAction)(0),                       // 6: leasefs.v1.AclAction
+	(SafeModeRequest_Action)(0),          // 7: leasefs.v1.SafeModeRequest.Action
+	(*CallId)(nil),                       // 8: leasefs.v1.CallId
+	(*Caller)(nil),                       // 9: leasefs.v1.Caller
+	(*Ref)(nil),                          // 10: leasefs.v1.Ref
+	(*WriterId)(nil),                     // 11: leasefs.v1.WriterId
+	(*Attr)(nil),                         // 12: leasefs.v1.Attr
+	(*OpenState)(nil),                    // 13: leasefs.v1.OpenState
+	(*HolderInfo)(nil),                   // 14: leasefs.v1.HolderInfo
+	(*Block)(nil),                        // 15: leasefs.v1.Block
+	(*ErrorDetail)(nil),                  // 16: leasefs.v1.ErrorDetail
+	(*Hello)(nil),                        // 17: leasefs.v1.Hello
+	(*Welcome)(nil),                      // 18: leasefs.v1.Welcome
+	(*SessionRequest)(nil),               // 19: leasefs.v1.SessionRequest
+	(*SessionResponse)(nil),              // 20: leasefs.v1.SessionResponse
+	(*CacheRenew)(nil),                   // 21: leasefs.v1.CacheRenew
+	(*CacheTerm)(nil),                    // 22: leasefs.v1.CacheTerm
+	(*CacheRevocation)(nil),              // 23: leasefs.v1.CacheRevocation
+	(*CacheAck)(nil),                     // 24: leasefs.v1.CacheAck
+	(*Draft)(nil),                        // 25: leasefs.v1.Draft
+	(*CacheKey)(nil),                     // 26: leasefs.v1.CacheKey
+	(*CacheGivenUp)(nil),                 // 27: leasefs.v1.CacheGivenUp
+	(*RenewLeaseRequest)(nil),            // 28: leasefs.v1.RenewLeaseRequest
+	(*OpenRef)(nil),                      // 29: leasefs.v1.OpenRef
+	(*RenewLeaseResponse)(nil),           // 30: leasefs.v1.RenewLeaseResponse
+	(*LostFile)(nil),                     // 31: leasefs.v1.LostFile
+	(*ListLeasesRequest)(nil),            // 32: leasefs.v1.ListLeasesRequest
+	(*ListLeasesResponse)(nil),           // 33: leasefs.v1.ListLeasesResponse
+	(*Lease)(nil),                        // 34: leasefs.v1.Lease
+	(*LeaseFile)(nil),                    // 35: leasefs.v1.LeaseFile
+	(*RecoverRequest)(nil),               // 36: leasefs.v1.RecoverRequest
+	(*RecoverResponse)(nil),              // 37: leasefs.v1.RecoverResponse
+	(*GrantLeaseRequest)(nil),            // 38: leasefs.v1.GrantLeaseRequest
+	(*GrantLeaseResponse)(nil),           // 39: leasefs.v1.GrantLeaseResponse
+	(*RevokeLeaseRequest)(nil),           // 40: leasefs.v1.RevokeLeaseRequest
+	(*RevokeLeaseResponse)(nil),          // 41: leasefs.v1.RevokeLeaseResponse
+	(*KeepAliveRequest)(nil),             // 42: leasefs.v1.KeepAliveRequest
+	(*KeepAliveResponse)(nil),            // 43: leasefs.v1.KeepAliveResponse
+	(*LeaseAlive)(nil),                   // 44: leasefs.v1.LeaseAlive
+	(*LeaseTimeToLiveRequest)(nil),       // 45: leasefs.v1.LeaseTimeToLiveRequest
+	(*LeaseTimeToLiveResponse)(nil),      // 46: leasefs.v1.LeaseTimeToLiveResponse
+	(*AttachLeaseRequest)(nil),           // 47: leasefs.v1.AttachLeaseRequest
+	(*DetachLeaseRequest)(nil),           // 48: leasefs.v1.DetachLeaseRequest
+	(*WatchRequest)(nil),                 // 49: leasefs.v1.WatchRequest
+	(*WatchResponse)(nil),                // 50: leasefs.v1.WatchResponse
+	(*Event)(nil),                        // 51: leasefs.v1.Event
+	(*CreateRequest)(nil),                // 52: leasefs.v1.CreateRequest
+	(*Owner)(nil),                        // 53: leasefs.v1.Owner
+	(*OpenResponse)(nil),                 // 54: leasefs.v1.OpenResponse
+	(*AppendRequest)(nil),                // 55: leasefs.v1.AppendRequest
+	(*AppendTailRequest)(nil),            // 56: leasefs.v1.AppendTailRequest
+	(*AppendTailResponse)(nil),           // 57: leasefs.v1.AppendTailResponse
+	(*AllocateBlockRequest)(nil),         // 58: leasefs.v1.AllocateBlockRequest
+	(*BlockIntent)(nil),                  // 59: leasefs.v1.BlockIntent
+	(*AllocateBlockResponse)(nil),        // 60: leasefs.v1.AllocateBlockResponse
+	(*BlockTarget)(nil),                  // 61: leasefs.v1.BlockTarget
+	(*CommitRequest)(nil),                // 62: leasefs.v1.CommitRequest
+	(*CommitResponse)(nil),               // 63: leasefs.v1.CommitResponse
+	(*CloseRequest)(nil),                 // 64: leasefs.v1.CloseRequest
+	(*CloseResponse)(nil),                // 65: leasefs.v1.CloseResponse
+	(*CloseAbandonedRequest)(nil),        // 66: leasefs.v1.CloseAbandonedRequest
+	(*GetFileRequest)(nil),               // 67: leasefs.v1.GetFileRequest
+	(*GetFileResponse)(nil),              // 68: leasefs.v1.GetFileResponse
+	(*StatRequest)(nil),                  // 69: leasefs.v1.StatRequest
+	(*StatResponse)(nil),                 // 70: leasefs.v1.StatResponse
+	(*XattrsRequest)(nil),                // 71: leasefs.v1.XattrsRequest
+	(*XattrsResponse)(nil),               // 72: leasefs.v1.XattrsResponse
+	(*Xattr)(nil),                        // 73: leasefs.v1.Xattr
+	(*ListRequest)(nil),                  // 74: leasefs.v1.ListRequest
+	(*ListResponse)(nil),                 // 75: leasefs.v1.ListResponse
+	(*Entry)(nil),                        // 76: leasefs.v1.Entry
+	(*SummaryRequest)(nil),               // 77: leasefs.v1.SummaryRequest
+	(*SummaryResponse)(nil),              // 78: leasefs.v1.SummaryResponse
+	(*FindRequest)(nil),                  // 79: leasefs.v1.FindRequest
+	(*FindResponse)(nil),                 // 80: leasefs.v1.FindResponse
+	(*FoundEntry)(nil),                   // 81: leasefs.v1.FoundEntry
+	(*MutateResponse)(nil),               // 82: leasefs.v1.MutateResponse
+	(*MkdirRequest)(nil),                 // 83: leasefs.v1.MkdirRequest
+	(*RenameRequest)(nil),                // 84: leasefs.v1.RenameRequest
+	(*Hide)(nil),                         // 85: leasefs.v1.Hide
+	(*DeleteRequest)(nil),                // 86: leasefs.v1.DeleteRequest
+	(*SetAttrRequest)(nil),               // 87: leasefs.v1.SetAttrRequest
+	(*TransactRequest)(nil),              // 88: leasefs.v1.TransactRequest
+	(*TxCompare)(nil),                    // 89: leasefs.v1.TxCompare
+	(*TxXattr)(nil),                      // 90: leasefs.v1.TxXattr
+	(*TxOp)(nil),                         // 91: leasefs.v1.TxOp
+	(*TxFile)(nil),                       // 92: leasefs.v1.TxFile
+	(*TxDir)(nil),                        // 93: leasefs.v1.TxDir
+	(*TxRename)(nil),                     // 94: leasefs.v1.TxRename
+	(*TxDelete)(nil),                     // 95: leasefs.v1.TxDelete
+	(*TxDetach)(nil),                     // 96: leasefs.v1.TxDetach
+	(*SetXattrRequest)(nil),              // 97: leasefs.v1.SetXattrRequest
+	(*SymlinkRequest)(nil),               // 98: leasefs.v1.SymlinkRequest
+	(*TruncateRequest)(nil),              // 99: leasefs.v1.TruncateRequest
+	(*ConcatRequest)(nil),                // 100: leasefs.v1.ConcatRequest
+	(*StatusRequest)(nil),                // 101: leasefs.v1.StatusRequest
+	(*StatusResponse)(nil),               // 102: leasefs.v1.StatusResponse
+	(*AuditStatus)(nil),                  // 103: leasefs.v1.AuditStatus
+	(*Holding)(nil),                      // 104: leasefs.v1.Holding
+	(*ClockSkew)(nil),                    // 105: leasefs.v1.ClockSkew
+	(*CheckpointRequest)(nil),            // 106: leasefs.v1.CheckpointRequest
+	(*CheckpointResponse)(nil),           // 107: leasefs.v1.CheckpointResponse
+	(*SafeModeRequest)(nil),              // 108: leasefs.v1.SafeModeRequest
+	(*SafeModeResponse)(nil),             // 109: leasefs.v1.SafeModeResponse
+	(*FsckRequest)(nil),                  // 110: leasefs.v1.FsckRequest
+	(*FsckResponse)(nil),                 // 111: leasefs.v1.FsckResponse
+	(*FsckSummary)(nil),                  // 112: leasefs.v1.FsckSummary
+	(*CollectRequest)(nil),               // 113: leasefs.v1.CollectRequest
+	(*CollectResponse)(nil),              // 114: leasefs.v1.CollectResponse
+	(*FailoverRequest)(nil),              // 115: leasefs.v1.FailoverRequest
+	(*FailoverResponse)(nil),             // 116: leasefs.v1.FailoverResponse
+	(*ResolveStoreRequest)(nil),          // 117: leasefs.v1.ResolveStoreRequest
+	(*ResolveStoreResponse)(nil),         // 118: leasefs.v1.ResolveStoreResponse
+	(*BackupRequest)(nil),                // 119: leasefs.v1.BackupRequest
+	(*BackupResponse)(nil),               // 120: leasefs.v1.BackupResponse
+	(*CarryRequest)(nil),                 // 121: leasefs.v1.CarryRequest
+	(*CarriedCall)(nil),                  // 122: leasefs.v1.CarriedCall
+	(*CarryResponse)(nil),                // 123: leasefs.v1.CarryResponse
+	(*CarriedAnswer)(nil),                // 124: leasefs.v1.CarriedAnswer
+	(*WhoAmIRequest)(nil),                // 125: leasefs.v1.WhoAmIRequest
+	(*WhoAmIResponse)(nil),               // 126: leasefs.v1.WhoAmIResponse
+	(*AclEntry)(nil),                     // 127: leasefs.v1.AclEntry
+	(*AclRequest)(nil),                   // 128: leasefs.v1.AclRequest
+	(*AclResponse)(nil),                  // 129: leasefs.v1.AclResponse
+	(*ChangeAclRequest)(nil),             // 130: leasefs.v1.ChangeAclRequest
+	(*GetDelegationTokenRequest)(nil),    // 131: leasefs.v1.GetDelegationTokenRequest
+	(*ChangeDelegationTokenRequest)(nil), // 132: leasefs.v1.ChangeDelegationTokenRequest
+	(*DelegationTokenResponse)(nil),      // 133: leasefs.v1.DelegationTokenResponse
+	(*ListDelegationTokensRequest)(nil),  // 134: leasefs.v1.ListDelegationTokensRequest
+	(*ListDelegationTokensResponse)(nil), // 135: leasefs.v1.ListDelegationTokensResponse
+	(*DelegationToken)(nil),              // 136: leasefs.v1.DelegationToken
+	nil,                                  // 137: leasefs.v1.Block.HeadersEntry
+	nil,                                  // 138: leasefs.v1.BlockTarget.HeadersEntry
+	nil,                                  // 139: leasefs.v1.BackupResponse.HeadersEntry
 }
 var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	1,   // 0: leasefs.v1.Attr.type:type_name -> leasefs.v1.FileType
 	13,  // 1: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
 	14,  // 2: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
-	131, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
+	137, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
 	14,  // 4: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
 	9,   // 5: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
 	17,  // 6: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
@@ -11140,7 +11626,7 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	11,  // 63: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
 	59,  // 64: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
 	61,  // 65: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
-	132, // 66: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
+	138, // 66: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
 	11,  // 67: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
 	15,  // 68: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
 	8,   // 69: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
@@ -11235,7 +11721,7 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	9,   // 158: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
 	9,   // 159: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
 	9,   // 160: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
-	133, // 161: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
+	139, // 161: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
 	122, // 162: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
 	124, // 163: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
 	16,  // 164: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
@@ -11250,101 +11736,113 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	10,  // 173: leasefs.v1.ChangeAclRequest.at:type_name -> leasefs.v1.Ref
 	6,   // 174: leasefs.v1.ChangeAclRequest.action:type_name -> leasefs.v1.AclAction
 	127, // 175: leasefs.v1.ChangeAclRequest.entries:type_name -> leasefs.v1.AclEntry
-	19,  // 176: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
-	28,  // 177: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
-	32,  // 178: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
-	36,  // 179: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
-	38,  // 180: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
-	40,  // 181: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
-	42,  // 182: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
-	45,  // 183: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
-	47,  // 184: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
-	48,  // 185: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
-	49,  // 186: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
-	52,  // 187: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
-	55,  // 188: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
-	56,  // 189: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
-	58,  // 190: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
-	62,  // 191: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
-	64,  // 192: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
-	66,  // 193: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
-	67,  // 194: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
-	69,  // 195: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
-	71,  // 196: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
-	74,  // 197: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
-	77,  // 198: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
-	79,  // 199: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
-	83,  // 200: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
-	84,  // 201: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
-	86,  // 202: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
-	87,  // 203: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
-	98,  // 204: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
-	97,  // 205: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
-	99,  // 206: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
-	100, // 207: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
-	88,  // 208: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
-	125, // 209: leasefs.v1.Namenode.WhoAmI:input_type -> leasefs.v1.WhoAmIRequest
-	128, // 210: leasefs.v1.Namenode.Acl:input_type -> leasefs.v1.AclRequest
-	130, // 211: leasefs.v1.Namenode.ChangeAcl:input_type -> leasefs.v1.ChangeAclRequest
-	101, // 212: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
-	106, // 213: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
-	108, // 214: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
-	110, // 215: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
-	113, // 216: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
-	119, // 217: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
-	115, // 218: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
-	117, // 219: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
-	121, // 220: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
-	20,  // 221: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
-	30,  // 222: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
-	33,  // 223: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
-	37,  // 224: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
-	39,  // 225: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
-	41,  // 226: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
-	43,  // 227: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
-	46,  // 228: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
-	82,  // 229: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
-	82,  // 230: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
-	50,  // 231: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
-	54,  // 232: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
-	54,  // 233: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
-	57,  // 234: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
-	60,  // 235: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
-	63,  // 236: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
-	65,  // 237: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
-	65,  // 238: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
-	68,  // 239: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
-	70,  // 240: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
-	72,  // 241: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
-	75,  // 242: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
-	78,  // 243: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
-	80,  // 244: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
-	82,  // 245: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
-	82,  // 246: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
-	82,  // 247: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
-	82,  // 248: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
-	82,  // 249: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
-	82,  // 250: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
-	82,  // 251: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
-	82,  // 252: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
-	82,  // 253: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
-	126, // 254: leasefs.v1.Namenode.WhoAmI:output_type -> leasefs.v1.WhoAmIResponse
-	129, // 255: leasefs.v1.Namenode.Acl:output_type -> leasefs.v1.AclResponse
-	82,  // 256: leasefs.v1.Namenode.ChangeAcl:output_type -> leasefs.v1.MutateResponse
-	102, // 257: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
-	107, // 258: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
-	109, // 259: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
-	111, // 260: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
-	114, // 261: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
-	120, // 262: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
-	116, // 263: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
-	118, // 264: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
-	123, // 265: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
-	221, // [221:266] is the sub-list for method output_type
-	176, // [176:221] is the sub-list for method input_type
-	176, // [176:176] is the sub-list for extension type_name
-	176, // [176:176] is the sub-list for extension extendee
-	0,   // [0:176] is the sub-list for field type_name
+	8,   // 176: leasefs.v1.GetDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 177: leasefs.v1.GetDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
+	8,   // 178: leasefs.v1.ChangeDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 179: leasefs.v1.ChangeDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
+	9,   // 180: leasefs.v1.ListDelegationTokensRequest.caller:type_name -> leasefs.v1.Caller
+	136, // 181: leasefs.v1.ListDelegationTokensResponse.tokens:type_name -> leasefs.v1.DelegationToken
+	19,  // 182: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
+	28,  // 183: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
+	32,  // 184: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
+	36,  // 185: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
+	38,  // 186: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
+	40,  // 187: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
+	42,  // 188: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
+	45,  // 189: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
+	47,  // 190: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
+	48,  // 191: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
+	49,  // 192: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
+	52,  // 193: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
+	55,  // 194: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
+	56,  // 195: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
+	58,  // 196: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
+	62,  // 197: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
+	64,  // 198: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
+	66,  // 199: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
+	67,  // 200: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
+	69,  // 201: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
+	71,  // 202: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
+	74,  // 203: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
+	77,  // 204: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
+	79,  // 205: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
+	83,  // 206: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
+	84,  // 207: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
+	86,  // 208: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
+	87,  // 209: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
+	98,  // 210: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
+	97,  // 211: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
+	99,  // 212: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
+	100, // 213: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
+	88,  // 214: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
+	125, // 215: leasefs.v1.Namenode.WhoAmI:input_type -> leasefs.v1.WhoAmIRequest
+	128, // 216: leasefs.v1.Namenode.Acl:input_type -> leasefs.v1.AclRequest
+	130, // 217: leasefs.v1.Namenode.ChangeAcl:input_type -> leasefs.v1.ChangeAclRequest
+	131, // 218: leasefs.v1.Namenode.GetDelegationToken:input_type -> leasefs.v1.GetDelegationTokenRequest
+	132, // 219: leasefs.v1.Namenode.ChangeDelegationToken:input_type -> leasefs.v1.ChangeDelegationTokenRequest
+	134, // 220: leasefs.v1.Namenode.ListDelegationTokens:input_type -> leasefs.v1.ListDelegationTokensRequest
+	101, // 221: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
+	106, // 222: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
+	108, // 223: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
+	110, // 224: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
+	113, // 225: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
+	119, // 226: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
+	115, // 227: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
+	117, // 228: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
+	121, // 229: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
+	20,  // 230: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
+	30,  // 231: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
+	33,  // 232: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
+	37,  // 233: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
+	39,  // 234: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
+	41,  // 235: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
+	43,  // 236: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
+	46,  // 237: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
+	82,  // 238: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
+	82,  // 239: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
+	50,  // 240: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
+	54,  // 241: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
+	54,  // 242: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
+	57,  // 243: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
+	60,  // 244: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
+	63,  // 245: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
+	65,  // 246: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
+	65,  // 247: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
+	68,  // 248: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
+	70,  // 249: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
+	72,  // 250: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
+	75,  // 251: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
+	78,  // 252: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
+	80,  // 253: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
+	82,  // 254: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
+	82,  // 255: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
+	82,  // 256: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
+	82,  // 257: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
+	82,  // 258: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
+	82,  // 259: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
+	82,  // 260: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
+	82,  // 261: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
+	82,  // 262: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
+	126, // 263: leasefs.v1.Namenode.WhoAmI:output_type -> leasefs.v1.WhoAmIResponse
+	129, // 264: leasefs.v1.Namenode.Acl:output_type -> leasefs.v1.AclResponse
+	82,  // 265: leasefs.v1.Namenode.ChangeAcl:output_type -> leasefs.v1.MutateResponse
+	133, // 266: leasefs.v1.Namenode.GetDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
+	133, // 267: leasefs.v1.Namenode.ChangeDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
+	135, // 268: leasefs.v1.Namenode.ListDelegationTokens:output_type -> leasefs.v1.ListDelegationTokensResponse
+	102, // 269: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
+	107, // 270: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
+	109, // 271: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
+	111, // 272: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
+	114, // 273: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
+	120, // 274: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
+	116, // 275: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
+	118, // 276: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
+	123, // 277: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
+	230, // [230:278] is the sub-list for method output_type
+	182, // [182:230] is the sub-list for method input_type
+	182, // [182:182] is the sub-list for extension type_name
+	182, // [182:182] is the sub-list for extension extendee
+	0,   // [0:182] is the sub-list for field type_name
 }
 
 func init() { file_leasefs_v1_leasefs_proto_init() }
@@ -11393,7 +11891,7 @@ func file_leasefs_v1_leasefs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leasefs_v1_leasefs_proto_rawDesc), len(file_leasefs_v1_leasefs_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   126,
+			NumMessages:   132,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

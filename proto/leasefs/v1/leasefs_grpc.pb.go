@@ -35,42 +35,45 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Namenode_Session_FullMethodName         = "/leasefs.v1.Namenode/Session"
-	Namenode_RenewLease_FullMethodName      = "/leasefs.v1.Namenode/RenewLease"
-	Namenode_ListLeases_FullMethodName      = "/leasefs.v1.Namenode/ListLeases"
-	Namenode_Recover_FullMethodName         = "/leasefs.v1.Namenode/Recover"
-	Namenode_GrantLease_FullMethodName      = "/leasefs.v1.Namenode/GrantLease"
-	Namenode_RevokeLease_FullMethodName     = "/leasefs.v1.Namenode/RevokeLease"
-	Namenode_KeepAlive_FullMethodName       = "/leasefs.v1.Namenode/KeepAlive"
-	Namenode_LeaseTimeToLive_FullMethodName = "/leasefs.v1.Namenode/LeaseTimeToLive"
-	Namenode_AttachLease_FullMethodName     = "/leasefs.v1.Namenode/AttachLease"
-	Namenode_DetachLease_FullMethodName     = "/leasefs.v1.Namenode/DetachLease"
-	Namenode_Watch_FullMethodName           = "/leasefs.v1.Namenode/Watch"
-	Namenode_Create_FullMethodName          = "/leasefs.v1.Namenode/Create"
-	Namenode_Append_FullMethodName          = "/leasefs.v1.Namenode/Append"
-	Namenode_AppendTail_FullMethodName      = "/leasefs.v1.Namenode/AppendTail"
-	Namenode_AllocateBlock_FullMethodName   = "/leasefs.v1.Namenode/AllocateBlock"
-	Namenode_Commit_FullMethodName          = "/leasefs.v1.Namenode/Commit"
-	Namenode_Close_FullMethodName           = "/leasefs.v1.Namenode/Close"
-	Namenode_CloseAbandoned_FullMethodName  = "/leasefs.v1.Namenode/CloseAbandoned"
-	Namenode_GetFile_FullMethodName         = "/leasefs.v1.Namenode/GetFile"
-	Namenode_Stat_FullMethodName            = "/leasefs.v1.Namenode/Stat"
-	Namenode_Xattrs_FullMethodName          = "/leasefs.v1.Namenode/Xattrs"
-	Namenode_List_FullMethodName            = "/leasefs.v1.Namenode/List"
-	Namenode_Summary_FullMethodName         = "/leasefs.v1.Namenode/Summary"
-	Namenode_Find_FullMethodName            = "/leasefs.v1.Namenode/Find"
-	Namenode_Mkdir_FullMethodName           = "/leasefs.v1.Namenode/Mkdir"
-	Namenode_Rename_FullMethodName          = "/leasefs.v1.Namenode/Rename"
-	Namenode_Delete_FullMethodName          = "/leasefs.v1.Namenode/Delete"
-	Namenode_SetAttr_FullMethodName         = "/leasefs.v1.Namenode/SetAttr"
-	Namenode_Symlink_FullMethodName         = "/leasefs.v1.Namenode/Symlink"
-	Namenode_SetXattr_FullMethodName        = "/leasefs.v1.Namenode/SetXattr"
-	Namenode_Truncate_FullMethodName        = "/leasefs.v1.Namenode/Truncate"
-	Namenode_Concat_FullMethodName          = "/leasefs.v1.Namenode/Concat"
-	Namenode_Transact_FullMethodName        = "/leasefs.v1.Namenode/Transact"
-	Namenode_WhoAmI_FullMethodName          = "/leasefs.v1.Namenode/WhoAmI"
-	Namenode_Acl_FullMethodName             = "/leasefs.v1.Namenode/Acl"
-	Namenode_ChangeAcl_FullMethodName       = "/leasefs.v1.Namenode/ChangeAcl"
+	Namenode_Session_FullMethodName               = "/leasefs.v1.Namenode/Session"
+	Namenode_RenewLease_FullMethodName            = "/leasefs.v1.Namenode/RenewLease"
+	Namenode_ListLeases_FullMethodName            = "/leasefs.v1.Namenode/ListLeases"
+	Namenode_Recover_FullMethodName               = "/leasefs.v1.Namenode/Recover"
+	Namenode_GrantLease_FullMethodName            = "/leasefs.v1.Namenode/GrantLease"
+	Namenode_RevokeLease_FullMethodName           = "/leasefs.v1.Namenode/RevokeLease"
+	Namenode_KeepAlive_FullMethodName             = "/leasefs.v1.Namenode/KeepAlive"
+	Namenode_LeaseTimeToLive_FullMethodName       = "/leasefs.v1.Namenode/LeaseTimeToLive"
+	Namenode_AttachLease_FullMethodName           = "/leasefs.v1.Namenode/AttachLease"
+	Namenode_DetachLease_FullMethodName           = "/leasefs.v1.Namenode/DetachLease"
+	Namenode_Watch_FullMethodName                 = "/leasefs.v1.Namenode/Watch"
+	Namenode_Create_FullMethodName                = "/leasefs.v1.Namenode/Create"
+	Namenode_Append_FullMethodName                = "/leasefs.v1.Namenode/Append"
+	Namenode_AppendTail_FullMethodName            = "/leasefs.v1.Namenode/AppendTail"
+	Namenode_AllocateBlock_FullMethodName         = "/leasefs.v1.Namenode/AllocateBlock"
+	Namenode_Commit_FullMethodName                = "/leasefs.v1.Namenode/Commit"
+	Namenode_Close_FullMethodName                 = "/leasefs.v1.Namenode/Close"
+	Namenode_CloseAbandoned_FullMethodName        = "/leasefs.v1.Namenode/CloseAbandoned"
+	Namenode_GetFile_FullMethodName               = "/leasefs.v1.Namenode/GetFile"
+	Namenode_Stat_FullMethodName                  = "/leasefs.v1.Namenode/Stat"
+	Namenode_Xattrs_FullMethodName                = "/leasefs.v1.Namenode/Xattrs"
+	Namenode_List_FullMethodName                  = "/leasefs.v1.Namenode/List"
+	Namenode_Summary_FullMethodName               = "/leasefs.v1.Namenode/Summary"
+	Namenode_Find_FullMethodName                  = "/leasefs.v1.Namenode/Find"
+	Namenode_Mkdir_FullMethodName                 = "/leasefs.v1.Namenode/Mkdir"
+	Namenode_Rename_FullMethodName                = "/leasefs.v1.Namenode/Rename"
+	Namenode_Delete_FullMethodName                = "/leasefs.v1.Namenode/Delete"
+	Namenode_SetAttr_FullMethodName               = "/leasefs.v1.Namenode/SetAttr"
+	Namenode_Symlink_FullMethodName               = "/leasefs.v1.Namenode/Symlink"
+	Namenode_SetXattr_FullMethodName              = "/leasefs.v1.Namenode/SetXattr"
+	Namenode_Truncate_FullMethodName              = "/leasefs.v1.Namenode/Truncate"
+	Namenode_Concat_FullMethodName                = "/leasefs.v1.Namenode/Concat"
+	Namenode_Transact_FullMethodName              = "/leasefs.v1.Namenode/Transact"
+	Namenode_WhoAmI_FullMethodName                = "/leasefs.v1.Namenode/WhoAmI"
+	Namenode_Acl_FullMethodName                   = "/leasefs.v1.Namenode/Acl"
+	Namenode_ChangeAcl_FullMethodName             = "/leasefs.v1.Namenode/ChangeAcl"
+	Namenode_GetDelegationToken_FullMethodName    = "/leasefs.v1.Namenode/GetDelegationToken"
+	Namenode_ChangeDelegationToken_FullMethodName = "/leasefs.v1.Namenode/ChangeDelegationToken"
+	Namenode_ListDelegationTokens_FullMethodName  = "/leasefs.v1.Namenode/ListDelegationTokens"
 )
 
 // NamenodeClient is the client API for Namenode service.
@@ -157,6 +160,15 @@ type NamenodeClient interface {
 	Acl(ctx context.Context, in *AclRequest, opts ...grpc.CallOption) (*AclResponse, error)
 	// ChangeAcl changes them, by what they are at that moment. The mode changes with them.
 	ChangeAcl(ctx context.Context, in *ChangeAclRequest, opts ...grpc.CallOption) (*MutateResponse, error)
+	// GetDelegationToken makes a token by which its bearer is the caller's user, for a
+	// limited time. The client makes it, and the namenode is told its hash only. Who has
+	// proven by such a token who he is gets none.
+	GetDelegationToken(ctx context.Context, in *GetDelegationTokenRequest, opts ...grpc.CallOption) (*DelegationTokenResponse, error)
+	// ChangeDelegationToken renews a token, or cancels it.
+	ChangeDelegationToken(ctx context.Context, in *ChangeDelegationTokenRequest, opts ...grpc.CallOption) (*DelegationTokenResponse, error)
+	// ListDelegationTokens lists those of the caller, or if a superuser asks of all, in the
+	// order of their ids, a page at a time.
+	ListDelegationTokens(ctx context.Context, in *ListDelegationTokensRequest, opts ...grpc.CallOption) (*ListDelegationTokensResponse, error)
 }
 
 type namenodeClient struct {
@@ -551,6 +563,36 @@ func (c *namenodeClient) ChangeAcl(ctx context.Context, in *ChangeAclRequest, op
 	return out, nil
 }
 
+func (c *namenodeClient) GetDelegationToken(ctx context.Context, in *GetDelegationTokenRequest, opts ...grpc.CallOption) (*DelegationTokenResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DelegationTokenResponse)
+	err := c.cc.Invoke(ctx, Namenode_GetDelegationToken_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *namenodeClient) ChangeDelegationToken(ctx context.Context, in *ChangeDelegationTokenRequest, opts ...grpc.CallOption) (*DelegationTokenResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DelegationTokenResponse)
+	err := c.cc.Invoke(ctx, Namenode_ChangeDelegationToken_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *namenodeClient) ListDelegationTokens(ctx context.Context, in *ListDelegationTokensRequest, opts ...grpc.CallOption) (*ListDelegationTokensResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListDelegationTokensResponse)
+	err := c.cc.Invoke(ctx, Namenode_ListDelegationTokens_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // NamenodeServer is the server API for Namenode service.
 // All implementations must embed UnimplementedNamenodeServer
 // for forward compatibility.
@@ -635,6 +677,15 @@ type NamenodeServer interface {
 	Acl(context.Context, *AclRequest) (*AclResponse, error)
 	// ChangeAcl changes them, by what they are at that moment. The mode changes with them.
 	ChangeAcl(context.Context, *ChangeAclRequest) (*MutateResponse, error)
+	// GetDelegationToken makes a token by which its bearer is the caller's user, for a
+	// limited time. The client makes it, and the namenode is told its hash only. Who has
+	// proven by such a token who he is gets none.
+	GetDelegationToken(context.Context, *GetDelegationTokenRequest) (*DelegationTokenResponse, error)
+	// ChangeDelegationToken renews a token, or cancels it.
+	ChangeDelegationToken(context.Context, *ChangeDelegationTokenRequest) (*DelegationTokenResponse, error)
+	// ListDelegationTokens lists those of the caller, or if a superuser asks of all, in the
+	// order of their ids, a page at a time.
+	ListDelegationTokens(context.Context, *ListDelegationTokensRequest) (*ListDelegationTokensResponse, error)
 	mustEmbedUnimplementedNamenodeServer()
 }
 
@@ -752,6 +803,15 @@ func (UnimplementedNamenodeServer) Acl(context.Context, *AclRequest) (*AclRespon
 }
 func (UnimplementedNamenodeServer) ChangeAcl(context.Context, *ChangeAclRequest) (*MutateResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ChangeAcl not implemented")
+}
+func (UnimplementedNamenodeServer) GetDelegationToken(context.Context, *GetDelegationTokenRequest) (*DelegationTokenResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetDelegationToken not implemented")
+}
+func (UnimplementedNamenodeServer) ChangeDelegationToken(context.Context, *ChangeDelegationTokenRequest) (*DelegationTokenResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ChangeDelegationToken not implemented")
+}
+func (UnimplementedNamenodeServer) ListDelegationTokens(context.Context, *ListDelegationTokensRequest) (*ListDelegationTokensResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListDelegationTokens not implemented")
 }
 func (UnimplementedNamenodeServer) mustEmbedUnimplementedNamenodeServer() {}
 func (UnimplementedNamenodeServer) testEmbeddedByValue()                  {}
@@ -1386,6 +1446,60 @@ func _Namenode_ChangeAcl_Handler(srv interface{}, ctx context.Context, dec func(
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Namenode_GetDelegationToken_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetDelegationTokenRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NamenodeServer).GetDelegationToken(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Namenode_GetDelegationToken_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NamenodeServer).GetDelegationToken(ctx, req.(*GetDelegationTokenRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Namenode_ChangeDelegationToken_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ChangeDelegationTokenRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NamenodeServer).ChangeDelegationToken(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Namenode_ChangeDelegationToken_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NamenodeServer).ChangeDelegationToken(ctx, req.(*ChangeDelegationTokenRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Namenode_ListDelegationTokens_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListDelegationTokensRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NamenodeServer).ListDelegationTokens(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Namenode_ListDelegationTokens_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NamenodeServer).ListDelegationTokens(ctx, req.(*ListDelegationTokensRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Namenode_ServiceDesc is the grpc.ServiceDesc for Namenode service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1520,6 +1634,18 @@ var Namenode_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ChangeAcl",
 			Handler:    _Namenode_ChangeAcl_Handler,
+		},
+		{
+			MethodName: "GetDelegationToken",
+			Handler:    _Namenode_GetDelegationToken_Handler,
+		},
+		{
+			MethodName: "ChangeDelegationToken",
+			Handler:    _Namenode_ChangeDelegationToken_Handler,
+		},
+		{
+			MethodName: "ListDelegationTokens",
+			Handler:    _Namenode_ListDelegationTokens_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -1,0 +1,62 @@
+package kerberos
+
+import (
+	"sync"
+	"time"
+
+	"github.com/leasefs/leasefs/internal/fserror"
+)
+
+const (
+	// keepReplays is for how long what was shown is known: it is refused for its age after.
+	keepReplays = 2*MaxSkew + time.Minute
+	// maxReplays is how many are known at most, and maxOfOne how many of one principal.
+	maxReplays = 1 << 18
+	maxOfOne   = maxReplays / 16
+)
+
+// replays are what was shown lately, so that nobody shows it again who has seen it. The
+// zero value has none. It is safe for concurrent use.
+type replays struct {
+	mu    sync.Mutex
+	seen  map[[32]byte]struct{}
+	of    map[Principal]int
+	order []shown // the oldest first
+}
+
+type shown struct {
+	sum [32]byte
+	by  Principal
+	at  time.Time
+}
+
+// add refuses what is known, and else knows it from now on.
+func (r *replays) add(by Principal, sum [32]byte, now time.Time) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.seen == nil {
+		r.seen, r.of = map[[32]byte]struct{}{}, map[Principal]int{}
+	}
+	gone := 0
+	for gone < len(r.order) && now.Sub(r.order[gone].at) > keepReplays {
+		o := r.order[gone]
+		delete(r.seen, o.sum)
+		if r.of[o.by]--; r.of[o.by] == 0 {
+			delete(r.of, o.by)
+		}
+		gone++
+	}
+	if r.order = r.order[gone:]; len(r.order) == 0 {
+		r.order = nil
+	}
+	if _, again := r.seen[sum]; again {
+		return refuse("the proof by Kerberos of %s was shown before: each is good once", by)
+	}
+	if len(r.order) >= maxReplays || r.of[by] >= maxOfOne {
+		return &fserror.Error{Kind: fserror.Retry, Reason: fserror.ReasonProof, RetryAfter: 10 * time.Second, Message: "there were too many proofs by Kerberos within ten minutes, by one principal or in all; keep connections, or get a delegation token"}
+	}
+	r.seen[sum] = struct{}{}
+	r.of[by]++
+	r.order = append(r.order, shown{sum, by, now})
+	return nil
+}

@@ -1,0 +1,198 @@
+// Package report is what namenodes say of themselves, and how they are asked for it.
+package report
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/leasefs/leasefs/internal/clock"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/namecall"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+// NamenodeStatus is what one namenode of the list says of itself.
+type NamenodeStatus struct {
+	Address string // as in the list
+	Err     error  // it did not answer; all below is zero
+
+	Listen      string // the address it says it has
+	Role        string // "active", "standby", "starting", "isolated"
+	Active      string // of a standby: the address of the active one, if it knows
+	Uptime      time.Duration
+	NamespaceID string
+	Version     string
+	HeapBytes   int64
+	JournalStatus
+	NamespaceStatus
+	Troubles
+	RoomStatus
+	ZooKeeperStatus
+}
+
+// JournalStatus is how far a namenode's journal and image are.
+type JournalStatus struct {
+	Term         uint64
+	TxID         uint64
+	DurableTxID  uint64
+	ImageTxID    uint64
+	JournalBytes int64 // since the last image
+}
+
+// NamespaceStatus is how many there are of what the namespace holds.
+type NamespaceStatus struct {
+	Inodes        uint64
+	Files         uint64
+	Directories   uint64
+	Blocks        uint64
+	GarbageBlocks uint64
+	Leases        uint64 // of writers; 0 of a standby
+	GrantedLeases uint64
+	Sessions      uint64
+	OpenFiles     uint64
+}
+
+// Troubles are what somebody should look at.
+type Troubles struct {
+	OldestOverdue time.Duration // how long the lease longest past its hard limit has waited
+	SafeMode      bool
+	SafeModeWhy   string
+	// Trusts says whose word it takes for who they are: "machine" is that of programs on
+	// its own machine, "everybody" that of whoever reaches it; empty: clients prove it.
+	Trusts        string
+	StoreConflict string // why nothing is deleted from the block store; empty: there is no conflict
+	Short         string // why it refuses what needs room, or would if it were active, or has none for an image; empty: there is room
+	DiskError     string // why it is not known whether one of several has room; empty: it is
+	// AuditLost is how many lines its audit log has lost, AuditProblem why it cannot be
+	// written now; empty: it can, or it keeps none.
+	AuditLost    uint64
+	AuditProblem string
+	// Greedy is told to superusers: who holds most of what all callers share, and who was
+	// refused more, or delayed.
+	Greedy []Holding
+}
+
+// Holding is what somebody holds of what all callers of a namenode share.
+type Holding struct {
+	What string // connections, sessions, watches, …, or calls: those of a second
+	Who  string // user NAME, or address ADDRESS
+	Held int64
+	Most int64 // what he may hold; 0: there is no limit of his own
+	// Refused is how often he was refused more, Delayed how many calls had to wait.
+	Refused, Delayed uint64
+}
+
+// RoomStatus is what is stored, and how much of the disk is free.
+type RoomStatus struct {
+	TailBytes    int64
+	StoredBytes  int64 // of blocks in files
+	GarbageBytes int64 // of blocks that wait to be deleted
+	DiskFree     int64
+	DiskTotal    int64
+}
+
+// ZooKeeperStatus is what one namenode of several uses of ZooKeeper, and how it
+// stands with the clocks of others.
+type ZooKeeperStatus struct {
+	// What the journal takes of each ZooKeeper server's memory, and in how many
+	// nodes; 0 of a namenode alone.
+	ZooKeeperBytes, ZooKeeperNodes int64
+	// How far the time of day of its machine is ahead of that of ZooKeeper's leader,
+	// and of an S3 block store's; nil where there is none, or it did not answer.
+	ZooKeeperClock, StoreClock *clock.Skew
+}
+
+// OfAll asks the configured namenodes, and those that they say are active as soon
+// as they say so, so that all of it takes no longer than limit. The latter count only
+// if none of the former is active. While one takes over from another they may be two.
+func OfAll(ctx context.Context, nn *namecall.Namenodes, caller *pb.Caller, limit time.Duration) ([]NamenodeStatus, error) {
+	asking, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	type answer struct {
+		of     int
+		status NamenodeStatus
+	}
+	answers := make(chan answer)
+	asked := nn.Configured()
+	n := len(asked)
+	out := make([]NamenodeStatus, 0, n+1)
+	ask := func(ep *namecall.Node) {
+		of := len(out)
+		out = append(out, NamenodeStatus{Address: ep.Address})
+		go func() { answers <- answer{of, Of(asking, ep, caller)} }()
+	}
+	for _, ep := range asked {
+		ask(ep)
+	}
+	active := false
+	listed, besides := n, 0
+	for listed > 0 || besides > 0 && !active {
+		a := <-answers
+		out[a.of] = a.status
+		if a.of >= n {
+			besides--
+			continue
+		}
+		listed--
+		active = active || a.status.Err == nil && a.status.Role == "active"
+		if a.status.Active == "" {
+			continue
+		}
+		if ep := nn.At(a.status.Active); ep != nil && !slices.Contains(asked, ep) {
+			asked = append(asked, ep)
+			ask(ep)
+			besides++
+		}
+	}
+	for cancel(); besides > 0; besides-- { // none of them outlives this
+		<-answers
+	}
+	if active {
+		out = out[:n]
+	}
+	if ctx.Err() != nil {
+		return out, fserror.Ended(ctx, "status", "")
+	}
+	return out, nil
+}
+
+// Of asks one namenode.
+func Of(ctx context.Context, ep *namecall.Node, caller *pb.Caller) NamenodeStatus {
+	out := NamenodeStatus{Address: ep.Address}
+	r, err := ep.Status(ctx, caller)
+	if err != nil {
+		e, _ := namecall.Answer(err)
+		out.Err = fserror.With(e, "status", ep.Address)
+		return out
+	}
+	out.Listen, out.Role, out.Version, out.NamespaceID = r.GetAddress(), r.GetRole(), r.GetVersion(), r.GetNamespaceId()
+	out.Active = r.GetActiveAddress()
+	out.Term, out.TxID, out.DurableTxID, out.ImageTxID = r.GetTerm(), r.GetTxid(), r.GetDurableTxid(), r.GetImageTxid()
+	out.Inodes, out.Files, out.Directories = r.GetInodes(), r.GetFiles(), r.GetDirectories()
+	out.Blocks, out.GarbageBlocks, out.GarbageBytes = r.GetBlocks(), r.GetGarbageBlocks(), r.GetGarbageBytes()
+	out.Leases, out.GrantedLeases, out.Sessions, out.OpenFiles = r.GetLeases(), r.GetGrantedLeases(), r.GetSessions(), r.GetOpenFiles()
+	out.Uptime, out.OldestOverdue = ms(r.GetUptimeMs()), ms(r.GetOldestOverdueMs())
+	out.Trusts = r.GetTrusts()
+	out.AuditLost, out.AuditProblem = r.GetAudit().GetLost(), r.GetAudit().GetProblem()
+	for _, h := range r.GetGreedy() {
+		out.Greedy = append(out.Greedy, Holding{What: h.GetWhat(), Who: h.GetWho(), Held: h.GetHeld(), Most: h.GetMost(), Refused: h.GetRefused(), Delayed: h.GetDelayed()})
+	}
+	out.SafeMode, out.SafeModeWhy, out.StoreConflict = r.GetSafeMode(), r.GetSafeModeWhy(), r.GetStoreConflict()
+	out.Short, out.DiskError = r.GetShort(), r.GetDiskError()
+	out.TailBytes, out.StoredBytes, out.JournalBytes = r.GetTailBytes(), r.GetStoredBytes(), r.GetJournalBytes()
+	out.ZooKeeperBytes, out.ZooKeeperNodes = r.GetZookeeperBytes(), r.GetZookeeperNodes()
+	for _, c := range r.GetClocks() {
+		skew := &clock.Skew{Ahead: ms(c.GetAheadMs()), Bound: ms(c.GetBoundMs())}
+		switch c.GetThan() {
+		case "zookeeper":
+			out.ZooKeeperClock = skew
+		case "store":
+			out.StoreClock = skew
+		}
+	}
+	out.DiskFree, out.DiskTotal, out.HeapBytes = r.GetDiskFree(), r.GetDiskTotal(), r.GetHeapBytes()
+	return out
+}
+
+func ms(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
