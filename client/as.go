@@ -57,7 +57,7 @@ func (f lowLevel) Access(ctx context.Context, r door.Ref, want uint32) error {
 // mayIn reports whether who asks under ctx certainly may do that in a directory whose attributes
 // are kept.
 func mayIn(ctx context.Context, dir *pb.Attr, want uint32) bool {
-	as, _ := door.CallerOf(ctx)
+	as := door.AskerOf(ctx)
 	return as == nil || dir.GetAcl()&1 == 0 && as.Surely(dir.GetMode(), dir.GetUser(), want)
 }
 

@@ -2,8 +2,10 @@ package fuse_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,9 +20,7 @@ import (
 // facl runs getfacl or setfacl, and returns what it prints without comments.
 func (m *mounted) facl(command string, args ...string) string {
 	m.t.Helper()
-	cmd := exec.CommandContext(m.t.Context(), command, args...)
-	cmd.Dir = m.dir
-	out, err := cmd.CombinedOutput()
+	out, err := inside(m.t.Context(), m.dir, append([]string{command}, args...)...).CombinedOutput()
 	if err != nil {
 		m.t.Fatalf("%s %v: %v\n%s", command, args, err, out)
 	}
@@ -137,4 +137,136 @@ func TestACLOfUnknownUsers(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "setfacl", "-d", "-m", "u:daemon:r", m.path("g")).CombinedOutput(); err == nil {
 		t.Fatalf("a file has a default ACL: %s", out)
 	}
+}
+
+// faclAs is facl as another user of this machine, who need not be able to reach the mount by
+// its path.
+func (m *mounted) faclAs(id uint32, command string, args ...string) (string, error) {
+	m.t.Helper()
+	fd, err := unix.Open(m.dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	must(m.t, err)
+	dir := os.NewFile(uintptr(fd), m.dir) //nolint:gosec // a descriptor
+	defer dir.Close()
+	args = slices.Clone(args)
+	args[len(args)-1] = "/proc/self/fd/3/" + args[len(args)-1]
+	cmd := exec.CommandContext(m.t.Context(), command, args...)
+	cmd.Dir, cmd.ExtraFiles = "/", []*os.File{dir}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: id, Gid: id}}
+	out, err := cmd.CombinedOutput()
+	return strings.TrimSpace(strings.ReplaceAll(string(out), "\n", " ")), err
+}
+
+// On a mount that makes each call for who asks, the namenode decides by the ACL, whatever the
+// mode, which the mount has kept, says of the classes; and only the owner changes it.
+func TestACLsForEachUser(t *testing.T) {
+	g := newGuarded(t, "mnt users=daemon,bin,sys,games,nobody from=*")
+	root, ctx := g.Client(t, g.by("root")), t.Context()
+	m := g.mount(fuse.Options{AllowOther: true}, g.by("mnt"))
+	must(t, root.Mkdir(ctx, "/dir", 0o700))
+	must(t, root.SetAttr(ctx, "/dir", client.AttrChange{User: "daemon"}))
+	must(t, root.WriteFile(ctx, "/dir/f", []byte("secret"), client.WithMode(0o600), client.WithOwner(client.Owner{User: "daemon"})))
+	facl := func(id uint32, command string, args ...string) string {
+		t.Helper()
+		out, err := m.faclAs(id, command, args...)
+		if err != nil {
+			t.Fatalf("%s %v as %d: %v, %s", command, args, id, err, out)
+		}
+		return out
+	}
+	acts := []struct {
+		name string
+		do   func(root int, who int) error
+	}{
+		{"search", func(root, _ int) error {
+			err := unix.Fstatat(root, "dir/none", new(unix.Stat_t), 0)
+			if errors.Is(err, unix.ENOENT) {
+				return nil
+			}
+			return err
+		}},
+		{"create", func(root, who int) error { return createAt(root, fmt.Sprintf("dir/of %d", who), unix.O_WRONLY) }},
+		{"remove", func(root, who int) error { return unix.Unlinkat(root, fmt.Sprintf("dir/of %d", who), 0) }},
+		{"read", func(root, _ int) error { return readAt(root, "dir/f", "secret") }},
+		{"write", func(root, _ int) error { return closeAt(root, "dir/f", unix.O_WRONLY|unix.O_APPEND) }},
+		{"access", func(root, _ int) error { return unix.Faccessat2(root, "dir/f", unix.R_OK|unix.W_OK, unix.AT_EACCESS) }},
+	}
+	check := func(when string, id int, may ...string) {
+		t.Helper()
+		for _, act := range acts {
+			err := m.as(id, "", func(dir int) error {
+				_ = unix.Fstatat(dir, "dir", new(unix.Stat_t), 0)   // the mount keeps
+				_ = unix.Fstatat(dir, "dir/f", new(unix.Stat_t), 0) // what they are like
+				return act.do(dir, id)
+			})
+			if want := slices.Contains(may, act.name); want != (err == nil) || !want && !errors.Is(err, unix.EACCES) && !(act.name == "remove" && errors.Is(err, unix.ENOENT)) {
+				t.Errorf("%s: %d, %s: %v, want leave: %t", when, id, act.name, err, want)
+			}
+		}
+	}
+	all := []string{"search", "create", "remove", "read", "write", "access"}
+	check("before", daemon, all...)
+	check("before", bin)
+
+	facl(daemon, "setfacl", "-m", "u:bin:rwx", "dir")
+	facl(daemon, "setfacl", "-m", "u:bin:rw", "dir/f")
+	check("named", daemon, all...)
+	check("named", bin, all...)
+	check("not named", games)
+	if got, want := facl(bin, "getfacl", "-c", "-E", "-p", "dir"), "user::rwx user:bin:rwx group::--- mask::rwx other::---"; got != want {
+		t.Errorf("dir has %s, want %s", got, want)
+	}
+
+	// The mode says all of group and others; the ACL takes it from one.
+	facl(daemon, "setfacl", "-m", "u:sys:-,g::rwx,o::rwx,m::rwx", "dir")
+	facl(daemon, "setfacl", "-m", "u:sys:-,g::rw,o::rw,m::rw", "dir/f")
+	check("others", games, all...)
+	check("of all only he is not", sys)
+	facl(daemon, "setfacl", "-m", "u:sys:x", "dir")
+	check("in the file's way", sys, "search")
+
+	// Who does not own it does not change it, though he may write it.
+	before := facl(daemon, "getfacl", "-c", "-E", "-p", "dir/f")
+	for _, id := range []uint32{0, bin, games, unnamed} {
+		for _, args := range [][]string{{"-m", "u:games:rwx"}, {"-b"}, {"-x", "u:sys"}} {
+			if out, err := m.faclAs(id, "setfacl", append(args, "dir/f")...); err == nil || !strings.Contains(out, "not permitted") {
+				t.Errorf("setfacl %v as %d: %v, %s", args, id, err, out)
+			}
+		}
+		for _, args := range [][]string{{"-d", "-m", "u:games:rwx"}, {"-b"}, {"-k"}} {
+			if out, err := m.faclAs(id, "setfacl", append(args, "dir")...); err == nil && args[0] != "-k" || err != nil && !strings.Contains(out, "not permitted") {
+				t.Errorf("setfacl %v as %d: %v, %s", args, id, err, out)
+			}
+		}
+	}
+	if got := facl(daemon, "getfacl", "-c", "-E", "-p", "dir/f"); got != before {
+		t.Errorf("f has %s, no more %s", got, before)
+	}
+	if i, err := root.Stat(ctx, "/dir"); err != nil || i.HasDefault || !i.HasACL {
+		t.Errorf("%+v, %v", i, err)
+	}
+}
+
+// In a directory with a default ACL no file is made without the namenode, which says what the
+// file inherits.
+func TestNoDraftsUnderADefaultACL(t *testing.T) {
+	d := newRig(t, longTerm).drafter(fuse.Options{AllowOther: true})
+	creates := func(name string) int {
+		t.Helper()
+		before := d.wire.Count("Create")
+		f := d.open("d/"+name, os.O_CREATE|os.O_WRONLY|os.O_EXCL)
+		n := d.wire.Count("Create") - before
+		must(t, f.Close())
+		return n
+	}
+	d.facl("setfacl", "-d", "-m", "u:daemon:rw,m::rw", "d")
+	for i := range 5 { // the first takes the directory, if it can be had
+		if n := creates(fmt.Sprint(i)); n == 0 {
+			t.Errorf("file %d was a draft", i)
+		}
+		if got, want := d.getfacl(fmt.Sprint("d/", i)), "user:daemon:rw-"; !strings.Contains(got, want) {
+			t.Errorf("file %d has %s, not %s", i, got, want)
+		}
+	}
+	d.facl("setfacl", "-k", "d")
+	d.ready("d") // drafts begin again
 }

@@ -28,6 +28,7 @@ type callers struct {
 	own    string
 	ids    *ids
 	none   *lowlevel.Caller
+	self   *lowlevel.Caller // the client's user, if each
 
 	mu    sync.Mutex
 	since time.Time
@@ -39,6 +40,9 @@ type callers struct {
 func (c *callers) begin(o Options, own string, i *ids) {
 	c.each, c.groups, c.own, c.ids = o.AllowOther, o.ProcessGroups, own, i
 	c.none = lowlevel.NewCaller(nobody, nil, true)
+	if c.each {
+		c.self = lowlevel.OwnCaller(own)
+	}
 	root, _ := i.named(0)
 	if c.squash = own != root; o.RootSquash != nil {
 		c.squash = *o.RootSquash

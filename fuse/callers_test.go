@@ -309,3 +309,55 @@ func TestNamesAreNobodyElses(t *testing.T) {
 		}
 	}
 }
+
+// TestAbsentNamesAndDraftsAreChecked: what the mount knows of a directory by what others do there
+// lets nobody in: not who the ACL keeps out, whatever the mode, and not the mount's own user,
+// for whom the kernel checks nothing either.
+func TestAbsentNamesAndDraftsAreChecked(t *testing.T) {
+	for _, row := range []struct {
+		what, mount string
+		mode        os.FileMode
+		acl         string
+		who         int
+	}{
+		{"the mount's own user", "bin", 0o744, "", bin},
+		{"by the ACL", "mnt", 0o777, "u::rwx,u:sys:-,g::rwx,m::rwx,o::rwx", sys},
+	} {
+		t.Run(row.what, func(t *testing.T) {
+			g := newGuarded(t, row.mount+" users=daemon,sys from=*")
+			root := g.Client(t, g.by("root"))
+			ctx := t.Context()
+			must(t, root.Mkdir(ctx, "/dir", 0o700))
+			must(t, root.SetAttr(ctx, "/dir", client.AttrChange{SetMode: true, Mode: row.mode, User: "daemon"}))
+			if row.acl != "" {
+				list, err := client.ParseACL(row.acl)
+				must(t, err)
+				must(t, root.Xattrs("/dir").SetACL(ctx, list))
+			}
+			m := g.mount(fuse.Options{AllowOther: true}, g.by(row.mount))
+			for i := range 5 {
+				must(t, m.as(daemon, "", func(dir int) error {
+					err := unix.Fstatat(dir, "dir/none", new(unix.Stat_t), 0)
+					if errors.Is(err, unix.ENOENT) {
+						err = createAt(dir, fmt.Sprintf("dir/%d", i), unix.O_WRONLY)
+					}
+					return err
+				}))
+				err := m.as(row.who, "", func(dir int) error {
+					_ = unix.Fstatat(dir, "dir", new(unix.Stat_t), 0) // the mount keeps what it is like
+					if err := unix.Fstatat(dir, "dir/none", new(unix.Stat_t), 0); !errors.Is(err, unix.EACCES) {
+						t.Errorf("he searches: %v", err)
+					}
+					fd, err := unix.Openat(dir, fmt.Sprintf("dir/of another %d", i), unix.O_CREAT|unix.O_WRONLY|unix.O_CLOEXEC, 0o644)
+					if err == nil {
+						err = errors.Join(errors.New("opened"), unix.Close(fd))
+					}
+					return err
+				})
+				if err != unix.EACCES { //nolint:errorlint // that and no more
+					t.Errorf("he makes a file: %v", err)
+				}
+			}
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package fuse
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -36,7 +37,7 @@ func (m *Mounted) op(ctx context.Context) (context.Context, func()) {
 // opAs is op for another: nil is the client's user.
 func (m *Mounted) opAs(ctx context.Context, as *lowlevel.Caller) (context.Context, func()) {
 	c := &opContext{m: m, in: ctx.Done()}
-	if as == nil {
+	if as = cmp.Or(as, m.callers.self); as == nil {
 		return c, c.end
 	}
 	return lowlevel.As(c, as), c.end

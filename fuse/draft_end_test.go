@@ -366,8 +366,7 @@ func TestDraftOfAnotherUser(t *testing.T) {
 	must(t, os.Chmod(path.Dir(a.dir), 0o755)) //nolint:gosec // another user has to get there
 	in := func(cred *syscall.Credential, name string) {
 		t.Helper()
-		cmd := exec.Command("bash", "-c", "umask 022; printf text > "+name) //nolint:gosec // the test's own
-		cmd.Dir = a.path("d")
+		cmd := inside(t.Context(), a.path("d"), "bash", "-c", "umask 022; printf text > "+name)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: cred}
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)

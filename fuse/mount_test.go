@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -71,6 +72,12 @@ func (r *rig) mount(o fuse.Options, mods ...func(*client.Config)) *mounted {
 }
 
 func (m *mounted) path(name string) string { return filepath.Join(m.dir, name) }
+
+// inside is a command that runs in a directory of a mount. It enters that itself: until a child
+// has begun its program, this process, which answers for the mount, may have to wait for it.
+func inside(ctx context.Context, dir string, argv ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, "sh", append([]string{"-c", `cd "$0" && exec "$@"`, dir}, argv...)...) //nolint:gosec // the test's own
+}
 
 func (m *mounted) write(name, text string) {
 	m.t.Helper()

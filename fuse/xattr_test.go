@@ -3,7 +3,6 @@ package fuse_test
 import (
 	"bytes"
 	"os"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -96,8 +95,7 @@ func TestXattrsAreCopied(t *testing.T) {
 		"rsync": {"rsync", "-aX", "from/", "rsync"},
 		"tar":   {"sh", "-c", "tar --xattrs -cf - -C from . | tar --xattrs -xf - -C tar"},
 	} {
-		c := exec.CommandContext(t.Context(), argv[0], argv[1:]...) //nolint:gosec // as above
-		c.Dir = m.dir
+		c := inside(t.Context(), m.dir, argv...)
 		var out bytes.Buffer
 		c.Stdout, c.Stderr = &out, &out
 		if err := c.Run(); err != nil {

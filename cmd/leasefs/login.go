@@ -18,9 +18,9 @@ func loginCommand(p *program) *cli.Command {
 		Usage:     "log in at an issuer of tokens (OpenID Connect)",
 		UsageText: "leasefs login [--issuer URL --client-id ID] [options]\n\nExample:\n  leasefs --namenode nn1.example:8020 --tls login --issuer https://login.example --client-id leasefs",
 		Description: "Gets a token that proves who you are to the namenodes in --namenode, which all commands, mounts and\n" +
-			"gateways that name only these show and renew from then on. In a browser on this machine, or where none can be seen\n" +
-			"by a code. It is kept in a file that only you may read, in ~/.config/leasefs/logins or as --login says.\n" +
-			"leasefs whoami tells who you are then, leasefs logout ends it.",
+			"gateways that name only these show and renew from then on. In a browser on this machine, or where none can\n" +
+			"be seen by a code. It is kept in a file that only you may read, in ~/.config/leasefs/logins or as --login\n" +
+			"says. leasefs whoami tells who you are then, leasefs logout ends it.",
 		Flags: login.Flags(),
 		Action: p.action(operands{}, func(e *invocation) error {
 			cfg, err := e.clientConfig()

@@ -28,8 +28,21 @@ func TestTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	mine, mineKey := env.Certificate(t, dir, me.Username)
+	theirs, theirKey := env.Certificate(t, dir, "bob")
+	known := filepath.Join(dir, "clients.pem")
+	var all []byte
+	for _, file := range []string{mine, theirs} {
+		pem, err := os.ReadFile(file) //nolint:gosec // the test's own
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, pem...)
+	}
+	if err := os.WriteFile(known, all, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	cmd := exec.CommandContext(t.Context(), path, "namenode", "--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", //nolint:gosec // the test binary
-		"--tls-cert", cert, "--tls-key", key, "--tls-client-ca", mine, "--log-level", "error")
+		"--tls-cert", cert, "--tls-key", key, "--tls-client-ca", known, "--log-level", "error")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +56,8 @@ func TestTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	addr := strings.Fields(line)[1]
-	as := []string{"--namenode", addr, "--tls-ca", cert, "--tls-cert", mine, "--tls-key", mineKey, "--timeout", "5s"}
+	at := []string{"--namenode", addr, "--timeout", "5s", "--tls-ca", cert}
+	as, asBob := append(at[:6:6], "--tls-cert", mine, "--tls-key", mineKey), append(at[:6:6], "--tls-cert", theirs, "--tls-key", theirKey)
 	run := func(want int, argv ...string) string {
 		t.Helper()
 		code, stdout, stderr := result(t, argv...)
@@ -60,7 +74,9 @@ func TestTLS(t *testing.T) {
 	if got := run(0, append(as, "cat", "/big")...); len(got) != 3_200_000 {
 		t.Errorf("%d bytes came back", len(got))
 	}
-	run(fserror.ExitPermission, append(as, "--user", "bob", "ls", "/")...)
+	run(0, append(as, "--user", "bob", "ls", "/")...) // a superuser may act for everybody
+	run(0, append(asBob, "ls", "/")...)
+	run(fserror.ExitPermission, append(asBob, "--user", me.Username, "ls", "/")...)
 	run(fserror.ExitUnavailable, "--namenode", addr, "--timeout", "500ms", "ls", "/")
 	run(fserror.ExitUnavailable, "--namenode", addr, "--timeout", "500ms", "--tls-ca", cert, "ls", "/")
 	run(fserror.ExitUnavailable, "--namenode", addr, "--timeout", "500ms", "--tls", "ls", "/")

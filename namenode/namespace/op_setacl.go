@@ -4,6 +4,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/posixacl"
 	"github.com/leasefs/leasefs/namenode/namespace/acl"
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
 	"github.com/leasefs/leasefs/namenode/share"
 )
 
@@ -122,7 +123,7 @@ func PlanSetACL(t *Tree, c *Call, r Ref, change posixacl.Change) (*OpSetACL, err
 	case n.typ == TypeSymlink:
 		return nil, v.noACL(path)
 	case !c.IsSuper() && !v.isOwner(n):
-		return nil, v.errorf(fserror.Permission, path, "user %s may not change its ACL (owner %s)", c.User, t.UserNames.Name(n.user))
+		return nil, v.errorf(fserror.Permission, path, "user %s may not change its ACL (owner %s)", c.User, t.UserNames.Name(n.user)).Because(calls.NotOwner)
 	}
 	mode, lists, more, err := t.acls.Plan(n.id, n.perm(), n.typ == TypeDir, change)
 	switch {

@@ -15,12 +15,17 @@ type Caller struct {
 	Nobody bool
 
 	key string
+	own bool // the FS's own user, see Own
 }
 
 // NewCaller returns a Caller.
 func NewCaller(user string, groups []string, nobody bool) *Caller {
-	return &Caller{user, groups, nobody, Key(user, groups, nobody)}
+	return &Caller{user, groups, nobody, Key(user, groups, nobody), false}
 }
+
+// Own returns a Caller for whom calls are the FS's own user's as without it, but whose rights
+// are looked at where an answer is by what others had the FS keep: nobody has checked them before.
+func Own(user string) *Caller { return &Caller{User: user, own: true} }
 
 // callerKey is the key of a Caller in the context of what it asks for.
 type callerKey struct{}
@@ -42,10 +47,16 @@ func Key(user string, groups []string, nobody bool) string {
 // CallerOf is for whom calls under a context are, and a key that tells callers apart; nil
 // and "" are the FS's own user.
 func CallerOf(ctx context.Context) (c *Caller, key string) {
-	if c, _ := ctx.Value(callerKey{}).(*Caller); c != nil {
+	if c := AskerOf(ctx); c != nil && !c.own {
 		return c, c.key
 	}
 	return nil, ""
+}
+
+// AskerOf is whose rights count under a context: CallerOf, or Own; nil if they were checked.
+func AskerOf(ctx context.Context) *Caller {
+	c, _ := ctx.Value(callerKey{}).(*Caller)
+	return c
 }
 
 // Permission bits, as in a mode, and to be the owner.
