@@ -138,13 +138,13 @@ func Browser(ctx context.Context, o Options, show func(address string)) (*Login,
 	state, nonce, verifier := rand.Text(), rand.Text(), oauth2.GenerateVerifier()
 	codes := make(chan url.Values, 1)
 	s := &http.Server{ReadHeaderTimeout: 5 * time.Second, MaxHeaderBytes: 32 << 10, Handler: back(state, codes)}
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(l) }()
+	served := make(chan struct{})
+	go func() { defer close(served); _ = s.Serve(l) }()
 	defer func() {
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		_, _ = s.Shutdown(end), s.Close() // the browser has its page
-		_ = <-served
+		<-served
 	}()
 	show(c.AuthCodeURL(state, oidc.Nonce(nonce), oauth2.S256ChallengeOption(verifier)))
 	var q url.Values

@@ -36,9 +36,9 @@ func TestIssuersToken(t *testing.T) {
 	}
 	g.clock = wall
 	run, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- g.cfg.Issuers.Run(run, slog.New(slog.DiscardHandler)) }()
-	defer func() { cancel(); _ = <-ended }()
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = g.cfg.Issuers.Run(run, slog.New(slog.DiscardHandler)) }()
+	defer func() { cancel(); <-ended }()
 	show := func(life time.Duration) (*Caller, error) {
 		token := is.Token("ann", map[string]any{"exp": time.Now().Add(life).Unix()})
 		return g.Prove(metadata.NewIncomingContext(ctx, metadata.Pairs(authorization, "Bearer "+token)))
