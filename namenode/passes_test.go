@@ -1,6 +1,7 @@
 package namenode_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -68,6 +69,20 @@ func TestDelegationTokens(t *testing.T) {
 		want fserror.Kind
 		says string
 	}{
+		"one, by a token of an issuer": {func() error {
+			_, _, err := client.NewDelegationTokens(f.as("eve", token(f.issuer.Token("eve", nil)))).Get(ctx, "", 0)
+			return err
+		}, fserror.Permission, "a token of an issuer"},
+		"one, by who acts for its user": {func() error {
+			cfg := client.Config{Namenodes: []string{f.Addr()}, TLS: f.clientTLS(nil), User: "ann", RealUser: "gateway", Proof: client.Proof{Token: func(context.Context) (string, error) { return string(f.gateway), nil }}, HTTPClient: f.HTTP}
+			proxy, err := client.New(ctx, cfg)
+			if err != nil {
+				return err
+			}
+			defer proxy.Close()
+			_, _, err = client.NewDelegationTokens(proxy).Get(ctx, "", 0)
+			return err
+		}, fserror.Permission, "himself"},
 		"another, by itself":          {func() error { _, _, err := client.NewDelegationTokens(job).Get(ctx, "", 0); return err }, fserror.Permission, "prove by what it was got with"},
 		"renewed, by itself":          {func() error { _, err := client.NewDelegationTokens(job).Renew(ctx, ref); return err }, fserror.Permission, "prove by what it was got with"},
 		"renewed, not by its renewer": {func() error { _, err := bob.Renew(ctx, ref); return err }, fserror.Permission, "only user root"},

@@ -52,6 +52,8 @@ func (s *granted) delegator(ctx context.Context) (*identity.Caller, error) {
 		return nil, fserror.New(fserror.Unsupported, "", "", "this namenode gives no delegation tokens").Because(fserror.ReasonDelegation)
 	case who == nil:
 		return nil, fserror.New(fserror.Unsupported, "", "", "this namenode asks for no proof of identity, so a token would prove nothing").Because(fserror.ReasonIdentity)
+	case who.Foreign(): // it would outlive that its issuer lets him in no more
+		return nil, fserror.New(fserror.Permission, "", "", "a token of an issuer gets and renews no delegation token, which could be good for longer: give the job a login, or a token of the issuer").Because(fserror.ReasonDelegation)
 	case who.Delegated:
 		return nil, fserror.New(fserror.Permission, "", "", "a delegation token proves nothing that gets or renews one: prove by what it was got with").Because(fserror.ReasonProof)
 	}
