@@ -75,6 +75,12 @@ func (r *raw) call(protocol, method string, request, answer proto.Message) error
 	r.t.Helper()
 	r.last++
 	r.send(r.last, &pb.RequestHeaderProto{MethodName: &method, DeclaringClassProtocolName: &protocol, ClientProtocolVersion: proto.Uint64(1)}, request)
+	return r.reply(answer)
+}
+
+// reply reads the answer to a call.
+func (r *raw) reply(answer proto.Message) error {
+	r.t.Helper()
 	var size [4]byte
 	_, err := io.ReadFull(r.in, size[:])
 	check(r.t, err)
@@ -400,4 +406,52 @@ func TestListingOfManyBlocks(t *testing.T) {
 	if names != all {
 		t.Errorf("%d entries with blocks", names)
 	}
+}
+
+// TestAnswersWithManyBlocks: who asks for many blocks and reads no answer has three quarters
+// of the room for these; another user has his answer, and all that wait have theirs in the end,
+// whole, or are told to try again.
+func TestAnswersWithManyBlocks(t *testing.T) {
+	n, s := start(t)
+	fs := n.Client(t)
+	for path, blocks := range map[string]int{"/many": 10_000, "/few": 3} {
+		check(t, fs.WriteFile(t.Context(), path, make([]byte, blocks)))
+		check(t, fs.Xattrs(path).Set(t.Context(), hadoop.AttrXattr, []byte("blocksize=1"), client.XattrAny))
+	}
+	method, protocol := "getBlockLocations", clientProtocol
+	of := func(path string) *pb.GetBlockLocationsRequestProto {
+		return &pb.GetBlockLocationsRequestProto{Src: &path, Offset: proto.Uint64(0), Length: proto.Uint64(1 << 40)}
+	}
+	const calls, most = 20, 7 // 7 x 10,000 are less than 3/4 of 100,000
+	greedy := dial(t, s, "root", "")
+	for id := range int32(calls) {
+		greedy.send(id, &pb.RequestHeaderProto{MethodName: &method, DeclaringClassProtocolName: &protocol, ClientProtocolVersion: proto.Uint64(1)}, of("/many"))
+	}
+	env.Eventually(t, "one user has all that he may", func() bool {
+		used := s.Located()
+		if used > most*10_000 {
+			t.Fatalf("answers describe %d blocks", used)
+		}
+		return used == most*10_000
+	})
+	if l := ask(dial(t, s, "ann", ""), method, of("/few"), new(pb.GetBlockLocationsResponseProto)).GetLocations(); len(l.GetBlocks()) != 3 || l.GetBlocks()[2].GetOffset() != 2 || l.GetLastBlock().GetOffset() != 2 {
+		t.Errorf("another user is told %v", l)
+	}
+	whole := 0
+	for range calls {
+		var l pb.GetBlockLocationsResponseProto
+		err := greedy.reply(&l)
+		if err != nil {
+			wantClass(t, "who has waited for long", err, "org.apache.hadoop.ipc.RetriableException")
+			continue
+		}
+		whole++
+		if n := len(l.GetLocations().GetBlocks()); n != 10_000 {
+			t.Fatalf("an answer has %d blocks", n)
+		}
+	}
+	if whole < most {
+		t.Errorf("%d answers are whole", whole)
+	}
+	env.Eventually(t, "all room is given back", func() bool { return s.Located() == 0 })
 }
