@@ -252,6 +252,13 @@ func TestOpenFiles(t *testing.T) {
 	foreign.PoolId = proto.String("leasefs-another")
 	_, err = add(foreign)
 	wantClass(t, "a block of another namespace", err, "java.io.IOException")
+	for user, told := range map[string]bool{"root": true, "ann": false} { // who is told whose file it is
+		err := dial(t, s, user, "").call(clientProtocol, "fsync", &pb.FsyncRequestProto{Src: proto.String("/x"), Client: proto.String("other"), FileId: st.GetFs().FileId}, new(pb.EmptyProto))
+		wantClass(t, "a file of another client", err, "org.apache.hadoop.hdfs.server.namenode.LeaseExpiredException")
+		if told != strings.Contains(err.Error(), "first") || told != strings.Contains(err.Error(), "root") {
+			t.Errorf("%s is told: %v", user, err)
+		}
+	}
 	ask(r, "renewLease", of("first\xff"), new(pb.EmptyProto))
 	if !ask(r, "recoverLease", &pb.RecoverLeaseRequestProto{Src: proto.String("/d/f"), ClientName: proto.String("other")}, new(pb.BoolResponseProto)).GetResult() {
 		t.Error("not recovered")
