@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -265,6 +267,38 @@ func TestOpenFiles(t *testing.T) {
 	}
 	_, err = add(b.GetB())
 	wantClass(t, "a block after recovery", err, "org.apache.hadoop.hdfs.server.namenode.LeaseExpiredException")
+}
+
+// lines is a log that can be read while it is written.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *lines) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), text)
+}
+
+// TestReportsOfBadBlocks: nobody can fill the log with them.
+func TestReportsOfBadBlocks(t *testing.T) {
+	log, begin := new(lines), time.Now()
+	_, s := start(t, func(c *hdfs.Config) { c.Logger = slog.New(slog.NewTextHandler(log, nil)) })
+	r := dial(t, s, "root", "")
+	bad := &pb.LocatedBlockProto{B: &pb.ExtendedBlockProto{PoolId: proto.String("p"), BlockId: proto.Uint64(1), GenerationStamp: proto.Uint64(1)}, Offset: proto.Uint64(0), Corrupt: proto.Bool(true), BlockToken: &pb.TokenProto{Identifier: []byte{}, Password: []byte{}, Kind: proto.String(""), Service: proto.String("")}}
+	for range 20 {
+		ask(r, "reportBadBlocks", &pb.ReportBadBlocksRequestProto{Blocks: []*pb.LocatedBlockProto{bad, bad, bad}}, new(pb.EmptyProto))
+	}
+	if n, most := log.count("do not match their checksum"), 1+int(time.Since(begin)/time.Minute); n < 1 || n > most {
+		t.Errorf("%d lines, want 1 to %d", n, most)
+	}
 }
 
 // TestProxies: who acts for another has to be allowed to.

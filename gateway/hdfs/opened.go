@@ -276,17 +276,13 @@ func (q opened) getLocatedFileInfo(ctx context.Context, m *pb.GetLocatedFileInfo
 
 // reportBadBlocks is what a reader says whose checksum does not match.
 func (q opened) reportBadBlocks(_ context.Context, m *pb.ReportBadBlocksRequestProto) (proto.Message, error) {
-	for n, b := range m.GetBlocks() {
-		if n == maxReports {
-			break
-		}
-		q.log.Warn("a client read bytes that do not match their checksum", "user", q.user.User, "block", b.GetB().GetBlockId(), "offset", b.GetOffset())
+	for _, b := range m.GetBlocks() {
+		q.badBlocks.Do(func() {
+			q.log.Warn("a client read bytes that do not match their checksum; further reports are not logged for a minute", "user", q.user.User, "block", b.GetB().GetBlockId(), "offset", b.GetOffset())
+		})
 	}
 	return empty, nil
 }
-
-// maxReports is how many lines of the log one call of reportBadBlocks writes.
-const maxReports = 8
 
 // told is a block that a client tells of. One of another namespace leads nowhere.
 func (q *request) told(b *pb.ExtendedBlockProto) (*files.Block, error) {

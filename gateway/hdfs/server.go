@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/gateway/gate"
 	"github.com/leasefs/leasefs/gateway/hadoop"
@@ -77,9 +79,10 @@ type Server struct {
 	files      *files.Table
 	rpc        *ipc.Server
 	data       *data.Server
-	located    *gate.Gate // for blocks that answers describe
-	host       string     // of this machine
-	advertised string     // empty: what clients call it
+	badBlocks  rate.Sometimes // for the log: any client can report them
+	located    *gate.Gate     // for blocks that answers describe
+	host       string         // of this machine
+	advertised string         // empty: what clients call it
 	rpcPort    uint32
 	dataPort   uint32
 	ended      chan struct{} // closed when it serves no more; then err is set
@@ -109,7 +112,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		_ = calls.Close()
 		return nil, err
 	}
-	s := &Server{cfg: cfg, log: cfg.Logger, located: gate.New(maxLocated, locateTime), advertised: cfg.Advertise, rpcPort: port(calls.Addr()), dataPort: port(bytes.Addr()), ended: make(chan struct{})}
+	s := &Server{cfg: cfg, log: cfg.Logger, located: gate.New(maxLocated, locateTime), badBlocks: rate.Sometimes{Interval: time.Minute}, advertised: cfg.Advertise, rpcPort: port(calls.Addr()), dataPort: port(bytes.Addr()), ended: make(chan struct{})}
 	if s.host, err = os.Hostname(); err != nil || s.host == "" {
 		s.host = "localhost"
 	}

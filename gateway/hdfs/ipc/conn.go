@@ -66,7 +66,7 @@ func (c *conn) serve() {
 	err := c.read()
 	var b *badFrame
 	if errors.As(err, &b) {
-		c.server.log.Info("a client was cut off", "from", c.nc.RemoteAddr(), "user", c.user, "cause", b.text)
+		c.server.log.Debug("a client was cut off", "from", c.nc.RemoteAddr(), "user", c.user, "cause", b.text)
 		c.fatal(b.code, hadoop.ClassOf(err), b.text)
 	}
 	if !c.server.isEnding() {

@@ -341,6 +341,9 @@ func TestRefused(t *testing.T) {
 					t.Error(h)
 				}
 				p.ended()
+				if got := b.log.String(); got != "" { // else anybody could fill the log
+					t.Errorf("an operator is told %q", got)
+				}
 			})
 		})
 	}
