@@ -30,14 +30,20 @@ func (g *Gate) Used() int64 { return g.limit.Used() }
 // Enter waits for a place; leave gives it back, the first time it is called. Retry: there
 // was none for who; Canceled and Deadline of the context.
 func (g *Gate) Enter(ctx context.Context, who share.Taker) (leave func(), err error) {
+	return g.EnterAll(ctx, 1, who)
+}
+
+// EnterAll is Enter for n places at once. While it waits it has none of them: who has some
+// already and waits for more could wait for himself.
+func (g *Gate) EnterAll(ctx context.Context, n int64, who share.Taker) (leave func(), err error) {
 	var timer *time.Timer
 	for {
 		g.mu.Lock()
 		given := g.given
 		g.mu.Unlock()
-		if g.limit.Take(1, who) {
+		if g.limit.Take(n, who) {
 			return sync.OnceFunc(func() {
-				g.limit.Give(1, who)
+				g.limit.Give(n, who)
 				g.mu.Lock()
 				defer g.mu.Unlock()
 				close(g.given)

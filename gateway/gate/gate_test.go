@@ -32,3 +32,23 @@ func TestGate(t *testing.T) {
 	}
 	leave()
 }
+
+// TestSeveralPlaces: who waits for several places has none of them until there are all.
+func TestSeveralPlaces(t *testing.T) {
+	g := New(64, 0)
+	leave, err := g.EnterAll(t.Context(), 40, share.User("ann"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.EnterAll(t.Context(), 40, share.User("ann")); fserror.KindOf(err) != fserror.Retry || g.Used() != 40 {
+		t.Errorf("%d places are taken: %v", g.Used(), err)
+	}
+	leave()
+	if leave, err = g.EnterAll(t.Context(), 48, share.User("ann")); err != nil || g.Used() != 48 {
+		t.Fatalf("%d places are taken: %v", g.Used(), err)
+	}
+	leave()
+	if g.Used() != 0 {
+		t.Errorf("%d places are taken", g.Used())
+	}
+}

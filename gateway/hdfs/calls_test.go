@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -75,6 +77,12 @@ func (r *raw) call(protocol, method string, request, answer proto.Message) error
 	r.t.Helper()
 	r.last++
 	r.send(r.last, &pb.RequestHeaderProto{MethodName: &method, DeclaringClassProtocolName: &protocol, ClientProtocolVersion: proto.Uint64(1)}, request)
+	return r.reply(answer)
+}
+
+// reply reads the answer to a call.
+func (r *raw) reply(answer proto.Message) error {
+	r.t.Helper()
 	var size [4]byte
 	_, err := io.ReadFull(r.in, size[:])
 	check(r.t, err)
@@ -246,12 +254,51 @@ func TestOpenFiles(t *testing.T) {
 	foreign.PoolId = proto.String("leasefs-another")
 	_, err = add(foreign)
 	wantClass(t, "a block of another namespace", err, "java.io.IOException")
+	for user, told := range map[string]bool{"root": true, "ann": false} { // who is told whose file it is
+		err := dial(t, s, user, "").call(clientProtocol, "fsync", &pb.FsyncRequestProto{Src: proto.String("/x"), Client: proto.String("other"), FileId: st.GetFs().FileId}, new(pb.EmptyProto))
+		wantClass(t, "a file of another client", err, "org.apache.hadoop.hdfs.server.namenode.LeaseExpiredException")
+		if told != strings.Contains(err.Error(), "first") || told != strings.Contains(err.Error(), "root") {
+			t.Errorf("%s is told: %v", user, err)
+		}
+	}
 	ask(r, "renewLease", of("first\xff"), new(pb.EmptyProto))
 	if !ask(r, "recoverLease", &pb.RecoverLeaseRequestProto{Src: proto.String("/d/f"), ClientName: proto.String("other")}, new(pb.BoolResponseProto)).GetResult() {
 		t.Error("not recovered")
 	}
 	_, err = add(b.GetB())
 	wantClass(t, "a block after recovery", err, "org.apache.hadoop.hdfs.server.namenode.LeaseExpiredException")
+}
+
+// lines is a log that can be read while it is written.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *lines) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), text)
+}
+
+// TestReportsOfBadBlocks: nobody can fill the log with them.
+func TestReportsOfBadBlocks(t *testing.T) {
+	log, begin := new(lines), time.Now()
+	_, s := start(t, func(c *hdfs.Config) { c.Logger = slog.New(slog.NewTextHandler(log, nil)) })
+	r := dial(t, s, "root", "")
+	bad := &pb.LocatedBlockProto{B: &pb.ExtendedBlockProto{PoolId: proto.String("p"), BlockId: proto.Uint64(1), GenerationStamp: proto.Uint64(1)}, Offset: proto.Uint64(0), Corrupt: proto.Bool(true), BlockToken: &pb.TokenProto{Identifier: []byte{}, Password: []byte{}, Kind: proto.String(""), Service: proto.String("")}}
+	for range 20 {
+		ask(r, "reportBadBlocks", &pb.ReportBadBlocksRequestProto{Blocks: []*pb.LocatedBlockProto{bad, bad, bad}}, new(pb.EmptyProto))
+	}
+	if n, most := log.count("do not match their checksum"), 1+int(time.Since(begin)/time.Minute); n < 1 || n > most {
+		t.Errorf("%d lines, want 1 to %d", n, most)
+	}
 }
 
 // TestProxies: who acts for another has to be allowed to.
@@ -400,4 +447,52 @@ func TestListingOfManyBlocks(t *testing.T) {
 	if names != all {
 		t.Errorf("%d entries with blocks", names)
 	}
+}
+
+// TestAnswersWithManyBlocks: who asks for many blocks and reads no answer has three quarters
+// of the room for these; another user has his answer, and all that wait have theirs in the end,
+// whole, or are told to try again.
+func TestAnswersWithManyBlocks(t *testing.T) {
+	n, s := start(t)
+	fs := n.Client(t)
+	for path, blocks := range map[string]int{"/many": 10_000, "/few": 3} {
+		check(t, fs.WriteFile(t.Context(), path, make([]byte, blocks)))
+		check(t, fs.Xattrs(path).Set(t.Context(), hadoop.AttrXattr, []byte("blocksize=1"), client.XattrAny))
+	}
+	method, protocol := "getBlockLocations", clientProtocol
+	of := func(path string) *pb.GetBlockLocationsRequestProto {
+		return &pb.GetBlockLocationsRequestProto{Src: &path, Offset: proto.Uint64(0), Length: proto.Uint64(1 << 40)}
+	}
+	const calls, most = 20, 7 // 7 x 10,000 are less than 3/4 of 100,000
+	greedy := dial(t, s, "root", "")
+	for id := range int32(calls) {
+		greedy.send(id, &pb.RequestHeaderProto{MethodName: &method, DeclaringClassProtocolName: &protocol, ClientProtocolVersion: proto.Uint64(1)}, of("/many"))
+	}
+	env.Eventually(t, "one user has all that he may", func() bool {
+		used := s.Located()
+		if used > most*10_000 {
+			t.Fatalf("answers describe %d blocks", used)
+		}
+		return used == most*10_000
+	})
+	if l := ask(dial(t, s, "ann", ""), method, of("/few"), new(pb.GetBlockLocationsResponseProto)).GetLocations(); len(l.GetBlocks()) != 3 || l.GetBlocks()[2].GetOffset() != 2 || l.GetLastBlock().GetOffset() != 2 {
+		t.Errorf("another user is told %v", l)
+	}
+	whole := 0
+	for range calls {
+		var l pb.GetBlockLocationsResponseProto
+		err := greedy.reply(&l)
+		if err != nil {
+			wantClass(t, "who has waited for long", err, "org.apache.hadoop.ipc.RetriableException")
+			continue
+		}
+		whole++
+		if n := len(l.GetLocations().GetBlocks()); n != 10_000 {
+			t.Fatalf("an answer has %d blocks", n)
+		}
+	}
+	if whole < most {
+		t.Errorf("%d answers are whole", whole)
+	}
+	env.Eventually(t, "all room is given back", func() bool { return s.Located() == 0 })
 }

@@ -111,24 +111,33 @@ func (q lookup) getListing(ctx context.Context, m *pb.GetListingRequestProto) (p
 // many blocks as one file may have, as HDFS does, it leaves the rest to the next page.
 func (q lookup) locate(ctx context.Context, dir string, entries []*client.FileInfo, all []*pb.HdfsFileStatusProto) (kept []*pb.HdfsFileStatusProto, more bool, err error) {
 	blocks := 0
-	for from := 0; from < len(all); from += atOnce {
+	var where []*files.Located
+	for from := 0; from < len(all) && !more; from += atOnce {
 		to := min(from+atOnce, len(all))
-		some, located, err := q.locateSome(ctx, dir, entries[from:to], all[from:to])
+		some, found, err := q.locateSome(ctx, dir, entries[from:to], all[from:to])
 		if err != nil {
 			return nil, false, err
 		}
 		for n, st := range some {
-			if blocks >= files.MaxLocated && len(kept) > 0 {
-				return kept, true, nil
+			if more = blocks >= files.MaxLocated; more {
+				break
 			}
-			if l := located[n]; l != nil {
-				st.Locations = q.located(*l)
-				blocks += len(l.Blocks)
+			if l := found[n]; l != nil {
+				blocks += l.Blocks.Len()
 			}
-			kept = append(kept, st)
+			kept, where = append(kept, st), append(where, found[n])
 		}
 	}
-	return kept, false, nil
+	if err := q.makeRoom(ctx, blocks); err != nil {
+		return nil, false, err
+	}
+	block := q.describer(false)
+	for n, l := range where {
+		if l != nil {
+			kept[n].Locations = located(*l, block)
+		}
+	}
+	return kept, more, nil
 }
 
 // locateSome is locate for a few, which does not write down their blocks.

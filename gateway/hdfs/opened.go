@@ -244,7 +244,10 @@ func (q opened) getBlockLocations(ctx context.Context, m *pb.GetBlockLocationsRe
 	if err != nil {
 		return nil, missing(p, err)
 	}
-	return &pb.GetBlockLocationsResponseProto{Locations: q.located(loc)}, nil
+	if err := q.makeRoom(ctx, loc.Blocks.Len()); err != nil {
+		return nil, err
+	}
+	return &pb.GetBlockLocationsResponseProto{Locations: located(loc, q.describer(false))}, nil
 }
 
 // getLocatedFileInfo is getFileInfo with all blocks.
@@ -263,24 +266,23 @@ func (q opened) getLocatedFileInfo(ctx context.Context, m *pb.GetLocatedFileInfo
 	if err != nil {
 		return nil, err
 	}
+	if err := q.makeRoom(ctx, loc.Blocks.Len()); err != nil {
+		return nil, err
+	}
 	st := describe(loc.Info, "", loc.Attr)
-	st.Locations = q.located(loc)
+	st.Locations = located(loc, q.describer(false))
 	return &pb.StatusResponseProto{Fs: st}, nil
 }
 
 // reportBadBlocks is what a reader says whose checksum does not match.
 func (q opened) reportBadBlocks(_ context.Context, m *pb.ReportBadBlocksRequestProto) (proto.Message, error) {
-	for n, b := range m.GetBlocks() {
-		if n == maxReports {
-			break
-		}
-		q.log.Warn("a client read bytes that do not match their checksum", "user", q.user.User, "block", b.GetB().GetBlockId(), "offset", b.GetOffset())
+	for _, b := range m.GetBlocks() {
+		q.badBlocks.Do(func() {
+			q.log.Warn("a client read bytes that do not match their checksum; further reports are not logged for a minute", "user", q.user.User, "block", b.GetB().GetBlockId(), "offset", b.GetOffset())
+		})
 	}
 	return empty, nil
 }
-
-// maxReports is how many lines of the log one call of reportBadBlocks writes.
-const maxReports = 8
 
 // told is a block that a client tells of. One of another namespace leads nowhere.
 func (q *request) told(b *pb.ExtendedBlockProto) (*files.Block, error) {
@@ -300,24 +302,52 @@ func (q *request) pool() string { return "leasefs-" + q.user.FS.Info().Namespace
 
 // block is a block where it is, with the token that lets the client at it.
 func (q *request) block(b files.Block, write bool) *pb.LocatedBlockProto {
-	id, password := q.files.Token(q.user, b, write)
-	return &pb.LocatedBlockProto{
-		B:      &pb.ExtendedBlockProto{PoolId: proto.String(q.pool()), BlockId: size(b.ID), GenerationStamp: size(b.Stamp), NumBytes: size(b.Length)},
-		Offset: size(b.Offset), Locs: []*pb.DatanodeInfoProto{q.node()}, Corrupt: proto.Bool(false),
-		BlockToken: &pb.TokenProto{Identifier: id, Password: password, Kind: proto.String(files.TokenKind), Service: proto.String("")},
-		IsCached:   []bool{false}, StorageTypes: []pb.StorageTypeProto{pb.StorageTypeProto_DISK}, StorageIDs: []string{"leasefs"},
+	return q.describer(write)(b)
+}
+
+// describer is block for all blocks of one answer: what they have in common is there once.
+func (q *request) describer(write bool) func(files.Block) *pb.LocatedBlockProto {
+	var (
+		pool, kind, service, no = proto.String(q.pool()), proto.String(files.TokenKind), proto.String(""), proto.Bool(false)
+
+		locs, ids, cached, disk = []*pb.DatanodeInfoProto{q.node()}, []string{"leasefs"}, []bool{false}, []pb.StorageTypeProto{pb.StorageTypeProto_DISK}
+	)
+	return func(b files.Block) *pb.LocatedBlockProto {
+		id, password := q.files.Token(q.user, b, write)
+		return &pb.LocatedBlockProto{
+			B:      &pb.ExtendedBlockProto{PoolId: pool, BlockId: size(b.ID), GenerationStamp: size(b.Stamp), NumBytes: size(b.Length)},
+			Offset: size(b.Offset), Locs: locs, Corrupt: no,
+			BlockToken: &pb.TokenProto{Identifier: id, Password: password, Kind: kind, Service: service},
+			IsCached:   cached, StorageTypes: disk, StorageIDs: ids,
+		}
 	}
+}
+
+// makeRoom waits until the answer may describe so many blocks, and gives the room back when
+// the client has read it. A call may make room once. An answer has all blocks that are asked
+// for all the same: Go's client asks for those of a file once.
+func (q *request) makeRoom(ctx context.Context, blocks int) error {
+	if blocks == 0 {
+		return nil
+	}
+	leave, err := q.Server.located.EnterAll(ctx, int64(blocks), q.call.Taker)
+	if err != nil {
+		return err
+	}
+	q.call.Answered(leave)
+	return nil
 }
 
 // located is where a file's bytes are. All that readers see is said to be complete: a
 // client does not ask a DataNode for the length of the last block.
-func (q *request) located(loc files.Located) *pb.LocatedBlocksProto {
+func located(loc files.Located, block func(files.Block) *pb.LocatedBlockProto) *pb.LocatedBlocksProto {
 	all := &pb.LocatedBlocksProto{FileLength: size(loc.Length), UnderConstruction: &loc.Open, IsLastBlockComplete: proto.Bool(true)}
-	for _, b := range loc.Blocks {
-		all.Blocks = append(all.Blocks, q.block(b, false))
+	all.Blocks = make([]*pb.LocatedBlockProto, loc.Blocks.Len())
+	for n := range all.GetBlocks() {
+		all.Blocks[n] = block(loc.Blocks.At(n))
 	}
 	if loc.Last != nil {
-		all.LastBlock = q.block(*loc.Last, false)
+		all.LastBlock = block(*loc.Last)
 	}
 	return all
 }

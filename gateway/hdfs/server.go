@@ -10,7 +10,10 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/gateway/gate"
 	"github.com/leasefs/leasefs/gateway/hadoop"
 	"github.com/leasefs/leasefs/gateway/hdfs/data"
 	"github.com/leasefs/leasefs/gateway/hdfs/files"
@@ -30,6 +33,12 @@ const (
 
 	maxSessions = 1024 // each has a connection to the namenode
 	sweepTime   = 10 * time.Second
+
+	// maxLocated is how many blocks answers under way describe, in all: each takes about
+	// 1.5 KB until its client has read it.
+	maxLocated = 100_000
+	// locateTime is for how long an answer waits for others that describe many blocks.
+	locateTime = 20 * time.Second
 )
 
 // Config says how a gateway serves. The zero value of a field stands for its default,
@@ -70,8 +79,10 @@ type Server struct {
 	files      *files.Table
 	rpc        *ipc.Server
 	data       *data.Server
-	host       string // of this machine
-	advertised string // empty: what clients call it
+	badBlocks  rate.Sometimes // for the log: any client can report them
+	located    *gate.Gate     // for blocks that answers describe
+	host       string         // of this machine
+	advertised string         // empty: what clients call it
 	rpcPort    uint32
 	dataPort   uint32
 	ended      chan struct{} // closed when it serves no more; then err is set
@@ -101,7 +112,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		_ = calls.Close()
 		return nil, err
 	}
-	s := &Server{cfg: cfg, log: cfg.Logger, advertised: cfg.Advertise, rpcPort: port(calls.Addr()), dataPort: port(bytes.Addr()), ended: make(chan struct{})}
+	s := &Server{cfg: cfg, log: cfg.Logger, located: gate.New(maxLocated, locateTime), badBlocks: rate.Sometimes{Interval: time.Minute}, advertised: cfg.Advertise, rpcPort: port(calls.Addr()), dataPort: port(bytes.Addr()), ended: make(chan struct{})}
 	if s.host, err = os.Hostname(); err != nil || s.host == "" {
 		s.host = "localhost"
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/gateway/hadoop"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/lowlevel"
 )
@@ -50,7 +51,8 @@ type User struct {
 }
 
 // New returns a Table of at most so many sessions, each with a connection to the
-// namenode. cfg says how to reach it; User, and Client where there is one, are those of
+// namenode. cfg says how to reach it, and by what the gateway proves who it is: as that user
+// it opens none. User, and Client where there is one, are those of
 // each Key. When life ends, no session is opened any more. A nil log discards.
 func New(life context.Context, cfg client.Config, most int, log *slog.Logger) *Table {
 	if log == nil {
@@ -99,7 +101,11 @@ func (t *Table) connect(u *User) {
 	if u.Client != "" {
 		cfg.Client = u.Client
 	}
-	fs, err := client.New(t.life, cfg)
+	var fs *client.FS
+	err := t.notSelf(u.User)
+	if err == nil {
+		fs, err = client.New(t.life, cfg)
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err != nil {
@@ -111,6 +117,28 @@ func (t *Table) connect(u *User) {
 		u.FS, u.close = lowlevel.Of(fs), fs.Close
 	}
 	close(u.ready)
+}
+
+// notSelf refuses the user whom the gateway proves to be itself: the namenode has rules for
+// whom it may act, and asks for none where it acts for itself, at the word of its client.
+func (t *Table) notSelf(user string) error {
+	p := t.cfg.Proof
+	if p.TokenFile == "" && p.Login == "" && p.Token == nil && p.Kerberos == nil &&
+		(t.cfg.TLS == nil || len(t.cfg.TLS.Certificates) == 0 && t.cfg.TLS.GetClientCertificate == nil) {
+		return nil
+	}
+	cfg := t.cfg
+	cfg.User, cfg.RealUser = "", ""
+	id, err := client.WhoAmI(t.life, cfg)
+	switch {
+	case client.KindOf(err) == client.ErrUnsupported: // by an older namenode, which has no such rules
+		return nil
+	case err != nil:
+		return err
+	case id.Proven && id.User == user:
+		return hadoop.Refuse(hadoop.Authorization, "User: %s is the gateway's own, as whom it acts for nobody; use another name, or run the gateway with a proof of a user of its own (docs/HADOOP.md, Trust)", user)
+	}
+	return nil
 }
 
 // Hold keeps a session that is in use for one more use.

@@ -6,7 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	hadoophdfs "github.com/colinmarc/hdfs/v2"
+
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/gateway/hdfs"
 	"github.com/leasefs/leasefs/gateway/webhdfs"
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/proof"
@@ -76,7 +79,27 @@ func TestOneProofForManyUsers(t *testing.T) {
 	want(t, "read by root", once(t, s, "GET", "/f?op=OPEN&user.name=root", ""), 403, "no rule lets user \\\"gw\\\" act for user \\\"root\\\"")
 	want(t, "read for root", once(t, s, "GET", "/f?op=OPEN&user.name=hue&doas=root", ""), 403, "no rule")
 	want(t, "bob's doas", once(t, s, "GET", "/f?op=OPEN&user.name=bob&doas=ann", ""), 403, "impersonate")
-	want(t, "the gateway itself", once(t, s, "GET", "/?op=LISTSTATUS&user.name=gw", ""), 200, "")
+	for _, s := range []*webhdfs.Server{s, told} { // no rule is needed for itself, so it acts for nobody so
+		want(t, "the gateway itself", once(t, s, "GET", "/?op=LISTSTATUS&user.name=gw", ""), 403, "is the gateway's own")
+	}
+	want(t, "by doas", once(t, s, "GET", "/?op=LISTSTATUS&user.name=hue&doas=gw", ""), 403, "AuthorizationException")
+	native, err := hdfs.Start(t.Context(), hdfs.Config{
+		Client: client.Config{Namenodes: []string{n.Addr()}, Proof: client.Proof{TokenFile: filepath.Join(dir, "gw")}}, Listen: "127.0.0.1:0", Data: "127.0.0.1:0",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = native.Close(t.Context()) }()
+	for user, refused := range map[string]bool{"ann": false, "gw": true} {
+		c, err := hadoophdfs.NewClient(hadoophdfs.ClientOptions{Addresses: []string{native.Addr()}, User: user})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = c.Stat("/f"); refused != (err != nil && strings.Contains(err.Error(), "AuthorizationException")) || !refused && err != nil {
+			t.Errorf("%s by hdfs://: %v", user, err)
+		}
+		_ = c.Close()
+	}
 	i, err := root.Stat(t.Context(), "/f")
 	if err != nil || i.User != "ann" {
 		t.Errorf("it is %v's: %v", i, err)

@@ -56,7 +56,8 @@ const (
 type Config struct {
 	// Client says how to reach the namespace. User is replaced by that of each request, for
 	// whom the gateway acts: RealUser, or else User, is who proves that it may, as whom the
-	// token or the certificate names; empty: that one, or without either the login name.
+	// token or the certificate names; empty: that one, or without either the login name. A
+	// request in the name of whom a proof names is refused.
 	// Timeout is DefaultTimeout if it is 0; Umask, WriteAhead, ReadAhead, Logger and OnWait
 	// are the gateway's own.
 	Client client.Config

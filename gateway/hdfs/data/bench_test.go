@@ -56,7 +56,7 @@ func BenchmarkRead(b *testing.B) {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		if n := len(r.read(l.Blocks[0], 0, int64(len(all)), true)); n != len(all) {
+		if n := len(r.read(l.Blocks.At(0), 0, int64(len(all)), true)); n != len(all) {
 			b.Fatal(n)
 		}
 	}

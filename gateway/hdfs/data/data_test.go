@@ -65,10 +65,11 @@ func TestBlocks(t *testing.T) {
 	}
 
 	l, err := r.files.Locate(t.Context(), r.u, "/f", 0, 1<<40)
-	if err != nil || len(l.Blocks) != 3 || l.Length != int64(len(all)) || l.Last.Length != 700 || l.Open {
+	if err != nil || l.Blocks.Len() != 3 || l.Length != int64(len(all)) || l.Last.Length != 700 || l.Open {
 		t.Fatalf("%+v %v", l, err)
 	}
-	for i, b := range l.Blocks {
+	for i := range l.Blocks.Len() {
+		b := l.Blocks.At(i)
 		for _, c := range [][2]int64{{0, b.Length}, {1, b.Length - 1}, {511, 3}, {512, 0}, {b.Length - 1, 1}, {b.Length / 2, b.Length / 4}} {
 			got := r.read(b, c[0], c[1], i%2 == 0)
 			if want := all[b.Offset+c[0]:][:c[1]]; !bytes.Equal(got, want) {
@@ -76,7 +77,7 @@ func TestBlocks(t *testing.T) {
 			}
 		}
 	}
-	if some, err := r.files.Locate(t.Context(), r.u, "/f", size+5, 10); err != nil || len(some.Blocks) != 1 || some.Blocks[0].ID != l.Blocks[1].ID {
+	if some, err := r.files.Locate(t.Context(), r.u, "/f", size+5, 10); err != nil || some.Blocks.Len() != 1 || some.Blocks.At(0).ID != l.Blocks.At(1).ID {
 		t.Errorf("%+v %v", some, err)
 	}
 }
@@ -89,12 +90,12 @@ func TestOneConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	l, err := r.files.Locate(t.Context(), r.u, "/f", 0, 1<<40)
-	if err != nil || len(l.Blocks) != 1 {
+	if err != nil || l.Blocks.Len() != 1 {
 		t.Fatal(l, err)
 	}
 	w := r.dial()
 	for _, c := range [][2]int64{{0, 3 << 20}, {100, 1}, {1 << 20, 100_000}} {
-		if got := w.read(r, l.Blocks[0], c[0], c[1], true); !bytes.Equal(got, all[c[0]:][:c[1]]) {
+		if got := w.read(r, l.Blocks.At(0), c[0], c[1], true); !bytes.Equal(got, all[c[0]:][:c[1]]) {
 			t.Errorf("%d bytes at %d are others", c[1], c[0])
 		}
 	}
@@ -185,10 +186,10 @@ func TestAppend(t *testing.T) {
 	r.complete("d", inode, &b)
 	r.holds("/f", append(all[:5000:5000], all[:4096]...))
 	l, err := r.files.Locate(t.Context(), r.u, "/f", 0, 1<<40)
-	if err != nil || len(l.Blocks) != 3 {
+	if err != nil || l.Blocks.Len() != 3 {
 		t.Fatal(l, err)
 	}
-	if got := r.read(l.Blocks[1], 0, 4096, true); !bytes.Equal(got, append(all[4096:5000:5000], all[:3192]...)) {
+	if got := r.read(l.Blocks.At(1), 0, 4096, true); !bytes.Equal(got, append(all[4096:5000:5000], all[:3192]...)) {
 		t.Error("other bytes")
 	}
 }
@@ -313,7 +314,7 @@ func TestChecksum(t *testing.T) {
 	}
 	want := md5.Sum(sums)
 	w := r.dial()
-	m := &pb.OpBlockChecksumProto{Header: r.header(l.Blocks[0], false).GetBaseHeader()}
+	m := &pb.OpBlockChecksumProto{Header: r.header(l.Blocks.At(0), false).GetBaseHeader()}
 	w.op(85, m)
 	c := w.response(pb.Status_SUCCESS).GetChecksumResponse()
 	if !bytes.Equal(c.GetBlockChecksum(), want[:]) || c.GetBytesPerCrc() != 512 || c.GetCrcPerBlock() != 196 {

@@ -165,7 +165,7 @@ func TestWrongReads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := l.Blocks[0]
+	b := l.Blocks.At(0)
 	ask := func(offset, length uint64, want pb.Status) {
 		t.Helper()
 		w := r.dial()
@@ -201,13 +201,13 @@ func TestForeignTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, password := one.files.Token(one.u, l.Blocks[0], false)
-	if g, err := two.files.Check(id, password, l.Blocks[0].ID, false); err != nil || g.User != "root" || g.Block.Length != 5 {
+	id, password := one.files.Token(one.u, l.Blocks.At(0), false)
+	if g, err := two.files.Check(id, password, l.Blocks.At(0).ID, false); err != nil || g.User != "root" || g.Block.Length != 5 {
 		t.Errorf("%+v %v", g, err)
 	}
-	_, err = other.files.Check(id, password, l.Blocks[0].ID, false)
+	_, err = other.files.Check(id, password, l.Blocks.At(0).ID, false)
 	r.kind("a foreign token", err, fserror.Permission)
-	_, err = two.files.Check(id, password, l.Blocks[0].ID, true)
+	_, err = two.files.Check(id, password, l.Blocks.At(0).ID, true)
 	r.kind("a token to read, used to write", err, fserror.Permission)
 }
 
@@ -241,7 +241,7 @@ func TestSilentClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	slow := r.dial()
-	slow.op(81, &pb.OpReadBlockProto{Header: r.header(l.Blocks[0], false), Offset: proto.Uint64(0), Len: proto.Uint64(uint64(len(big)))})
+	slow.op(81, &pb.OpReadBlockProto{Header: r.header(l.Blocks.At(0), false), Offset: proto.Uint64(0), Len: proto.Uint64(uint64(len(big)))})
 	slow.response(pb.Status_SUCCESS)
 	env.Eventually(t, "no session is in use but the test's and the writer's", func() bool {
 		_, uses := r.users.InUse()

@@ -59,10 +59,19 @@ type Create struct {
 type Located struct {
 	Info   *client.FileInfo
 	Attr   hadoop.Attr
-	Length int64   // that readers see
-	Blocks []Block // those that the range touches; MaxLocated at most, from its beginning
-	Last   *Block  // the last block of the file; nil if it is empty
-	Open   bool    // somebody writes it
+	Length int64  // that readers see
+	Blocks Blocks // those that the range touches; MaxLocated at most, from its beginning
+	Last   *Block // the last block of the file; nil if it is empty
+	Open   bool   // somebody writes it
+}
+
+// Blocks are neighbours in a file. However many they are, they take no memory.
+type Blocks struct {
+	inode        uint64
+	stamp        int64
+	cut          uint64
+	first, n     int64 // the first one's number in the file, and how many there are
+	length, size int64 // of the file, and of a block, in bytes
 }
 
 // MaxLocated is how many blocks Locate returns.

@@ -32,15 +32,24 @@ func (b Block) Index() int64 { return b.ID & maxIndex }
 
 // ranges are the blocks of a file with so many bytes that a range touches, at most
 // MaxLocated.
-func ranges(inode uint64, stamp int64, offset, end, length, size int64) (all []Block) {
+func ranges(inode uint64, stamp int64, cut uint64, offset, end, length, size int64) Blocks {
 	end = min(end, length)
 	if offset >= end {
-		return nil
+		return Blocks{}
 	}
-	for at := offset - offset%size; at < end && len(all) < MaxLocated && at/size <= maxIndex; at += size {
-		all = append(all, Block{ID: blockID(inode, at/size), Stamp: stamp, Offset: at, Length: min(size, length-at)})
-	}
-	return all
+	b := Blocks{inode: inode, stamp: stamp, cut: cut, first: offset / size, length: length, size: size}
+	b.n = max(0, min((end-1)/size+1-b.first, MaxLocated, maxIndex+1-b.first))
+	return b
+}
+
+// Len is how many there are.
+func (b Blocks) Len() int { return int(b.n) }
+
+// At returns one, the first of which has the number 0.
+func (b Blocks) At(n int) Block {
+	index := b.first + int64(n)
+	at := index * b.size
+	return Block{ID: blockID(b.inode, index), Stamp: b.stamp, Offset: at, Length: min(b.size, b.length-at), cut: b.cut}
 }
 
 // tokenTime is for how long a token is good. HDFS gives ten hours, too.

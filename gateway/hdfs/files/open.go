@@ -216,16 +216,12 @@ func (t *Table) Locate(ctx context.Context, u *users.User, path string, offset, 
 	if length < end-min(offset, end) {
 		end = offset + length
 	}
-	l.Blocks = ranges(i.Inode, stamp, offset, end, i.Length, a.BlockSize)
+	l.Blocks = ranges(i.Inode, stamp, cut, offset, end, i.Length, a.BlockSize)
 	if i.Length > 0 {
-		last := ranges(i.Inode, stamp, i.Length-1, i.Length, i.Length, a.BlockSize)
-		if len(last) == 1 {
-			l.Last = &last[0]
-			l.Last.cut = cut
+		if last := ranges(i.Inode, stamp, cut, i.Length-1, i.Length, i.Length, a.BlockSize); last.Len() == 1 {
+			b := last.At(0)
+			l.Last = &b
 		}
-	}
-	for n := range l.Blocks {
-		l.Blocks[n].cut = cut
 	}
 	return l, nil
 }

@@ -197,6 +197,9 @@ func (t *Table) find(ctx context.Context, op string, u *users.User, name, path s
 	key := users.Key{User: u.User, Client: name}
 	if f := t.open(inode); f != nil {
 		if f.holder != key {
+			if f.holder.User != u.User { // who may not even find the file learns nothing of its writer
+				return nil, lost(op, path, "client %s does not write the file: it was closed, recovered or taken over", name)
+			}
 			return nil, lost(op, path, "client %s does not write the file; client %s of user %s does", name, f.holder.Client, f.holder.User)
 		}
 		return f, nil

@@ -66,7 +66,7 @@ func (c *conn) serve() {
 	err := c.read()
 	var b *badFrame
 	if errors.As(err, &b) {
-		c.server.log.Info("a client was cut off", "from", c.nc.RemoteAddr(), "user", c.user, "cause", b.text)
+		c.server.log.Debug("a client was cut off", "from", c.nc.RemoteAddr(), "user", c.user, "cause", b.text)
 		c.fatal(b.code, hadoop.ClassOf(err), b.text)
 	}
 	if !c.server.isEnding() {
@@ -199,7 +199,7 @@ func (c *conn) message(frame []byte, sasl bool, free func()) (again bool, err er
 	if rest, err = take(rest, &r); err != nil {
 		return false, bad(pb.RpcResponseHeaderProto_FATAL_DESERIALIZING_REQUEST, "the method of a call cannot be decoded: %s", err)
 	}
-	call := &Call{Protocol: r.GetDeclaringClassProtocolName(), Method: r.GetMethodName(), User: c.user, Real: c.real, Local: c.nc.LocalAddr(), body: rest}
+	call := &Call{Protocol: r.GetDeclaringClassProtocolName(), Method: r.GetMethodName(), User: c.user, Real: c.real, Local: c.nc.LocalAddr(), Taker: c.taker, body: rest}
 	c.slots <- struct{}{} // while there is none, nothing more is read
 	if cc, ok := c.nc.(*conns.Conn); ok {
 		cc.Begin() // it does not make room for others, see package conns
@@ -293,6 +293,7 @@ func (c *conn) run(h *pb.RpcRequestHeaderProto, call *Call) {
 		return
 	}
 	defer leave()
+	defer call.end()
 	var mine *answer
 	if once {
 		body, a, err := s.answers.begin(ctx, callKey{c.user, string(h.GetClientId()), h.GetCallId()})

@@ -341,6 +341,9 @@ func TestRefused(t *testing.T) {
 					t.Error(h)
 				}
 				p.ended()
+				if got := b.log.String(); got != "" { // else anybody could fill the log
+					t.Errorf("an operator is told %q", got)
+				}
 			})
 		})
 	}
@@ -402,6 +405,41 @@ func TestUnread(t *testing.T) {
 		p.call(1, "echo", "x")
 		pass(writeTime + time.Second)
 		p.ended()
+	})
+}
+
+// TestAnswered: what an answer takes is given back when its client has read it, or is gone.
+func TestAnswered(t *testing.T) {
+	run(t, Config{}, func(t *testing.T, b *bench) {
+		held := 0
+		b.methods["take"] = func(_ context.Context, c *Call) (proto.Message, error) {
+			held++
+			c.Answered(func() { held-- })
+			if c.Taker.Names[0] != "user ann" {
+				return nil, hadoop.Refuse(hadoop.IOException, "%v", c.Taker)
+			}
+			return &pb.PathRequestProto{Src: proto.String("x")}, nil
+		}
+		p := b.meet("ann")
+		p.call(1, "take", "")
+		synctest.Wait()
+		if held != 1 {
+			t.Errorf("%d are held while the answer is not read", held)
+		}
+		if got := p.text(1); got != "x" {
+			t.Errorf("%q", got)
+		}
+		synctest.Wait()
+		if held != 0 {
+			t.Errorf("%d are held after the answer", held)
+		}
+		p.call(2, "take", "")
+		pass(writeTime + time.Second)
+		p.ended()
+		synctest.Wait()
+		if held != 0 {
+			t.Errorf("%d are held for one who is gone", held)
+		}
 	})
 }
 

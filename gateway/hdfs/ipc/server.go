@@ -37,12 +37,24 @@ const (
 
 // Call is one call of a client.
 type Call struct {
-	Protocol, Method string   // their Java and their own name
-	User             string   // for whom it is made
-	Real             string   // who makes it; mostly the same
-	Local            net.Addr // where the client has reached the server
+	Protocol, Method string      // their Java and their own name
+	User             string      // for whom it is made
+	Real             string      // who makes it; mostly the same
+	Local            net.Addr    // where the client has reached the server
+	Taker            share.Taker // who takes a share of what there is only so much of
 
-	body []byte
+	body     []byte
+	answered []func()
+}
+
+// Answered has f called when the answer is written, or the client is gone: for what an
+// answer takes while a client does not read it. It is not safe for concurrent use.
+func (c *Call) Answered(f func()) { c.answered = append(c.answered, f) }
+
+func (c *Call) end() {
+	for _, f := range c.answered {
+		f()
+	}
 }
 
 // Decode decodes what the call is given.
