@@ -103,6 +103,10 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.Open < 0 || cfg.Idle < 0 || cfg.Idle > 0 && cfg.Idle < time.Second {
 		return nil, fserror.New(fserror.InvalidArgument, op, "", "%d open files and %s of silence are too few; allow 1 and 1s at least", cfg.Open, cfg.Idle)
 	}
+	var err error
+	if cfg.Client, err = users.Proves(cfg.Client); err != nil {
+		return nil, fserror.With(err, op, "")
+	}
 	calls, err := hadoop.Listen(ctx, op, cfg.Listen, cfg.TrustClients)
 	if err != nil {
 		return nil, err

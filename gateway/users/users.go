@@ -4,8 +4,10 @@
 package users
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
+	"os/user"
 	"sync"
 	"time"
 
@@ -48,6 +50,20 @@ type User struct {
 
 	uses int       // requests under way and files open; under Table.mu
 	last time.Time // when uses fell to 0
+}
+
+// Proves returns the configuration with who proves what a gateway does for others: its user,
+// or where none is named and nothing else says it, that of the process.
+func Proves(c client.Config) (client.Config, error) {
+	c.RealUser = cmp.Or(c.RealUser, c.User)
+	if c.RealUser == "" && c.TokenFile == "" && c.Login == "" && c.Token == nil && c.Kerberos == nil && (c.TLS == nil || len(c.TLS.Certificates) == 0) {
+		u, err := user.Current()
+		if err != nil {
+			return c, fserror.New(fserror.InvalidArgument, "", "", "the login name is unknown (%v); say as whom the gateway acts", err)
+		}
+		c.RealUser = u.Username
+	}
+	return c, nil
 }
 
 // New returns a Table of at most so many sessions, each with a connection to the
@@ -135,8 +151,8 @@ func (t *Table) notSelf(user string) error {
 		return nil
 	case err != nil:
 		return err
-	case id.Proven && id.User == user:
-		return hadoop.Refuse(hadoop.Authorization, "User: %s is the gateway's own, as whom it acts for nobody; use another name, or run the gateway with a proof of a user of its own (docs/HADOOP.md, Trust)", user)
+	case id.Proven && id.Superuser && id.User == user:
+		return hadoop.Refuse(hadoop.Authorization, "User: %s is the gateway's own, and a superuser, as whom it acts for nobody; use another name, or run the gateway with a proof of a user who is none (docs/HADOOP.md, Trust)", user)
 	}
 	return nil
 }

@@ -79,18 +79,24 @@ func TestOneProofForManyUsers(t *testing.T) {
 	want(t, "read by root", once(t, s, "GET", "/f?op=OPEN&user.name=root", ""), 403, "no rule lets user \\\"gw\\\" act for user \\\"root\\\"")
 	want(t, "read for root", once(t, s, "GET", "/f?op=OPEN&user.name=hue&doas=root", ""), 403, "no rule")
 	want(t, "bob's doas", once(t, s, "GET", "/f?op=OPEN&user.name=bob&doas=ann", ""), 403, "impersonate")
-	for _, s := range []*webhdfs.Server{s, told} { // no rule is needed for itself, so it acts for nobody so
-		want(t, "the gateway itself", once(t, s, "GET", "/?op=LISTSTATUS&user.name=gw", ""), 403, "is the gateway's own")
+	for _, s := range []*webhdfs.Server{s, told} { // as one person's gateway is used
+		want(t, "the gateway itself", once(t, s, "GET", "/?op=LISTSTATUS&user.name=gw", ""), 200, "FileStatuses")
 	}
-	want(t, "by doas", once(t, s, "GET", "/?op=LISTSTATUS&user.name=hue&doas=gw", ""), 403, "AuthorizationException")
+	// No rule is needed for itself: so it acts for nobody as a superuser.
+	super := gateway(t, n, func(c *webhdfs.Config) {
+		c.Client.TokenFile, c.Proxies = filepath.Join(dir, "root"), []string{"hue"}
+	})
+	want(t, "a superuser's gateway", once(t, super, "GET", "/?op=LISTSTATUS&user.name=root", ""), 403, "is the gateway's own")
+	want(t, "by doas", once(t, super, "GET", "/?op=LISTSTATUS&user.name=hue&doas=root", ""), 403, "AuthorizationException")
+	want(t, "for another", once(t, super, "GET", "/?op=LISTSTATUS&user.name=ann", ""), 200, "FileStatuses")
 	native, err := hdfs.Start(t.Context(), hdfs.Config{
-		Client: client.Config{Namenodes: []string{n.Addr()}, Proof: client.Proof{TokenFile: filepath.Join(dir, "gw")}}, Listen: "127.0.0.1:0", Data: "127.0.0.1:0",
+		Client: client.Config{Namenodes: []string{n.Addr()}, User: "root", Proof: client.Proof{TokenFile: filepath.Join(dir, "root alone")}}, Listen: "127.0.0.1:0", Data: "127.0.0.1:0",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = native.Close(t.Context()) }()
-	for user, refused := range map[string]bool{"ann": false, "gw": true} {
+	for user, refused := range map[string]bool{"ann": false, "root": true} {
 		c, err := hadoophdfs.NewClient(hadoophdfs.ClientOptions{Addresses: []string{native.Addr()}, User: user})
 		if err != nil {
 			t.Fatal(err)

@@ -11,7 +11,6 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
-	osuser "os/user"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -146,7 +145,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		s.log.Warn(hadoop.WarnOfTrust, "listen", s.Addr())
 	}
 	s.life, s.kill = context.WithCancel(context.Background())
-	if cfg.Client, err = proves(cfg.Client); err != nil {
+	if cfg.Client, err = users.Proves(cfg.Client); err != nil {
 		_ = l.Close()
 		return nil, fserror.With(err, op, "")
 	}
@@ -182,19 +181,6 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	})
 	s.work.Go(s.sweep)
 	return s, nil
-}
-
-// proves fills in who proves what a gateway does for others.
-func proves(c client.Config) (client.Config, error) {
-	c.RealUser = cmp.Or(c.RealUser, c.User)
-	if c.RealUser == "" && c.TokenFile == "" && (c.TLS == nil || len(c.TLS.Certificates) == 0) {
-		u, err := osuser.Current()
-		if err != nil {
-			return c, fserror.New(fserror.InvalidArgument, "", "", "the login name is unknown (%v); say as whom the gateway acts", err)
-		}
-		c.RealUser = u.Username
-	}
-	return c, nil
 }
 
 // Addr is the address at which it listens.
