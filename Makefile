@@ -55,7 +55,7 @@ test: ## run the tests, but for the longest (go vet is part of lint)
 
 test-full: ## run the longest tests, then the end-to-end tests in full size: Go's whole source tree, 2 GiB, 100,000 files, 25 failures of namenodes, two minutes of all kinds of clients; every point of all sweeps; two hours of simulated fleets; and half a minute of torture
 	@scripts/setup test-full
-	go test -vet=off -count=1 -timeout 10m -run '$(LONG)' ./test/e2e ./namenode
+	go test -vet=off -count=1 -timeout 15m -run '$(LONG)' ./test/e2e ./namenode
 	LEASEFS_TEST_SIZE=full go test -vet=off -count=1 -timeout 30m -v -run '$(FULL)' ./test/e2e
 	LEASEFS_TEST_SIZE=full go test -vet=off -count=1 -timeout 15m -run '$(STORES)' ./test/e2e ./namenode
 	LEASEFS_TEST_SIZE=full go test -vet=off -count=1 -timeout 15m $(FULL_PKGS)
