@@ -44,7 +44,7 @@ func withShares(t *testing.T, text string) (n *env.Namenode, replace func(text s
 func asUser(r *env.Raw, user string) *env.Raw { r.Who.User = user; return r }
 
 // TestSharesOfStreams: a user has no more sessions, keep-alives, watches and granted leases
-// than he may, is told so, and gets the places back of those that have ended; others are not
+// than he may, is told so, and gets back the places of calls that have ended; others are not
 // held up, and the file counts when it changes.
 func TestSharesOfStreams(t *testing.T) {
 	n, replace := withShares(t, "user ann sessions=2 keepalives=1 watches=1 leases=1\n")

@@ -6,7 +6,7 @@ import "slices"
 type Action uint8
 
 // The actions. Replace, Modify and Remove do what the operations of that name do in HDFS,
-// and setfacl when it sets, modifies and removes: a mask is computed anew, as all that it masks together,
+// and setfacl when it sets, modifies and removes: a mask is computed again, as all that it masks together,
 // in a part (access or default) that the entries are about, unless they name one.
 const (
 	// Replace makes the entries the whole list. A part that they are not about stays.

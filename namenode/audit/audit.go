@@ -33,8 +33,8 @@ import (
 // Which lines are kept.
 const (
 	All     = ""        // of all calls
-	Changes = "changes" // of those that may change something, and of those that were denied
-	Denied  = "denied"  // of those that were denied
+	Changes = "changes" // only calls that may change something, or were denied
+	Denied  = "denied"  // only calls that were denied
 )
 
 // Stderr is a Config.File that stands for standard error.
@@ -146,7 +146,7 @@ func New(cfg Config) (*Log, error) {
 // On reports whether lines are kept, so that it is worth to make one.
 func (l *Log) On() bool { return l != nil }
 
-// Tell keeps a line, if it is one of those that are wanted. It waits for nothing.
+// Tell keeps a line, if it is wanted. It waits for nothing.
 func (l *Log) Tell(line *Line) {
 	if l == nil || !l.wants(line) {
 		return

@@ -52,7 +52,7 @@ func (a Addresses) String() string {
 	return strings.Join(all, " ")
 }
 
-// server is one of those that run.
+// server is a gateway that runs, of either protocol.
 type server interface {
 	Done() <-chan struct{}
 	Err() error

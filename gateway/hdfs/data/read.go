@@ -21,7 +21,7 @@ import (
 
 const (
 	firstPiece = 64 << 10  // of a read, which may end after it
-	nextPieces = 256 << 10 // of one that goes on
+	nextPieces = 256 << 10 // of one that continues
 	aheadFrom  = 1 << 20   // bytes after which blocks are fetched ahead
 )
 
