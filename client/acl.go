@@ -4,6 +4,7 @@ import (
 	"context"
 	"io/fs"
 
+	"github.com/leasefs/leasefs/internal/filemode"
 	"github.com/leasefs/leasefs/internal/lowlevel/door"
 	"github.com/leasefs/leasefs/internal/namecall"
 	"github.com/leasefs/leasefs/internal/posixacl"
@@ -104,6 +105,6 @@ func (f *engine) changeACL(ctx context.Context, path string, at *pb.Ref, c ACLCh
 }
 
 func (f lowLevel) MkdirMasked(ctx context.Context, path string, mode, umask fs.FileMode, parents bool) error {
-	_, err := f.mkdir(ctx, door.At(path), &pb.MkdirRequest{Mode: modeToWire(mode), Less: modeToWire(umask), Parents: parents})
+	_, err := f.mkdir(ctx, door.At(path), &pb.MkdirRequest{Mode: filemode.Unix(mode), Less: filemode.Unix(umask), Parents: parents})
 	return err
 }

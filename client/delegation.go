@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"github.com/leasefs/leasefs/internal/delegation"
+	"github.com/leasefs/leasefs/internal/filemode"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/lowlevel/door"
 	"github.com/leasefs/leasefs/internal/namecall"
@@ -17,7 +18,7 @@ import (
 
 func newDelegations(f *engine) *delegation.Table[*Writer] {
 	return delegation.New(delegation.Config[*Writer]{
-		Client: delegating{f}, IDs: f.ids, Umask: modeToWire(*f.cfg.Umask),
+		Client: delegating{f}, IDs: f.ids, Umask: filemode.Unix(*f.cfg.Umask),
 	})
 }
 
@@ -188,7 +189,7 @@ func (f lowLevel) Draft(ctx context.Context, r door.Ref, path string, opts ...Op
 	}
 	o := gather(opts)
 	return f.delegations.Begin(ctx, delegation.File{
-		Caller: f.by(ctx), Dir: dir, Name: name, At: r, Path: cmp.Or(path, r.Path), Mode: modeToWire(o.mode &^ o.less), HasMode: o.hasMode, Owner: o.owner.wire(),
+		Caller: f.by(ctx), Dir: dir, Name: name, At: r, Path: cmp.Or(path, r.Path), Mode: filemode.Unix(o.mode &^ o.less), HasMode: o.hasMode, Owner: o.owner.wire(),
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/leasefs/leasefs/internal/filemode"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fserror/wire"
 	"github.com/leasefs/leasefs/internal/lowlevel/door"
@@ -146,7 +147,7 @@ func (l *Leases) timeToLive(ctx context.Context, req *pb.LeaseTimeToLiveRequest)
 // and stay. Exists if the directory exists, also with parents, unless it is attached to that
 // lease; NotFound if there is no such lease.
 func (l *Leases) Mkdir(ctx context.Context, id LeaseID, path string, mode fs.FileMode, parents bool) error {
-	_, err := l.fs.mkdir(ctx, door.At(path), &pb.MkdirRequest{Mode: modeToWire(mode), Parents: parents, Lease: uint64(id)})
+	_, err := l.fs.mkdir(ctx, door.At(path), &pb.MkdirRequest{Mode: filemode.Unix(mode), Parents: parents, Lease: uint64(id)})
 	return err
 }
 

@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/leasefs/leasefs/internal/filemode"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/lowlevel/door"
 	"github.com/leasefs/leasefs/internal/namecall"
@@ -92,7 +93,7 @@ func (f lowLevel) CreateClosed(ctx context.Context, r door.Ref, opts ...OpenOpti
 }
 
 func (f lowLevel) MkdirFor(ctx context.Context, r door.Ref, mode, umask fs.FileMode, owner Owner) (inode uint64, err error) {
-	return f.mkdir(ctx, r, &pb.MkdirRequest{Mode: modeToWire(mode), Less: modeToWire(umask), Owner: owner.wire()})
+	return f.mkdir(ctx, r, &pb.MkdirRequest{Mode: filemode.Unix(mode), Less: filemode.Unix(umask), Owner: owner.wire()})
 }
 
 func (f lowLevel) SymlinkFor(ctx context.Context, target string, r door.Ref, owner Owner) error {

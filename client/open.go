@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/filemode"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/lowlevel/door"
 	"github.com/leasefs/leasefs/internal/namecall"
@@ -64,9 +65,9 @@ func (o *openOptions) at(ctx context.Context, r door.Ref) *pb.Ref {
 
 func (f *engine) createRequest(caller *pb.Caller, at *pb.Ref, o *openOptions) *pb.CreateRequest {
 	req := &pb.CreateRequest{
-		Caller: caller, At: at, Mode: modeToWire(o.mode), HasMode: o.hasMode, Less: modeToWire(o.less),
+		Caller: caller, At: at, Mode: filemode.Unix(o.mode), HasMode: o.hasMode, Less: filemode.Unix(o.less),
 		Overwrite: o.overwrite, Steal: o.steal, Parents: o.parents, Lease: uint64(o.lease),
-		Owner: o.owner.wire(), Umask: proto.Uint32(modeToWire(*f.cfg.Umask)),
+		Owner: o.owner.wire(), Umask: proto.Uint32(filemode.Unix(*f.cfg.Umask)),
 	}
 	if !o.mtime.IsZero() {
 		req.MtimeUnixMs = o.mtime.UnixMilli()
@@ -116,8 +117,8 @@ func (f *engine) append(ctx context.Context, path string, o *openOptions) (*Writ
 func (f *engine) appendOnce(ctx context.Context, path string, o *openOptions, wait time.Duration, again bool) (*Writer, error) {
 	req := &pb.AppendRequest{
 		Call: f.ids.Begin(), Caller: f.by(ctx), At: followPath(ctx, path), HasExpectedLength: o.hasLength, ExpectedLength: o.expected,
-		Create: o.create, Parents: o.parents, Mode: modeToWire(o.mode), HasMode: o.hasMode, WaitMs: wait.Milliseconds(), Again: again,
-		Cut: o.cut, CutLength: o.length, Writer: o.writer, Umask: proto.Uint32(modeToWire(*f.cfg.Umask)), Lease: uint64(o.lease),
+		Create: o.create, Parents: o.parents, Mode: filemode.Unix(o.mode), HasMode: o.hasMode, WaitMs: wait.Milliseconds(), Again: again,
+		Cut: o.cut, CutLength: o.length, Writer: o.writer, Umask: proto.Uint32(filemode.Unix(*f.cfg.Umask)), Lease: uint64(o.lease),
 	}
 	if o.inode != 0 {
 		req.At = pb.Inode(o.inode)

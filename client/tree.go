@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/leasefs/leasefs/internal/filemode"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/lowlevel/door"
 	"github.com/leasefs/leasefs/internal/namecall"
@@ -16,14 +17,14 @@ import (
 // Mkdir makes a directory; its parent must exist. Exists, NotFound,
 // NotDirectory.
 func (f *FS) Mkdir(ctx context.Context, path string, mode fs.FileMode) error {
-	_, err := f.mkdir(ctx, door.At(path), &pb.MkdirRequest{Mode: modeToWire(mode)})
+	_, err := f.mkdir(ctx, door.At(path), &pb.MkdirRequest{Mode: filemode.Unix(mode)})
 	return err
 }
 
 // MkdirAll makes a directory and the parents that are missing, all with that
 // mode. One that exists is no error.
 func (f *FS) MkdirAll(ctx context.Context, path string, mode fs.FileMode) error {
-	_, err := f.mkdir(ctx, door.At(path), &pb.MkdirRequest{Mode: modeToWire(mode), Parents: true})
+	_, err := f.mkdir(ctx, door.At(path), &pb.MkdirRequest{Mode: filemode.Unix(mode), Parents: true})
 	return err
 }
 
@@ -131,7 +132,7 @@ func (f *FS) Readlink(ctx context.Context, path string) (string, error) {
 
 // Chmod sets the permission bits and the sticky bit.
 func (f *FS) Chmod(ctx context.Context, path string, mode fs.FileMode) error {
-	return f.setAttr(ctx, "chmod", path, &pb.SetAttrRequest{SetMode: true, Mode: modeToWire(mode)})
+	return f.setAttr(ctx, "chmod", path, &pb.SetAttrRequest{SetMode: true, Mode: filemode.Unix(mode)})
 }
 
 // Chown sets user and group; an empty one stays.
@@ -182,7 +183,7 @@ func (f *engine) changeAttr(ctx context.Context, path string, at *pb.Ref, c Attr
 	const op = "setattr"
 	req := &pb.SetAttrRequest{
 		Call: f.ids.Begin(), Caller: f.by(ctx), At: at,
-		SetMode: c.SetMode, Mode: modeToWire(c.Mode), User: c.User, Group: c.Group, SetMtime: c.SetMTime,
+		SetMode: c.SetMode, Mode: filemode.Unix(c.Mode), User: c.User, Group: c.Group, SetMtime: c.SetMTime,
 	}
 	if c.SetMTime && !c.MTime.IsZero() {
 		req.MtimeUnixMs = c.MTime.UnixMilli()

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/filemode"
 	"github.com/leasefs/leasefs/internal/fserror"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -111,9 +112,9 @@ func (t *Tx) Write(path string, data []byte, opts ...OpenOption) *Tx {
 
 func (t *Tx) file(path string, data []byte, opts []OpenOption, set func(*pb.TxFile, *pb.TxOp)) *Tx {
 	o := gather(opts)
-	umask := modeToWire(*t.fs.cfg.Umask)
+	umask := filemode.Unix(*t.fs.cfg.Umask)
 	f := &pb.TxFile{
-		Data: data, DataCrc32C: blockstore.CRC(data), Mode: modeToWire(o.mode), HasMode: o.hasMode,
+		Data: data, DataCrc32C: blockstore.CRC(data), Mode: filemode.Unix(o.mode), HasMode: o.hasMode,
 		Parents: o.parents, Lease: uint64(o.lease), Umask: &umask,
 	}
 	op := new(pb.TxOp)
@@ -127,7 +128,7 @@ func (t *Tx) file(path string, data []byte, opts []OpenOption, set func(*pb.TxFi
 // Mkdir makes a directory. With parents, missing directories above it are made, too, and
 // it is no error if the directory exists.
 func (t *Tx) Mkdir(path string, mode fs.FileMode, parents bool) *Tx {
-	return t.op(path, &pb.TxOp{Op: &pb.TxOp_Mkdir{Mkdir: &pb.TxDir{Mode: modeToWire(mode), HasMode: true, Parents: parents}}})
+	return t.op(path, &pb.TxOp{Op: &pb.TxOp_Mkdir{Mkdir: &pb.TxDir{Mode: filemode.Unix(mode), HasMode: true, Parents: parents}}})
 }
 
 // Rename is FS.Rename.

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/leasefs/leasefs/internal/filemode"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fserror/wire"
 	"github.com/leasefs/leasefs/internal/fspath"
@@ -102,14 +103,8 @@ func fileInfo(path string, a *pb.Attr) *FileInfo {
 	return i
 }
 
-// stickyBit is S_ISVTX, of which fs.FileMode has its own idea.
-const stickyBit = 0o1000
-
 func modeFromWire(mode uint32, t pb.FileType) fs.FileMode {
-	m := fs.FileMode(mode & 0o777)
-	if mode&stickyBit != 0 {
-		m |= fs.ModeSticky
-	}
+	m := filemode.FromUnix(mode)
 	switch t {
 	case pb.FileType_FILE_TYPE_DIRECTORY:
 		m |= fs.ModeDir
@@ -117,14 +112,6 @@ func modeFromWire(mode uint32, t pb.FileType) fs.FileMode {
 		m |= fs.ModeSymlink
 	}
 	return m
-}
-
-func modeToWire(m fs.FileMode) uint32 {
-	w := uint32(m.Perm())
-	if m&fs.ModeSticky != 0 {
-		w |= stickyBit
-	}
-	return w
 }
 
 func ms(n int64) time.Duration { return time.Duration(n) * time.Millisecond }

@@ -7,6 +7,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/internal/filemode"
 )
 
 // blockSize is what stat(2) gives as the size for I/O.
@@ -23,23 +24,6 @@ func typeOf(m fs.FileMode) uint32 {
 	return syscall.S_IFREG
 }
 
-func modeBits(m fs.FileMode) uint32 {
-	bits := uint32(m.Perm())
-	if m&fs.ModeSticky != 0 {
-		bits |= syscall.S_ISVTX
-	}
-	return bits
-}
-
-// modeOf is a mode of the kernel's. Set-id bits mean nothing here.
-func modeOf(bits uint32) fs.FileMode {
-	m := fs.FileMode(bits & 0o777)
-	if bits&syscall.S_ISVTX != 0 {
-		m |= fs.ModeSticky
-	}
-	return m
-}
-
 // umaskShift is where answers put the umask of a process beside the mode of what it makes.
 const umaskShift = 16
 
@@ -50,7 +34,7 @@ func umaskOf(bits uint32) fs.FileMode { return fs.FileMode(bits >> umaskShift & 
 // the modification time.
 func (m *Mounted) fill(out *fuse.Attr, i *client.FileInfo) {
 	out.Ino = i.Inode
-	out.Mode = typeOf(i.Mode()) | modeBits(i.Mode())
+	out.Mode = typeOf(i.Mode()) | filemode.Unix(i.Mode())
 	out.Nlink = 1
 	out.Owner = fuse.Owner{Uid: m.ids.uid(i.User), Gid: m.ids.gid(i.Group)}
 	setSize(out, i.Length)

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/internal/filemode"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/lowlevel"
 )
@@ -70,7 +71,7 @@ func (n *node) Create(ctx context.Context, name string, flags, mode uint32, out 
 
 // createClosed makes an empty file.
 func (m *Mounted) createClosed(ctx, raw context.Context, at lowlevel.Ref, mode uint32) (uint64, error) {
-	return m.fs.CreateClosed(ctx, at, client.WithMode(modeOf(mode)), client.WithUmask(umaskOf(mode)), client.WithOwner(m.callers.group(raw)))
+	return m.fs.CreateClosed(ctx, at, client.WithMode(filemode.FromUnix(mode)), client.WithUmask(umaskOf(mode)), client.WithOwner(m.callers.group(raw)))
 }
 
 // created fills in what is known of a new file without asking; the kernel asks
@@ -114,7 +115,7 @@ func (n *node) Mkdir(ctx context.Context, name string, mode uint32, out *fuse.En
 	if e != 0 {
 		return nil, e
 	}
-	if _, err := n.m.fs.MkdirFor(ctx, at, modeOf(mode), umaskOf(mode), n.m.callers.group(raw)); err != nil {
+	if _, err := n.m.fs.MkdirFor(ctx, at, filemode.FromUnix(mode), umaskOf(mode), n.m.callers.group(raw)); err != nil {
 		return nil, errno(err)
 	}
 	return n.made(ctx, at, out)

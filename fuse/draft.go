@@ -11,6 +11,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/internal/filemode"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/lowlevel"
 )
@@ -112,7 +113,7 @@ func (n *node) settleNode(ctx context.Context) syscall.Errno {
 
 // createDraft makes a file without a call; false if that cannot be.
 func (n *node) createDraft(ctx, raw context.Context, at lowlevel.Ref, flags, mode uint32, out *fuse.EntryOut) (*gofs.Inode, *handle, bool) {
-	d, ok := n.m.fs.Draft(ctx, at, n.path(at.Path), client.WithMode(modeOf(mode)), client.WithUmask(umaskOf(mode)), client.WithOwner(n.m.callers.group(raw)))
+	d, ok := n.m.fs.Draft(ctx, at, n.path(at.Path), client.WithMode(filemode.FromUnix(mode)), client.WithUmask(umaskOf(mode)), client.WithOwner(n.m.callers.group(raw)))
 	if !ok {
 		return nil, nil, false
 	}
@@ -143,7 +144,7 @@ func (n *node) createWaiting(ctx, raw context.Context, at lowlevel.Ref, mode uin
 	m := n.m
 	var w *client.Writer
 	create := func() (err error) {
-		w, err = m.fs.CreateAt(ctx, at, n.path(at.Path), client.WithMode(modeOf(mode)), client.WithUmask(umaskOf(mode)), client.WithOwner(m.callers.group(raw)))
+		w, err = m.fs.CreateAt(ctx, at, n.path(at.Path), client.WithMode(filemode.FromUnix(mode)), client.WithUmask(umaskOf(mode)), client.WithOwner(m.callers.group(raw)))
 		return err
 	}
 	err := create()

@@ -12,6 +12,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/internal/filemode"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/internal/lowlevel"
@@ -222,7 +223,7 @@ func (n *node) Setattr(ctx context.Context, fh gofs.FileHandle, in *fuse.SetAttr
 	}
 	var c client.AttrChange
 	if mode, ok := in.GetMode(); ok {
-		c.SetMode, c.Mode = true, modeOf(mode)
+		c.SetMode, c.Mode = true, filemode.FromUnix(mode)
 	}
 	if uid, ok := in.GetUID(); ok {
 		c.User = n.m.ids.user(uid)

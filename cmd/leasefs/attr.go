@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strconv"
 	"strings"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/internal/filemode"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/lowlevel"
 )
@@ -95,23 +95,10 @@ func (e *invocation) touch(path string) error {
 	return e.fail(err, path)
 }
 
-// parseOctal reads a mode such as 0755 or 1777.
-func parseOctal(s string) (fs.FileMode, error) {
-	n, err := strconv.ParseUint(s, 8, 32)
-	if err != nil || n > 0o1777 {
-		return 0, fmt.Errorf("%q is not an octal mode from 0 to 1777", s)
-	}
-	mode := fs.FileMode(n & 0o777)
-	if n&0o1000 != 0 {
-		mode |= fs.ModeSticky
-	}
-	return mode, nil
-}
-
 // parseMode reads an octal or symbolic mode as a change of an old one.
 func parseMode(s string) (func(old fs.FileMode) fs.FileMode, error) {
 	if s != "" && strings.Trim(s, "01234567") == "" {
-		mode, err := parseOctal(s)
+		mode, err := filemode.Parse(s)
 		return func(fs.FileMode) fs.FileMode { return mode }, err
 	}
 	var changes []modeChange
@@ -123,7 +110,7 @@ func parseMode(s string) (func(old fs.FileMode) fs.FileMode, error) {
 		changes = append(changes, list...)
 	}
 	return func(old fs.FileMode) fs.FileMode {
-		mode := old & permBits
+		mode := old & filemode.Changeable
 		for _, c := range changes {
 			mode = c.apply(mode, old.IsDir())
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/leasefs/leasefs/cmd/leasefs/login"
 	"github.com/leasefs/leasefs/cmd/leasefs/prove"
 	"github.com/leasefs/leasefs/cmd/leasefs/screen"
+	"github.com/leasefs/leasefs/internal/filemode"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
@@ -53,7 +54,7 @@ func umask() *fs.FileMode {
 	}
 	_, rest, _ := strings.Cut(string(status), "\nUmask:")
 	line, _, _ := strings.Cut(rest, "\n")
-	mask, err := parseOctal(strings.TrimSpace(line))
+	mask, err := filemode.Parse(strings.TrimSpace(line))
 	if err != nil {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/screen"
+	"github.com/leasefs/leasefs/internal/filemode"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
@@ -52,7 +53,7 @@ func (p *program) printStat(i *client.FileInfo) {
 	} else {
 		row("length", "%d (%s, %d in the tail)", i.Length, screen.Plural(i.Blocks, "block", "blocks"), i.TailLength)
 	}
-	row("mode", "%s (%s%s)", screen.Octal(i.Mode()), screen.ModeString(i.Mode()), screen.ACLMark(i))
+	row("mode", "%s (%s%s)", filemode.Format(i.Mode()), screen.ModeString(i.Mode()), screen.ACLMark(i))
 	if what := screen.ACLs(i); what != "" {
 		row("acl", "%s", what)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/internal/filemode"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/internal/lowlevel"
@@ -74,7 +75,7 @@ func mkdirMode(c *invocation) (fs.FileMode, error) {
 		}
 		return mode, nil
 	}
-	mode, err := parseOctal(c.flags.String("mode"))
+	mode, err := filemode.Parse(c.flags.String("mode"))
 	if err != nil {
 		return 0, argv.Usagef(c.op, "-m: %v", err)
 	}
@@ -247,6 +248,3 @@ func lnCommand(p *program) *cli.Command {
 		}),
 	}
 }
-
-// permBits are what chmod sets.
-const permBits = fs.ModePerm | fs.ModeSticky

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/internal/filemode"
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/internal/lowlevel"
 )
@@ -226,23 +227,10 @@ func (f FS) Usage(ctx context.Context) (Usage, error) {
 
 // Mode is a file's mode from Hadoop's bits, at most 01777.
 func Mode(bits uint32) (fs.FileMode, error) {
-	if bits > 0o1777 {
+	if bits > filemode.Most {
 		return 0, Refuse(IllegalArgument, "%o are no permission bits; give octal 0 to 1777", bits)
 	}
-	m := fs.FileMode(bits & 0o777)
-	if bits&0o1000 != 0 {
-		m |= fs.ModeSticky
-	}
-	return m, nil
-}
-
-// Bits is the reverse of Mode.
-func Bits(m fs.FileMode) uint32 {
-	n := uint32(m.Perm())
-	if m&fs.ModeSticky != 0 {
-		n |= 0o1000
-	}
-	return n
+	return filemode.FromUnix(bits), nil
 }
 
 // XattrName is the library's name of an extended attribute, from HDFS's name space and

@@ -11,6 +11,7 @@ import (
 	"github.com/leasefs/leasefs/gateway/hadoop"
 	"github.com/leasefs/leasefs/gateway/hdfs/files"
 	pb "github.com/leasefs/leasefs/gateway/hdfs/hadoop"
+	"github.com/leasefs/leasefs/internal/filemode"
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/internal/lowlevel"
 )
@@ -276,7 +277,7 @@ func (q lookup) getACLStatus(ctx context.Context, m *pb.PathRequestProto) (proto
 	if err != nil {
 		return nil, err
 	}
-	bits := hadoop.Bits(i.Mode())
+	bits := filemode.Unix(i.Mode())
 	return &pb.GetAclStatusResponseProto{Result: &pb.AclStatusProto{
 		Owner: &i.User, Group: &i.Group, Sticky: proto.Bool(bits&0o1000 != 0), Permission: &pb.FsPermissionProto{Perm: &bits},
 	}}, nil

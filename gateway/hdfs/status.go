@@ -10,6 +10,7 @@ import (
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/gateway/hadoop"
 	pb "github.com/leasefs/leasefs/gateway/hdfs/hadoop"
+	"github.com/leasefs/leasefs/internal/filemode"
 )
 
 // describe is a file under a name relative to what was asked for.
@@ -17,7 +18,7 @@ func describe(i *client.FileInfo, name string, a hadoop.Attr) *pb.HdfsFileStatus
 	mtime := uint64(max(0, i.ModTime().UnixMilli())) //nolint:gosec // not negative
 	st := &pb.HdfsFileStatusProto{
 		FileType: pb.HdfsFileStatusProto_IS_FILE.Enum(), Path: []byte(name), Length: proto.Uint64(0),
-		Permission: &pb.FsPermissionProto{Perm: proto.Uint32(hadoop.Bits(i.Mode()))}, Owner: proto.String(i.User), Group: proto.String(i.Group),
+		Permission: &pb.FsPermissionProto{Perm: proto.Uint32(filemode.Unix(i.Mode()))}, Owner: proto.String(i.User), Group: proto.String(i.Group),
 		ModificationTime: &mtime, AccessTime: proto.Uint64(0), FileId: &i.Inode,
 	}
 	switch i.Type() {

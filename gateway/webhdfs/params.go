@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/gateway/hadoop"
+	"github.com/leasefs/leasefs/internal/filemode"
 )
 
 // Limits of what a request says beside its path.
@@ -111,15 +112,15 @@ func (p params) mode(name string, without fs.FileMode) (fs.FileMode, error) {
 		return without, nil
 	}
 	v := p.text(name)
-	n, err := strconv.ParseUint(v, 8, 16)
-	if err != nil || n > 0o1777 {
+	m, err := filemode.Parse(v)
+	if err != nil {
 		return 0, &badParam{name, fmt.Sprintf("Failed to parse %q as permission bits; they are octal, 0 to 1777", v)}
 	}
-	return hadoop.Mode(uint32(n))
+	return m, nil
 }
 
 // octal is the reverse of mode.
-func octal(m fs.FileMode) string { return strconv.FormatUint(uint64(hadoop.Bits(m)), 8) }
+func octal(m fs.FileMode) string { return strconv.FormatUint(uint64(filemode.Unix(m)), 8) }
 
 // millis is a parameter of a time in ms since 1970, and whether it is there:
 // Hadoop says -1 for what is to stay.

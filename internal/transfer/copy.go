@@ -2,9 +2,9 @@ package transfer
 
 import (
 	"context"
-	"io/fs"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/internal/filemode"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/internal/lowlevel"
@@ -39,7 +39,7 @@ func Copy(ctx context.Context, fsys *client.FS, from, to string, overwrite bool)
 		return fserror.With(err, op, from)
 	}
 	defer func() { _ = r.Close() }() // only read
-	opts := []client.OpenOption{client.WithMode(info.Mode() & (fs.ModePerm | fs.ModeSticky))}
+	opts := []client.OpenOption{client.WithMode(info.Mode() & filemode.Changeable)}
 	if info.HasACL {
 		list, err := low.XattrsInode(info.Inode).ACL(ctx)
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/internal/filemode"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/internal/lowlevel"
@@ -193,7 +194,7 @@ func (g *getter) walk(ctx context.Context, root item, send func(item) error) err
 }
 
 func (g *getter) mkdir(ctx context.Context, it item) error {
-	mode := it.info.Mode() & (fs.ModePerm | fs.ModeSticky)
+	mode := it.info.Mode() & filemode.Changeable
 	err := g.root.Mkdir(it.local, mode.Perm()|0o700) // os.Root takes no other bits; finish sets them
 	if err == nil {
 		g.directories.Add(1)
@@ -298,7 +299,7 @@ func (g *getter) fill(ctx context.Context, f *os.File, src *client.Reader, to sp
 		return err
 	}
 	mtime := to.info.ModTime()
-	err := f.Chmod(to.info.Mode() & (fs.ModePerm | fs.ModeSticky))
+	err := f.Chmod(to.info.Mode() & filemode.Changeable)
 	if err == nil {
 		err = to.dir.Chtimes(to.temp, mtime, mtime)
 	}

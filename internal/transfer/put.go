@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/internal/filemode"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/internal/lowlevel"
@@ -249,7 +250,7 @@ func (w *putWalk) send() error {
 
 // mkdir makes a directory that its owner can fill; it gets its own mode at the end.
 func (p *putter) mkdir(ctx context.Context, e entry) error {
-	mode := e.info.Mode() & (fs.ModePerm | fs.ModeSticky)
+	mode := e.info.Mode() & filemode.Changeable
 	inode, err := p.fs.MkdirFor(ctx, lowlevel.At(e.remote), mode|0o700, 0, client.Owner{})
 	if err == nil {
 		p.directories.Add(1)
@@ -400,7 +401,7 @@ func (p *putter) readSmall(e entry) (data []byte, more bool, err error) {
 }
 
 func (p *putter) options(e entry) []client.OpenOption {
-	opts := []client.OpenOption{client.WithMode(e.info.Mode() & (fs.ModePerm | fs.ModeSticky)), client.WithMTime(e.info.ModTime())}
+	opts := []client.OpenOption{client.WithMode(e.info.Mode() & filemode.Changeable), client.WithMTime(e.info.ModTime())}
 	if p.opts.Overwrite {
 		opts = append(opts, client.WithOverwrite())
 	}

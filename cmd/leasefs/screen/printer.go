@@ -15,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/internal/filemode"
 )
 
 // Printer prints what people and scripts see of a run.
@@ -163,7 +164,7 @@ const TimeJSON = "2006-01-02T15:04:05.000Z07:00"
 // ToJSON is what is printed of a file, directory or link under --json.
 func ToJSON(i *client.FileInfo) Info {
 	j := Info{
-		Path: i.Path, Type: TypeName(i.Mode()), Length: i.Length, Mode: Octal(i.Mode()), User: i.User, Group: i.Group,
+		Path: i.Path, Type: TypeName(i.Mode()), Length: i.Length, Mode: filemode.Format(i.Mode()), User: i.User, Group: i.Group,
 		MTime: i.ModTime().UTC().Format(TimeJSON), Inode: i.Inode, Open: i.Open != nil, TxID: OrNull(i.TxID), ACL: OrNull(ACLs(i)),
 	}
 	if o := i.Open; o != nil {
@@ -189,15 +190,6 @@ func TypeName(m fs.FileMode) string {
 		return "symlink"
 	}
 	return "file"
-}
-
-// Octal is a mode as chmod takes it.
-func Octal(m fs.FileMode) string {
-	n := uint32(m.Perm())
-	if m&fs.ModeSticky != 0 {
-		n |= 0o1000
-	}
-	return fmt.Sprintf("%04o", n)
 }
 
 // ACLMark is what ls -l puts behind the mode of what has an ACL.

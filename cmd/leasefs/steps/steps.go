@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/internal/filemode"
 )
 
 // Step adds one compare or operation to a transaction.
@@ -197,15 +198,11 @@ func file(add func(t *client.Tx, path string, data []byte, opts ...client.OpenOp
 }
 
 func octal(s string) (fs.FileMode, error) {
-	m, err := strconv.ParseUint(s, 8, 16)
-	if err != nil || m > 0o1777 {
-		return 0, fmt.Errorf("-m: %q is no octal mode up to 1777", s)
+	m, err := filemode.Parse(s)
+	if err != nil {
+		return 0, fmt.Errorf("-m: %w", err)
 	}
-	mode := fs.FileMode(m & 0o777)
-	if m&0o1000 != 0 {
-		mode |= fs.ModeSticky
-	}
-	return mode, nil
+	return m, nil
 }
 
 // parse makes a step of its words.

@@ -39,7 +39,7 @@ func TestParse(t *testing.T) {
 		"rm /a /b":             "line 1: 2 words behind the name do not fit",
 		"rm -r /a":             "line 1: -r is no option here, or lacks its value; the step is rm PATH",
 		"create -m":            "line 1: -m is no option here, or lacks its value",
-		"create -m 9 /a":       `line 1: -m: "9" is no octal mode up to 1777`,
+		"create -m 9 /a":       `line 1: -m: "9" is not an octal mode from 0 to 1777`,
 		`create --lease "" /a`: "line 1: the LEASE is empty",
 		`attach "" /a`:         "line 1: the LEASE is empty",
 		"create /a b c":        "3 words",
