@@ -25,6 +25,7 @@ type pendingBlock struct {
 	shared bool            // a PUT that failed may still be reading the object
 	target *pb.BlockTarget // set once the object is stored there
 	run    *blockRun
+	leave  blockio.Room // what it has of Config.Ahead
 }
 
 // blockRun is one try to get a block into the file.
@@ -36,16 +37,24 @@ type blockRun struct {
 // errBefore ends the run of a block after one that failed.
 var errBefore = errors.New("the block before it failed")
 
-// mayDispatch reports whether the current buffer may be sent. The caller
-// holds mu.
+// mayDispatch reports whether the current buffer may be sent, and takes the room that
+// it then needs. The caller holds mu.
 func (ct *content) mayDispatch() bool {
-	return ct.round == nil && ct.unsure == nil && ct.blockErr == nil && len(ct.pending) < ct.fs.cfg.WriteAhead
+	if ct.round != nil || ct.unsure != nil || ct.blockErr != nil || len(ct.pending) >= ct.fs.cfg.WriteAhead {
+		return false
+	}
+	if len(ct.pending) == 0 || ct.fs.cfg.Ahead == nil {
+		return true
+	}
+	ct.leave = ct.fs.cfg.Ahead()
+	return ct.leave != nil
 }
 
 // dispatch makes the current buffer a block under way and leaves none. The
 // caller holds mu; no AppendTail is under way or unsure.
 func (ct *content) dispatch() {
-	b := &pendingBlock{buf: ct.cur, start: ct.start, end: ct.start + int64(len(ct.cur.B)), hole: ct.hole}
+	b := &pendingBlock{buf: ct.cur, start: ct.start, end: ct.start + int64(len(ct.cur.B)), hole: ct.hole, leave: ct.leave}
+	ct.leave = nil
 	b.covered = int(min(max(ct.durable-b.start, 0), b.end-b.start))
 	ct.cur, ct.start, ct.hole = nil, b.end, 0
 	ct.pending = append(ct.pending, b)
@@ -95,6 +104,7 @@ func (ct *content) finishBlock(b *pendingBlock, run *blockRun, err error) {
 	case err == nil:
 		// Commits are in order, so it is the first.
 		ct.pending = ct.pending[1:]
+		b.leave.Give()
 		ct.durable = max(ct.durable, b.end)
 		if !b.shared {
 			b.buf.Free()

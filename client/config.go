@@ -121,6 +121,10 @@ type Config struct {
 	// WriteAhead is how many PUTs of a writer are in flight at once; 0:
 	// DefaultWriteAhead. A writer needs (WriteAhead+1) × BlockSize bytes.
 	WriteAhead int
+	// Ahead is asked before a writer has more than one block under way, and returns what
+	// gives the room back, or nil if there is none now. Nil: there always is. It must
+	// return soon, and it must not call the FS.
+	Ahead func() (leave func())
 	// ReadAhead is how many blocks a sequential reader fetches ahead; 0:
 	// DefaultReadAhead. A reader needs (ReadAhead+1) × BlockSize bytes.
 	ReadAhead int

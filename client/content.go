@@ -24,6 +24,7 @@ type content struct {
 	durable int64
 	length  int64
 	pending []*pendingBlock // blocks under way, in order
+	leave   blockio.Room    // what the next of them has of Config.Ahead
 	// blockErr is why the first of them failed. Who meets it starts them again.
 	blockErr error
 	round    *flushRound // the flush under way

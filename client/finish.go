@@ -236,6 +236,9 @@ func (w *Writer) end() {
 	if w.cur != nil {
 		w.cur.Free()
 	}
+	for _, b := range w.pending {
+		b.leave.Give()
+	}
 	w.cur, w.pending = nil, nil
 }
 

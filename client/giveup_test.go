@@ -182,6 +182,58 @@ func TestWriteContext(t *testing.T) {
 	check(t, w.Abort())
 }
 
+// A Writer has one block under way, and more while Config.Ahead has room for them: each is
+// given back once, whether its block was stored or given up.
+func TestAhead(t *testing.T) {
+	f := newFake()
+	s, cfg := newStuck(f)
+	var room, taken, given atomic.Int64
+	ahead := func(c *Config) {
+		c.WriteAhead = 3
+		c.Ahead = func() func() {
+			if room.Add(-1) < 0 {
+				room.Add(1)
+				return nil
+			}
+			taken.Add(1)
+			return func() { room.Add(1); given.Add(1) }
+		}
+	}
+	fs := start(t, f, cfg, ahead)
+	for _, more := range []int64{0, 1, 5} {
+		room.Store(more)
+		taken.Store(0)
+		given.Store(0)
+		w := mustCreate(t, fs, fmt.Sprintf("/stuck%d", more))
+		ctx, cancel := context.WithCancel(t.Context())
+		want := (2 + min(more, 2)) * 256 << 10 // the last one is full, and not under way
+		go func() {
+			<-s.at
+			await(t, "the Write waits for room", func() bool { return w.Length() == want })
+			cancel()
+		}()
+		if n, err := w.WriteContext(ctx, noise(3<<20)); int64(n) != want {
+			t.Errorf("with room for %d more, %d bytes were taken, want %d: %v", more, n, want, err)
+		}
+		check(t, w.Abort())
+		if taken.Load() != min(more, 2) || given.Load() != taken.Load() {
+			t.Errorf("of room for %d, %d was taken and %d given back", more, taken.Load(), given.Load())
+		}
+	}
+
+	room.Store(1)
+	taken.Store(0)
+	given.Store(0)
+	fs = start(t, newFake(), ahead)
+	w := mustCreate(t, fs, "/a")
+	_, err := w.Write(noise(3 << 20))
+	check(t, err)
+	check(t, w.Close())
+	if given.Load() != taken.Load() || room.Load() != 1 {
+		t.Errorf("%d was taken and %d given back", taken.Load(), given.Load())
+	}
+}
+
 // FS.Close waits for a Close of a Writer that is under way.
 func TestCloseWaitsForAWriterBeingClosed(t *testing.T) {
 	f := newFake()

@@ -125,7 +125,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	s.life, s.kill = context.WithCancel(context.Background())
 	cfg.Client.Timeout = cmp.Or(cfg.Client.Timeout, DefaultTimeout)
-	cfg.Client.WriteAhead, cfg.Client.ReadAhead = 1, 1
+	cfg.Client.WriteAhead, cfg.Client.ReadAhead = 0, 1
 	cfg.Client.Umask, cfg.Client.Logger = nil, cfg.Logger
 	cfg.Client.OnWait = func(w client.Waiting) {
 		cfg.Logger.Warn("waiting", "op", w.Op, "path", w.Path, "for", w.For, "cause", w.Cause)

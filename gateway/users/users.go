@@ -15,10 +15,15 @@ import (
 	"github.com/leasefs/leasefs/gateway/hadoop"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/lowlevel"
+	"github.com/leasefs/leasefs/namenode/share"
 )
 
 // idle is how long a session that nobody uses is kept.
 const idle = 5 * time.Minute
+
+// aheadBlocks is how many blocks the writers of all sessions have under way beside the one that
+// each may have, and in memory.
+const aheadBlocks = 64
 
 // Key is whose session one is. Client is the client's name, by which leases are held
 // and taken over; empty: the library makes one up, and all who give none share the session.
@@ -31,6 +36,8 @@ type Table struct {
 	most int
 	log  *slog.Logger
 	life context.Context // ends when the gateway does
+
+	ahead *share.Limit // blocks, see aheadBlocks
 
 	mu     sync.Mutex
 	byKey  map[Key]*User
@@ -69,12 +76,12 @@ func Proves(c client.Config) (client.Config, error) {
 // New returns a Table of at most so many sessions, each with a connection to the
 // namenode. cfg says how to reach it, and by what the gateway proves who it is: as that user
 // it opens none. User, and Client where there is one, are those of
-// each Key. When life ends, no session is opened any more. A nil log discards.
+// each Key; Ahead is the Table's own. When life ends, no session is opened any more. A nil log discards.
 func New(life context.Context, cfg client.Config, most int, log *slog.Logger) *Table {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Table{cfg: cfg, most: most, log: log, life: life, byKey: map[Key]*User{}}
+	return &Table{cfg: cfg, most: most, log: log, life: life, ahead: share.New(aheadBlocks), byKey: map[Key]*User{}}
 }
 
 // Get returns a session, which must be given back with Put. Retry: as many as there may
@@ -116,6 +123,13 @@ func (t *Table) connect(u *User) {
 	cfg.User = u.User
 	if u.Client != "" {
 		cfg.Client = u.Client
+	}
+	who := share.User(u.User)
+	cfg.Ahead = func() func() {
+		if !t.ahead.Take(1, who) {
+			return nil
+		}
+		return func() { t.ahead.Give(1, who) }
 	}
 	var fs *client.FS
 	err := t.notSelf(u.User)

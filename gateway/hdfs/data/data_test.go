@@ -132,6 +132,45 @@ func TestStream(t *testing.T) {
 	r.holds("/f", all)
 }
 
+// TestWholeFile: a short packet that is all of a file is acknowledged when the end of the block is
+// there, and the close makes it durable; one behind which anything else comes is durable when
+// it is acknowledged.
+func TestWholeFile(t *testing.T) {
+	r := start(t)
+	r.srv.ExpectEnd(patience / 2) // so long that only what comes ends it
+	all := random(1000, 3)
+	inode, b := r.create("c", "/f", 128<<20)
+	w := r.writing(b)
+	if _, err := w.Write(append(w.packet(0, all, false, false), w.packet(1000, nil, true, false)...)); err != nil {
+		t.Fatal(err)
+	}
+	w.acked(0, pb.Status_SUCCESS)
+	w.acked(1, pb.Status_SUCCESS)
+	r.holds("/f", nil) // it was not flushed for that
+	b.Length = 1000
+	r.complete("c", inode, &b)
+	r.holds("/f", all)
+
+	for name, sync := range map[string]bool{"/two": false, "/hsync": true} {
+		_, b := r.create("c", name, 128<<20)
+		w := r.writing(b)
+		if _, err := w.Write(w.packet(0, all[:600], false, sync)); err != nil {
+			t.Fatal(err)
+		}
+		if !sync { // nobody but the next packet says that this was not the end
+			if _, err := w.Write(w.packet(600, all[600:900], false, false)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.acked(0, pb.Status_SUCCESS)
+		got, err := r.fs.ReadFile(t.Context(), name)
+		if err != nil || len(got) < 600 || !bytes.Equal(got, all[:len(got)]) {
+			t.Fatalf("%s has %d bytes when 600 are acknowledged: %v", name, len(got), err)
+		}
+		w.Close()
+	}
+}
+
 // TestAppend: a partial block is continued, with a new stamp and without.
 func TestAppend(t *testing.T) {
 	r := start(t)

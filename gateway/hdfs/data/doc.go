@@ -7,6 +7,8 @@
 // packet is acknowledged when it is durable and readers see it, except one that is as
 // large as packets of a stream are and behind which the next one has arrived already:
 // that one is acknowledged as received. A client that waits never waits for such a one.
+// So is a short packet that begins a file and behind which the block ends: the client closes
+// the file, and it is one call to the namenode that makes it durable.
 //
 // # Limits
 //

@@ -3,6 +3,7 @@ package data
 import (
 	"bufio"
 	"bytes"
+	"time"
 )
 
 // Decode reads packets as a connection does, until the end or an error.
@@ -30,3 +31,7 @@ func Decode(b []byte) {
 		}
 	}
 }
+
+// ExpectEnd says for how long the end of the block is expected behind a short packet that begins
+// a file. It has to be called before clients connect.
+func (s *Server) ExpectEnd(d time.Duration) { s.whole = d }

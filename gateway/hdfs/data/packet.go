@@ -136,8 +136,15 @@ func (p *packets) body(n int, take func(at int, b []byte) error) error {
 	return nil
 }
 
-// bytes reads n bytes into memory that is used again.
+// bytes reads n bytes into memory that is used again; if they fit, that of what is read.
 func (p *packets) bytes(n int) ([]byte, error) {
+	if n <= p.in.Size() {
+		b, err := p.in.Peek(n)
+		if err == nil {
+			_, err = p.in.Discard(n) // they are valid until more is read
+		}
+		return b, unexpected(err)
+	}
 	if cap(p.buf) < n {
 		p.buf = make([]byte, n)
 	}

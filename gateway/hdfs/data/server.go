@@ -65,6 +65,7 @@ type Server struct {
 	kill     context.CancelFunc
 	served   chan struct{}
 	err      error
+	whole    time.Duration // wholePause
 
 	mu     sync.Mutex
 	open   map[net.Conn]struct{}
@@ -81,7 +82,7 @@ func Start(cfg Config) *Server {
 	}
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, listener: conns.New(cfg.Conns, 0).Listener(cfg.Listener),
-		ahead: share.New(aheadOf), served: make(chan struct{}), open: map[net.Conn]struct{}{},
+		ahead: share.New(aheadOf), served: make(chan struct{}), whole: wholePause, open: map[net.Conn]struct{}{},
 	}
 	s.life, s.kill = context.WithCancel(context.Background())
 	s.work.Go(s.accept)
@@ -153,6 +154,10 @@ type conn struct {
 // inBuffer is large enough that a packet of a stream is taken by few calls.
 const inBuffer = 128 << 10
 
+// buffers are Readers of that size that no connection has: most connections are for one
+// small file.
+var buffers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, inBuffer) }}
+
 func (s *Server) serve(raw net.Conn) {
 	c := &conn{Server: s, Conn: raw, in: bufio.NewReaderSize(raw, 4<<10)}
 	defer func() {
@@ -161,6 +166,10 @@ func (s *Server) serve(raw net.Conn) {
 		}
 		c.read.close()
 		_ = raw.Close()
+		if c.in.Size() == inBuffer {
+			c.in.Reset(nil)
+			buffers.Put(c.in)
+		}
 		s.mu.Lock()
 		delete(s.open, raw)
 		s.mu.Unlock()

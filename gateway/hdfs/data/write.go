@@ -24,6 +24,10 @@ const (
 	// streamPause is for how long that is expected. A writer that is slower than that makes
 	// each packet durable; one that flushes just at the end of a packet waits so long.
 	streamPause = 50 * time.Millisecond
+	// wholePause is for how long the end of the block is expected behind a short packet that
+	// begins a file: then that is all of the file, and its close makes it durable. A writer
+	// that flushes the beginning of a new file waits so long, once.
+	wholePause = 2 * time.Millisecond
 	// maxUnacked is how many packets wait for their acknowledgement.
 	maxUnacked = 128
 )
@@ -87,21 +91,26 @@ func (c *conn) write(m *hadoop.OpWriteBlockProto) error {
 	}
 	// When another takes over, or the lease is lost, whoever waits here is woken.
 	defer context.AfterFunc(pipe.Context(), func() { _ = c.SetDeadline(time.Unix(1, 0)) })()
-	return c.take(pipe, sums)
+	return c.take(pipe, sums, s.Anew)
 }
 
 // ack is what is to be said of a packet.
 type ack struct {
 	seqno  int64
 	end    int64 // of the file, with its bytes
+	last   bool  // it ends the block
+	short  bool  // only the end of the block behind it says that nobody waits for it to be durable
 	flush  bool  // it is acknowledged when it is durable, and that is to be at once
+	pause  time.Duration
 	status hadoop.Status
 }
 
 // take takes packets until the last one of the block. Acknowledgements are sent meanwhile.
-func (c *conn) take(pipe *files.Pipe, s sums) error {
+func (c *conn) take(pipe *files.Pipe, s sums, anew bool) error {
 	if c.in.Size() < inBuffer {
-		c.in = bufio.NewReaderSize(c.in, inBuffer)
+		large := buffers.Get().(*bufio.Reader) //nolint:errcheck,forcetypeassert // it has no others
+		large.Reset(c.in)
+		c.in = large
 	}
 	acks, acked := make(chan ack, maxUnacked), make(chan error, 1)
 	go func() {
@@ -113,7 +122,7 @@ func (c *conn) take(pipe *files.Pipe, s sums) error {
 		}
 		acked <- err
 	}()
-	err := c.takeAll(pipe, &packets{in: c.in, sums: s}, acks)
+	err := c.takeAll(pipe, &packets{in: c.in, sums: s}, anew, acks)
 	close(acks)
 	if aerr := <-acked; aerr != nil {
 		return aerr
@@ -121,7 +130,7 @@ func (c *conn) take(pipe *files.Pipe, s sums) error {
 	return err
 }
 
-func (c *conn) takeAll(pipe *files.Pipe, p *packets, acks chan<- ack) error {
+func (c *conn) takeAll(pipe *files.Pipe, p *packets, anew bool, acks chan<- ack) error {
 	var end int64
 	for {
 		if pipe.Context().Err() == nil {
@@ -153,7 +162,16 @@ func (c *conn) takeAll(pipe *files.Pipe, p *packets, acks chan<- ack) error {
 			}
 		}
 		last := h.GetLastPacketInBlock()
-		acks <- ack{seqno: seqno, end: end, flush: h.GetSyncBlock() || n > 0 && n < streamPacket || last && pipe.Full(end)}
+		a := ack{seqno: seqno, end: end, last: last, short: n > 0 && n < streamPacket, flush: h.GetSyncBlock() || last && pipe.Full(end)}
+		switch {
+		case !a.short:
+			a.pause = streamPause
+		case anew && end == int64(n): // it begins the file
+			a.pause = c.whole
+		default:
+			a.flush = true
+		}
+		acks <- a
 		if last {
 			return nil
 		}
@@ -184,19 +202,21 @@ func (c *conn) acknowledge(pipe *files.Pipe, acks <-chan ack) error {
 		)
 		if a.status == hadoop.Status_SUCCESS && a.end > pipe.Durable() {
 			if !a.flush {
+				late := false
 				select {
-				case next, hasNext = <-acks: // it is one of a stream
+				case next, hasNext = <-acks:
 				default:
 					if err := c.sent(out); err != nil {
 						return err
 					}
-					wait.Reset(streamPause)
+					wait.Reset(a.pause)
 					select {
 					case next, hasNext = <-acks:
 					case <-wait.C:
-						a.flush = true
+						late = true
 					}
 				}
+				a.flush = late || a.short && !next.last // else it is one of a stream, or all of a file
 			}
 			if a.flush {
 				if err := pipe.Flush(); err != nil {

@@ -36,6 +36,8 @@ import org.apache.hadoop.util.ToolRunner;
  *
  * <pre>java [-Dn=… -Dthreads=… …] HdfsBench hdfs://HOST:PORT WORK</pre>
  *
+ * Works on bytes (smallfile, big, dfsio) take webhdfs://HOST:PORT, too.
+ *
  * Every work runs twice in the same JVM: a quarter of its size to warm up, then timed. Calls are spread over several
  * connections, which Hadoop by itself would not do. System properties that begin with {@code hdfs.} go into the
  * client's configuration without that prefix. README.md lists the works and the properties.
@@ -52,7 +54,7 @@ public final class HdfsBench {
   private static final long BLOCK_SIZE = 128L << 20;
 
   private final String work;
-  private final List<DistributedFileSystem> fs = new ArrayList<>();
+  private final List<FileSystem> fs = new ArrayList<>();
   private final List<ClientProtocol> nn = new ArrayList<>();
 
   /** One operation: by which worker, and its number. */
@@ -71,24 +73,26 @@ public final class HdfsBench {
     for (int i = 0; i < CONNECTIONS; i++) {
       // Hadoop shares one connection among all calls of one UserGroupInformation.
       UserGroupInformation own = UserGroupInformation.createRemoteUser(user);
-      fs.add(own.doAs((PrivilegedExceptionAction<DistributedFileSystem>) () -> newFileSystem(uri)));
-      nn.add(fs.get(i).getClient().getNamenode());
+      fs.add(own.doAs((PrivilegedExceptionAction<FileSystem>) () -> newFileSystem(uri)));
+      if (fs.get(i) instanceof DistributedFileSystem) {
+        nn.add(((DistributedFileSystem) fs.get(i)).getClient().getNamenode());
+      }
     }
   }
 
-  private static DistributedFileSystem newFileSystem(URI uri) throws IOException {
+  private static FileSystem newFileSystem(URI uri) throws IOException {
     Configuration conf = new Configuration();
     for (String name : System.getProperties().stringPropertyNames()) {
       if (name.startsWith("hdfs.")) {
         conf.set(name.substring("hdfs.".length()), System.getProperty(name));
       }
     }
-    return (DistributedFileSystem) FileSystem.newInstance(uri, conf);
+    return FileSystem.newInstance(uri, conf);
   }
 
   public static void main(String[] args) throws Exception {
     if (args.length != 2) {
-      System.err.println("usage: HdfsBench hdfs://HOST:PORT WORK");
+      System.err.println("usage: HdfsBench hdfs://HOST:PORT|webhdfs://HOST:PORT WORK");
       System.exit(2);
     }
     URI uri = new URI(args[0]);
@@ -158,6 +162,9 @@ public final class HdfsBench {
       case "big":
         big(root);
         break;
+      case "dfsio":
+        dfsio(root);
+        break;
       case "recover":
         recover(uri, root);
         break;
@@ -212,6 +219,37 @@ public final class HdfsBench {
     print("write_mib_per_s", write, "read_mib_per_s", read);
   }
 
+  /** FILES files of MB MiB in all, written, then read, by a thread each, as the mappers of Hadoop's TestDFSIO do. */
+  private void dfsio(Path root) throws Exception {
+    byte[] b = bytes(1 << 20);
+    double write = 0;
+    double read = 0;
+    for (int mb : new int[] {Math.max(1, MB / FILES / 8), Math.max(1, MB / FILES)}) { // the first to warm up
+      long began = System.nanoTime();
+      parallel(FILES, FILES, (w, f) -> {
+        try (FSDataOutputStream out = fs(w).create(new Path(root, "io" + f), true)) {
+          for (int i = 0; i < mb; i++) {
+            out.write(b);
+          }
+        }
+      });
+      write = (double) mb * FILES / seconds(began);
+      began = System.nanoTime();
+      parallel(FILES, FILES, (w, f) -> {
+        byte[] mine = new byte[1 << 20];
+        long got = 0;
+        try (FSDataInputStream in = fs(w).open(new Path(root, "io" + f))) {
+          for (int k; (k = in.read(mine)) > 0; ) {
+            got += k;
+          }
+        }
+        check(got == (long) mb << 20, got + " bytes read of " + mb + " MiB");
+      });
+      read = (double) mb * FILES / seconds(began);
+    }
+    print("write_mib_per_s", write, "read_mib_per_s", read);
+  }
+
   /** A file whose writer was abandoned after a flush, until recoverLease has closed it. */
   private void recover(URI uri, Path root) throws Exception {
     long[] took = new long[N];
@@ -221,7 +259,8 @@ public final class HdfsBench {
       abandoned.write(bytes(1000));
       abandoned.hflush();
       long began = System.nanoTime();
-      for (boolean closed = fs.get(0).recoverLease(file); !closed; closed = fs.get(0).isFileClosed(file)) {
+      DistributedFileSystem dfs = (DistributedFileSystem) fs.get(0);
+      for (boolean closed = dfs.recoverLease(file); !closed; closed = dfs.isFileClosed(file)) {
         Thread.sleep(5);
       }
       took[i] = System.nanoTime() - began;
@@ -261,7 +300,7 @@ public final class HdfsBench {
     long since = Long.getLong("since", System.currentTimeMillis());
     int datanodes = Integer.getInteger("datanodes", 1);
     System.setProperty("hdfs.ipc.client.connect.max.retries", "0");
-    DistributedFileSystem fs = newFileSystem(uri);
+    DistributedFileSystem fs = (DistributedFileSystem) newFileSystem(uri);
     for (long end = System.currentTimeMillis() + Long.getLong("timeout", 120_000); ; Thread.sleep(20)) {
       try {
         if (!fs.setSafeMode(SafeModeAction.GET) && fs.getDataNodeStats(DatanodeReportType.LIVE).length >= datanodes) {
@@ -297,7 +336,7 @@ public final class HdfsBench {
 
   // ---- calls
 
-  private DistributedFileSystem fs(int worker) {
+  private FileSystem fs(int worker) {
     return fs.get(worker % fs.size());
   }
 
