@@ -330,19 +330,27 @@ func TestPageInChromium(t *testing.T) {
 
 // TestPageOfMany: with many leases and a folder of many names each answer is small.
 func TestPageOfMany(t *testing.T) {
-	leases, names := size.Of(2_000, 100_000), size.Of(5_000, 1_000_000)
+	leases, names := size.Of(2_000, 100_000), size.Of(6_400, 1_000_000)
 	n := env.Start(t)
 	r := n.Raw(t, "maker")
 	if _, err := r.NN.Mkdir(t.Context(), &pb.MkdirRequest{Call: r.Call(), Caller: r.Who, At: pb.At("/many")}); err != nil {
 		t.Fatal(err)
 	}
-	fill(t, n, names, func(r *env.Raw, i int) *pb.CreateRequest {
-		return &pb.CreateRequest{Call: r.Call(), Caller: r.Who, At: pb.At(fmt.Sprintf("/many/name-%07d", i)), Close: true}
+	const together = 64 // names of a transaction
+	fill(t, n, names/together, func(r *env.Raw, i int) error {
+		tx := &pb.TransactRequest{Call: r.Call(), Caller: r.Who}
+		for k := range together {
+			tx.Ops = append(tx.Ops, &pb.TxOp{Path: fmt.Sprintf("/many/name-%07d", together*i+k), Op: &pb.TxOp_Create{Create: &pb.TxFile{}}})
+		}
+		_, err := r.NN.Transact(t.Context(), tx)
+		return err
 	})
-	fill(t, n, leases, func(r *env.Raw, i int) *pb.CreateRequest {
+	names -= names % together
+	fill(t, n, leases, func(r *env.Raw, i int) error {
 		session := fmt.Appendf(nil, "session-%08d", i)
 		who := &pb.Caller{User: "root", Client: fmt.Sprintf("client-%06d", i), Session: session, Host: "h", Pid: 1}
-		return &pb.CreateRequest{Call: &pb.CallId{Session: session, Seq: 1}, Caller: who, At: pb.At(fmt.Sprintf("/open-%06d", i))}
+		_, err := r.NN.Create(t.Context(), &pb.CreateRequest{Call: &pb.CallId{Session: session, Seq: 1}, Caller: who, At: pb.At(fmt.Sprintf("/open-%06d", i))})
+		return err
 	})
 	b := open(t, n)
 	b.signIn("root")
@@ -367,16 +375,16 @@ func TestPageOfMany(t *testing.T) {
 	b.end()
 }
 
-// fill makes many files, from a few clients at once.
-func fill(t *testing.T, n *env.Namenode, count int, request func(r *env.Raw, i int) *pb.CreateRequest) {
+// fill makes many calls, as many at once as share an fsync.
+func fill(t *testing.T, n *env.Namenode, count int, call func(r *env.Raw, i int) error) {
 	t.Helper()
-	const at = 32
+	const at = 128
 	var g errgroup.Group
 	for k := range at {
 		r := n.Raw(t, fmt.Sprint("fills-", k))
 		g.Go(func() error {
 			for i := k; i < count; i += at {
-				if _, err := r.NN.Create(t.Context(), request(r, i)); err != nil {
+				if err := call(r, i); err != nil {
 					return err
 				}
 			}
