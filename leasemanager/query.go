@@ -187,6 +187,9 @@ func (m *Manager) info(l *lease, f Filter, now time.Duration) (Info, bool) {
 	if l.kind != KindGranted && len(l.files) == 0 {
 		return Info{}, false // its last file is closed; only Ended is missing
 	}
+	if f.Of != nil && !f.Of(l.kind) {
+		return Info{}, false
+	}
 	h := l.holder()
 	if f.Client != "" && h.Client != f.Client || f.Match != nil && !f.Match(*h) {
 		return Info{}, false

@@ -231,6 +231,7 @@ type Filter struct {
 	Limit       int               // of one page; 0 means 100, at most 1,000
 	Client      string            // only this client name
 	Match       func(Holder) bool // only of such a holder; nil: of any
+	Of          func(Kind) bool   // only of such a kind; nil: of any
 	SoftExpired bool              // only those past the soft limit (or their TTL)
 	LeaseID     uint64            // only this lease
 	MaxFiles    int               // how many Refs each Info may carry; 0 means none

@@ -258,9 +258,9 @@ func (s *granted) ListLeases(ctx context.Context, r *pb.ListLeasesRequest) (*pb.
 	}
 	var last uint64
 	err = s.engine.View(ctx, c, func(tx *engine.Tx) error {
-		files := maxListedFiles
+		files, most := maxListedFiles, clampLimit(r.GetMaxFiles(), maxLeaseFiles, maxLeaseFiles)
 		for i, in := range infos {
-			resp.Leases = append(resp.Leases, s.lease(tx, c, in, &files))
+			resp.Leases = append(resp.Leases, s.lease(tx, c, in, most, &files))
 			if files <= 0 && i < len(infos)-1 {
 				resp.NextCursor = cursor(in) // the rest is another page
 				break
@@ -285,6 +285,18 @@ const (
 
 func (s *granted) leaseFilter(ctx context.Context, c *namespace.Call, r *pb.ListLeasesRequest) (leasemanager.Filter, error) {
 	f := leasemanager.Filter{Limit: clampLimit(r.GetLimit(), 100, 1000), SoftExpired: r.GetExpired(), MaxFiles: maxLeaseFiles}
+	switch kind := r.GetKind(); {
+	case pb.LeaseKind_name[int32(kind)] == "":
+		return f, fserror.New(fserror.InvalidArgument, "", "", "%d is no kind of leases that this namenode knows", kind)
+	case kind != pb.LeaseKind_LEASE_KIND_UNSPECIFIED:
+		granted := kind == pb.LeaseKind_LEASE_KIND_GRANTED
+		f.Of = func(k leasemanager.Kind) bool { return granted == (k == leasemanager.KindGranted) }
+	}
+	if text := strings.ToLower(r.GetText()); text != "" {
+		f.Match = func(h leasemanager.Holder) bool {
+			return strings.Contains(strings.ToLower(h.Client+"\n"+h.User+"\n"+h.Host), text)
+		}
+	}
 	if r.GetLease() != "" {
 		n, err := strconv.ParseUint(r.GetLease(), 16, 64)
 		if err != nil || n == 0 {
@@ -305,7 +317,10 @@ func (s *granted) leaseFilter(ctx context.Context, c *namespace.Call, r *pb.List
 		f.Client = h
 		if raw, err := hex.DecodeString(strings.ToLower(h)); err == nil && len(raw) == len(leasemanager.SessionID{}) {
 			f.Client = ""
-			f.Match = func(h leasemanager.Holder) bool { return bytes.Equal(pb.SessionName(h.Session[:]), raw) }
+			and := f.Match
+			f.Match = func(h leasemanager.Holder) bool {
+				return bytes.Equal(pb.SessionName(h.Session[:]), raw) && (and == nil || and(h))
+			}
 		}
 	}
 	return f, nil
@@ -329,9 +344,9 @@ func (s *granted) leaseOfFile(ctx context.Context, c *namespace.Call, id namespa
 	return lease, err
 }
 
-// lease is the wire form of a lease, with as many of its files as left allows,
-// from which they are taken. The namespace is locked.
-func (s *granted) lease(tx *engine.Tx, c *namespace.Call, in leasemanager.Info, left *int) *pb.Lease {
+// lease is the wire form of a lease, with at most so many of its files, and as many as left
+// allows, from which they are taken. The namespace is locked.
+func (s *granted) lease(tx *engine.Tx, c *namespace.Call, in leasemanager.Info, most int, left *int) *pb.Lease {
 	out := &pb.Lease{
 		Id: leases.Name(in.ID), Holder: holderInfo(in.Holder, in.Since, in.Idle),
 		SoftExpired: in.SoftExpired, HardExpired: in.HardExpired, Connected: in.Connected, FileCount: uint64(max(in.Files, 0)),
@@ -347,7 +362,7 @@ func (s *granted) lease(tx *engine.Tx, c *namespace.Call, in leasemanager.Info, 
 		out.Granted, out.TtlMs, out.RemainingMs = true, in.TTL.Milliseconds(), in.Remaining.Milliseconds()
 		if l, ok := tx.Tree.Lease(nil, namespace.LeaseID(in.ID)); ok {
 			out.AttachedCount, out.Name = uint64(l.Files), l.Name //nolint:gosec // a count
-			out.Attached = leaseFiles(tx, c, l.ID, min(maxLeaseFiles, max(*left, 1)))
+			out.Attached = leaseFiles(tx, c, l.ID, min(most, max(*left, 1)))
 			*left -= len(out.Attached)
 		}
 		return out
@@ -356,7 +371,7 @@ func (s *granted) lease(tx *engine.Tx, c *namespace.Call, in leasemanager.Info, 
 	for _, ref := range in.Refs {
 		id := namespace.InodeID(ref.Inode)
 		out.Waiting += uint32(s.waits.Waiting(id, now)) //nolint:gosec // a count
-		if *left <= 0 {
+		if *left <= 0 || len(out.Files) == most {
 			continue
 		}
 		*left--

@@ -117,7 +117,7 @@ func (s *Server) open(ctx context.Context) error {
 		return err
 	}
 	front := s.cfg.front(s.loops, guard)
-	front.Audit, front.UserOf, front.Operator = s.audit, s.userOf, s.operator
+	front.Audit, front.UserOf, front.Operator, front.Page = s.audit, s.userOf, s.operator, s.newPage
 	if s.front, err = serve.Listen(front); err != nil {
 		return err
 	}

@@ -29,9 +29,10 @@ func namenodeCommand(p *program) *cli.Command {
 		Description: "Serves the namespace in DIR, which is made when new, and prints a line \"ready\" with its\n" +
 			"addresses (the first is the one for --namenode) once it answers. With --zookeeper the namespace\n" +
 			"is one that leasefs admin format has made. SIGTERM ends it cleanly. The\n" +
-			"HTTP address serves blocks, /metrics, /healthz, /readyz, /activez. With --tls-cert and --tls-key both\n" +
-			"are served with TLS; with --tls-client-ca clients need a certificate that names their user. Where\n" +
-			"nothing is asked of clients, --listen has to be a loopback address, or --insecure-trust-clients given.",
+			"HTTP address serves blocks, a web page at /, /metrics, /healthz, /readyz, /activez. With --tls-cert\n" +
+			"and --tls-key both are served with TLS; with --tls-client-ca clients need a certificate that names\n" +
+			"their user. Where nothing is asked of clients, --listen has to be a loopback address,\n" +
+			"or --insecure-trust-clients given.",
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "data", Usage: "the `DIR` that holds the namespace", EnvVars: []string{"LEASEFS_DATA"}},
 			&cli.StringFlag{Name: "listen", Usage: "the `ADDR` for clients; port 0 takes a free one", Value: namenode.DefaultListen},

@@ -24,7 +24,7 @@ import (
 // Member is what a namenode says of itself to the others.
 type Member struct {
 	Address string `json:"address"`           // of its gRPC service: where clients are sent
-	HTTP    string `json:"http,omitempty"`    // of its pages
+	HTTP    string `json:"http,omitempty"`    // the URL of its pages; of older releases HOST:PORT
 	Host    string `json:"host,omitempty"`    // for people
 	Pid     int    `json:"pid,omitempty"`     // for people
 	Version string `json:"version,omitempty"` // of leasefs

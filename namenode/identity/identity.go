@@ -10,6 +10,7 @@ package identity
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
 	"errors"
@@ -166,6 +167,16 @@ type memory struct {
 	credentials.AuthInfo
 	shown []*x509.Certificate
 	last  atomic.Pointer[Caller] // who was proven last
+}
+
+// Connection is what a connection has proven that is not one of gRPC, for the peer of its
+// calls; tls is nil if it has none.
+func (g *Guard) Connection(tls *tls.ConnectionState) credentials.AuthInfo {
+	m := &memory{AuthInfo: credentials.TLSInfo{}}
+	if tls != nil {
+		m.shown = tls.PeerCertificates
+	}
+	return m
 }
 
 // authorization is the header that has a token.

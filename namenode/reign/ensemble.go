@@ -152,7 +152,7 @@ func (s *several) join(ctx context.Context) error {
 	s.joinedAs = s.standing()
 	c, err := election.Join(ctx, election.Config{
 		ZooKeeper: s.zookeeper(), Path: s.cfg.HA.Path("election"), Logger: s.log,
-		Self: election.Member{Address: s.cfg.Address, HTTP: s.cfg.HTTP, Host: host, Pid: os.Getpid(), Version: s.cfg.Version, Report: &s.joinedAs},
+		Self: election.Member{Address: s.cfg.Address, HTTP: s.cfg.Page, Host: host, Pid: os.Getpid(), Version: s.cfg.Version, Report: &s.joinedAs},
 	})
 	if err != nil {
 		return err

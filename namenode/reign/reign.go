@@ -35,7 +35,8 @@ type Config struct {
 	FS    vfs.FS
 	Loops *loops.Group
 
-	Address, HTTP         string // by which it is reached; of the first clients hear
+	Address               string // by which clients reach it
+	Page                  string // the URL by which people do
 	Version               string
 	Superuser, Supergroup string // of a new namespace
 	Data                  string // the data folder
@@ -346,6 +347,14 @@ func (r *Role) Failover(ctx context.Context, term uint64) (next string, err erro
 		return "", err
 	}
 	return r.form.failover(ctx, term)
+}
+
+// Members are the namenodes of the election, the active one first; none of a namenode alone.
+func (r *Role) Members(ctx context.Context) ([]election.Member, error) {
+	if s, ok := r.form.(*several); ok && s.joined.Load() {
+		return s.candidacy.Members(ctx)
+	}
+	return nil, nil
 }
 
 // Close ends the journal and the election.

@@ -75,6 +75,8 @@ type Config struct {
 	// Quota is what each may have of something, Limits whether anybody has a limit of it.
 	Quota  func(what string) share.Quota
 	Limits func(what string) bool
+	// Page returns the page for people, below /page/ where the operator's pages are; nil: none.
+	Page func(call Call) http.Handler
 	// Operator reports whether a user looks after the namenode.
 	Operator func(user string) bool
 
@@ -108,6 +110,7 @@ type Front struct {
 	Served *share.Limit // unary calls under way, by address
 	Parked *share.Limit // calls that wait for others, see Park
 	shared shared
+	inside inside
 
 	grpcLis, httpLis net.Listener
 	pagesLis         net.Listener // nil: pages are on httpLis
@@ -193,7 +196,8 @@ func (f *Front) Serve(role *reign.Role, metrics prometheus.Gatherer, register fu
 	}
 	f.role = role
 	f.grpcSrv = grpc.NewServer(f.grpcOptions()...)
-	register(callstream.NewServer(f.cfg.Loops.Context(), f.carry, f.cfg.MaxStreams).Register(f.grpcSrv))
+	f.inside = inside{r: callstream.NewServer(f.cfg.Loops.Context(), f.carry, f.cfg.MaxStreams).Register(f.grpcSrv), unary: map[string]insideMethod{}, streams: map[string]insideStream{}}
+	register(&f.inside)
 	hs := health.NewServer()
 	healthpb.RegisterHealthServer(f.grpcSrv, hs)
 	reflection.Register(f.grpcSrv)
@@ -680,6 +684,10 @@ func (f *Front) addPages(mux *http.ServeMux, metrics prometheus.Gatherer) {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, f.cfg.Loops.Err() == nil) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, f.role.Serves()) })
 	mux.HandleFunc("GET /activez", func(w http.ResponseWriter, _ *http.Request) { answer(w, f.role.String() == "active") })
+	if f.cfg.Page != nil {
+		mux.Handle("GET /{$}", http.RedirectHandler("/page/", http.StatusSeeOther))
+		mux.Handle("/page/", f.asPeer(f.cfg.Page(f.call)))
+	}
 	if f.cfg.Pprof {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
 		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
@@ -699,17 +707,27 @@ func answer(w http.ResponseWriter, ok bool) {
 }
 
 // BaseURL is where clients reach the blocks.
-func (f *Front) BaseURL() string {
+func (f *Front) BaseURL() string { return f.url(f.httpLis) }
+
+// PagesURL is where people reach the pages.
+func (f *Front) PagesURL() string {
+	if f.pagesLis != nil {
+		return f.url(f.pagesLis)
+	}
+	return f.url(f.httpLis)
+}
+
+func (f *Front) url(l net.Listener) string {
 	scheme := "http://"
 	if f.cfg.TLS != nil {
 		scheme = "https://"
 	}
-	if f.cfg.AdvertiseHTTP != "" {
+	if f.cfg.AdvertiseHTTP != "" && l == f.httpLis {
 		return scheme + f.cfg.AdvertiseHTTP
 	}
-	addr, ok := f.httpLis.Addr().(*net.TCPAddr)
+	addr, ok := l.Addr().(*net.TCPAddr)
 	if !ok || !addr.IP.IsUnspecified() {
-		return scheme + f.httpLis.Addr().String()
+		return scheme + l.Addr().String()
 	}
 	host, err := os.Hostname()
 	if err != nil {

@@ -139,6 +139,55 @@ func (FileType) EnumDescriptor() ([]byte, []int) {
 	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{1}
 }
 
+type LeaseKind int32
+
+const (
+	LeaseKind_LEASE_KIND_UNSPECIFIED LeaseKind = 0 // of any kind
+	LeaseKind_LEASE_KIND_SESSION     LeaseKind = 1 // of a client process, over the files that it has open
+	LeaseKind_LEASE_KIND_GRANTED     LeaseKind = 2
+)
+
+// Enum value maps for LeaseKind.
+var (
+	LeaseKind_name = map[int32]string{
+		0: "LEASE_KIND_UNSPECIFIED",
+		1: "LEASE_KIND_SESSION",
+		2: "LEASE_KIND_GRANTED",
+	}
+	LeaseKind_value = map[string]int32{
+		"LEASE_KIND_UNSPECIFIED": 0,
+		"LEASE_KIND_SESSION":     1,
+		"LEASE_KIND_GRANTED":     2,
+	}
+)
+
+func (x LeaseKind) Enum() *LeaseKind {
+	p := new(LeaseKind)
+	*p = x
+	return p
+}
+
+func (x LeaseKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (LeaseKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_leasefs_v1_leasefs_proto_enumTypes[2].Descriptor()
+}
+
+func (LeaseKind) Type() protoreflect.EnumType {
+	return &file_leasefs_v1_leasefs_proto_enumTypes[2]
+}
+
+func (x LeaseKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use LeaseKind.Descriptor instead.
+func (LeaseKind) EnumDescriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{2}
+}
+
 type LeaseOrder int32
 
 const (
@@ -175,11 +224,11 @@ func (x LeaseOrder) String() string {
 }
 
 func (LeaseOrder) Descriptor() protoreflect.EnumDescriptor {
-	return file_leasefs_v1_leasefs_proto_enumTypes[2].Descriptor()
+	return file_leasefs_v1_leasefs_proto_enumTypes[3].Descriptor()
 }
 
 func (LeaseOrder) Type() protoreflect.EnumType {
-	return &file_leasefs_v1_leasefs_proto_enumTypes[2]
+	return &file_leasefs_v1_leasefs_proto_enumTypes[3]
 }
 
 func (x LeaseOrder) Number() protoreflect.EnumNumber {
@@ -188,7 +237,7 @@ func (x LeaseOrder) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use LeaseOrder.Descriptor instead.
 func (LeaseOrder) EnumDescriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{2}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{3}
 }
 
 type EventType int32
@@ -239,11 +288,11 @@ func (x EventType) String() string {
 }
 
 func (EventType) Descriptor() protoreflect.EnumDescriptor {
-	return file_leasefs_v1_leasefs_proto_enumTypes[3].Descriptor()
+	return file_leasefs_v1_leasefs_proto_enumTypes[4].Descriptor()
 }
 
 func (EventType) Type() protoreflect.EnumType {
-	return &file_leasefs_v1_leasefs_proto_enumTypes[3]
+	return &file_leasefs_v1_leasefs_proto_enumTypes[4]
 }
 
 func (x EventType) Number() protoreflect.EnumNumber {
@@ -252,7 +301,7 @@ func (x EventType) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use EventType.Descriptor instead.
 func (EventType) EnumDescriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{3}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{4}
 }
 
 type XattrAction int32
@@ -291,11 +340,11 @@ func (x XattrAction) String() string {
 }
 
 func (XattrAction) Descriptor() protoreflect.EnumDescriptor {
-	return file_leasefs_v1_leasefs_proto_enumTypes[4].Descriptor()
+	return file_leasefs_v1_leasefs_proto_enumTypes[5].Descriptor()
 }
 
 func (XattrAction) Type() protoreflect.EnumType {
-	return &file_leasefs_v1_leasefs_proto_enumTypes[4]
+	return &file_leasefs_v1_leasefs_proto_enumTypes[5]
 }
 
 func (x XattrAction) Number() protoreflect.EnumNumber {
@@ -304,7 +353,7 @@ func (x XattrAction) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use XattrAction.Descriptor instead.
 func (XattrAction) EnumDescriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{4}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{5}
 }
 
 // AclTag is whom an entry of an ACL is for.
@@ -353,11 +402,11 @@ func (x AclTag) String() string {
 }
 
 func (AclTag) Descriptor() protoreflect.EnumDescriptor {
-	return file_leasefs_v1_leasefs_proto_enumTypes[5].Descriptor()
+	return file_leasefs_v1_leasefs_proto_enumTypes[6].Descriptor()
 }
 
 func (AclTag) Type() protoreflect.EnumType {
-	return &file_leasefs_v1_leasefs_proto_enumTypes[5]
+	return &file_leasefs_v1_leasefs_proto_enumTypes[6]
 }
 
 func (x AclTag) Number() protoreflect.EnumNumber {
@@ -366,7 +415,7 @@ func (x AclTag) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use AclTag.Descriptor instead.
 func (AclTag) EnumDescriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{5}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{6}
 }
 
 // AclAction is how a change uses its entries. Where a part (access, default) is changed
@@ -417,11 +466,11 @@ func (x AclAction) String() string {
 }
 
 func (AclAction) Descriptor() protoreflect.EnumDescriptor {
-	return file_leasefs_v1_leasefs_proto_enumTypes[6].Descriptor()
+	return file_leasefs_v1_leasefs_proto_enumTypes[7].Descriptor()
 }
 
 func (AclAction) Type() protoreflect.EnumType {
-	return &file_leasefs_v1_leasefs_proto_enumTypes[6]
+	return &file_leasefs_v1_leasefs_proto_enumTypes[7]
 }
 
 func (x AclAction) Number() protoreflect.EnumNumber {
@@ -430,7 +479,7 @@ func (x AclAction) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use AclAction.Descriptor instead.
 func (AclAction) EnumDescriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{6}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{7}
 }
 
 type SafeModeRequest_Action int32
@@ -469,11 +518,11 @@ func (x SafeModeRequest_Action) String() string {
 }
 
 func (SafeModeRequest_Action) Descriptor() protoreflect.EnumDescriptor {
-	return file_leasefs_v1_leasefs_proto_enumTypes[7].Descriptor()
+	return file_leasefs_v1_leasefs_proto_enumTypes[8].Descriptor()
 }
 
 func (SafeModeRequest_Action) Type() protoreflect.EnumType {
-	return &file_leasefs_v1_leasefs_proto_enumTypes[7]
+	return &file_leasefs_v1_leasefs_proto_enumTypes[8]
 }
 
 func (x SafeModeRequest_Action) Number() protoreflect.EnumNumber {
@@ -2515,6 +2564,9 @@ type ListLeasesRequest struct {
 	Lease         string                 `protobuf:"bytes,6,opt,name=lease,proto3" json:"lease,omitempty"`                             // only this lease id
 	Path          string                 `protobuf:"bytes,7,opt,name=path,proto3" json:"path,omitempty"`                               // only the lease that holds this path, or that it is attached to
 	Order         LeaseOrder             `protobuf:"varint,8,opt,name=order,proto3,enum=leasefs.v1.LeaseOrder" json:"order,omitempty"` // what of equal leases comes first is undefined; of a page all is by one clock
+	Kind          LeaseKind              `protobuf:"varint,9,opt,name=kind,proto3,enum=leasefs.v1.LeaseKind" json:"kind,omitempty"`    // only those of this kind
+	Text          string                 `protobuf:"bytes,10,opt,name=text,proto3" json:"text,omitempty"`                              // only those whose client, user or host has this in it, in capital or small letters
+	MaxFiles      int32                  `protobuf:"varint,11,opt,name=max_files,json=maxFiles,proto3" json:"max_files,omitempty"`     // files or attached paths listed of each lease, at most 1,000; 0 means 1,000
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2603,6 +2655,27 @@ func (x *ListLeasesRequest) GetOrder() LeaseOrder {
 		return x.Order
 	}
 	return LeaseOrder_LEASE_ORDER_ID
+}
+
+func (x *ListLeasesRequest) GetKind() LeaseKind {
+	if x != nil {
+		return x.Kind
+	}
+	return LeaseKind_LEASE_KIND_UNSPECIFIED
+}
+
+func (x *ListLeasesRequest) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *ListLeasesRequest) GetMaxFiles() int32 {
+	if x != nil {
+		return x.MaxFiles
+	}
+	return 0
 }
 
 type ListLeasesResponse struct {
@@ -10637,7 +10710,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x125\n" +
 	"\n" +
-	"new_holder\x18\x04 \x01(\v2\x16.leasefs.v1.HolderInfoR\tnewHolder\"\xf7\x01\n" +
+	"new_holder\x18\x04 \x01(\v2\x16.leasefs.v1.HolderInfoR\tnewHolder\"\xd3\x02\n" +
 	"\x11ListLeasesRequest\x12*\n" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x14\n" +
@@ -10646,7 +10719,11 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\aexpired\x18\x05 \x01(\bR\aexpired\x12\x14\n" +
 	"\x05lease\x18\x06 \x01(\tR\x05lease\x12\x12\n" +
 	"\x04path\x18\a \x01(\tR\x04path\x12,\n" +
-	"\x05order\x18\b \x01(\x0e2\x16.leasefs.v1.LeaseOrderR\x05order\"`\n" +
+	"\x05order\x18\b \x01(\x0e2\x16.leasefs.v1.LeaseOrderR\x05order\x12)\n" +
+	"\x04kind\x18\t \x01(\x0e2\x15.leasefs.v1.LeaseKindR\x04kind\x12\x12\n" +
+	"\x04text\x18\n" +
+	" \x01(\tR\x04text\x12\x1b\n" +
+	"\tmax_files\x18\v \x01(\x05R\bmaxFiles\"`\n" +
 	"\x12ListLeasesResponse\x12)\n" +
 	"\x06leases\x18\x01 \x03(\v2\x11.leasefs.v1.LeaseR\x06leases\x12\x1f\n" +
 	"\vnext_cursor\x18\x02 \x01(\tR\n" +
@@ -11309,7 +11386,11 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x15FILE_TYPE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eFILE_TYPE_FILE\x10\x01\x12\x17\n" +
 	"\x13FILE_TYPE_DIRECTORY\x10\x02\x12\x15\n" +
-	"\x11FILE_TYPE_SYMLINK\x10\x03*h\n" +
+	"\x11FILE_TYPE_SYMLINK\x10\x03*W\n" +
+	"\tLeaseKind\x12\x1a\n" +
+	"\x16LEASE_KIND_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12LEASE_KIND_SESSION\x10\x01\x12\x16\n" +
+	"\x12LEASE_KIND_GRANTED\x10\x02*h\n" +
 	"\n" +
 	"LeaseOrder\x12\x12\n" +
 	"\x0eLEASE_ORDER_ID\x10\x00\x12\x14\n" +
@@ -11415,434 +11496,436 @@ func file_leasefs_v1_leasefs_proto_rawDescGZIP() []byte {
 	return file_leasefs_v1_leasefs_proto_rawDescData
 }
 
-var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
+var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
 var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 132)
 var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(RefHow)(0),                          // 0: leasefs.v1.RefHow
 	(FileType)(0),                        // 1: leasefs.v1.FileType
-	(LeaseOrder)(0),                      // 2: leasefs.v1.LeaseOrder
-	(EventType)(0),                       // 3: leasefs.v1.EventType
-	(XattrAction)(0),                     // 4: leasefs.v1.XattrAction
-	(AclTag)(0),                          // 5: leasefs.v1.AclTag
-	(AclAction)(0),                       // 6: leasefs.v1.AclAction
-	(SafeModeRequest_Action)(0),          // 7: leasefs.v1.SafeModeRequest.Action
-	(*CallId)(nil),                       // 8: leasefs.v1.CallId
-	(*Caller)(nil),                       // 9: leasefs.v1.Caller
-	(*Ref)(nil),                          // 10: leasefs.v1.Ref
-	(*WriterId)(nil),                     // 11: leasefs.v1.WriterId
-	(*Attr)(nil),                         // 12: leasefs.v1.Attr
-	(*OpenState)(nil),                    // 13: leasefs.v1.OpenState
-	(*HolderInfo)(nil),                   // 14: leasefs.v1.HolderInfo
-	(*Block)(nil),                        // 15: leasefs.v1.Block
-	(*ErrorDetail)(nil),                  // 16: leasefs.v1.ErrorDetail
-	(*Hello)(nil),                        // 17: leasefs.v1.Hello
-	(*Welcome)(nil),                      // 18: leasefs.v1.Welcome
-	(*SessionRequest)(nil),               // 19: leasefs.v1.SessionRequest
-	(*SessionResponse)(nil),              // 20: leasefs.v1.SessionResponse
-	(*CacheRenew)(nil),                   // 21: leasefs.v1.CacheRenew
-	(*CacheTerm)(nil),                    // 22: leasefs.v1.CacheTerm
-	(*CacheRevocation)(nil),              // 23: leasefs.v1.CacheRevocation
-	(*CacheAck)(nil),                     // 24: leasefs.v1.CacheAck
-	(*Draft)(nil),                        // 25: leasefs.v1.Draft
-	(*CacheKey)(nil),                     // 26: leasefs.v1.CacheKey
-	(*CacheGivenUp)(nil),                 // 27: leasefs.v1.CacheGivenUp
-	(*RenewLeaseRequest)(nil),            // 28: leasefs.v1.RenewLeaseRequest
-	(*OpenRef)(nil),                      // 29: leasefs.v1.OpenRef
-	(*RenewLeaseResponse)(nil),           // 30: leasefs.v1.RenewLeaseResponse
-	(*LostFile)(nil),                     // 31: leasefs.v1.LostFile
-	(*ListLeasesRequest)(nil),            // 32: leasefs.v1.ListLeasesRequest
-	(*ListLeasesResponse)(nil),           // 33: leasefs.v1.ListLeasesResponse
-	(*Lease)(nil),                        // 34: leasefs.v1.Lease
-	(*LeaseFile)(nil),                    // 35: leasefs.v1.LeaseFile
-	(*RecoverRequest)(nil),               // 36: leasefs.v1.RecoverRequest
-	(*RecoverResponse)(nil),              // 37: leasefs.v1.RecoverResponse
-	(*GrantLeaseRequest)(nil),            // 38: leasefs.v1.GrantLeaseRequest
-	(*GrantLeaseResponse)(nil),           // 39: leasefs.v1.GrantLeaseResponse
-	(*RevokeLeaseRequest)(nil),           // 40: leasefs.v1.RevokeLeaseRequest
-	(*RevokeLeaseResponse)(nil),          // 41: leasefs.v1.RevokeLeaseResponse
-	(*KeepAliveRequest)(nil),             // 42: leasefs.v1.KeepAliveRequest
-	(*KeepAliveResponse)(nil),            // 43: leasefs.v1.KeepAliveResponse
-	(*LeaseAlive)(nil),                   // 44: leasefs.v1.LeaseAlive
-	(*LeaseTimeToLiveRequest)(nil),       // 45: leasefs.v1.LeaseTimeToLiveRequest
-	(*LeaseTimeToLiveResponse)(nil),      // 46: leasefs.v1.LeaseTimeToLiveResponse
-	(*AttachLeaseRequest)(nil),           // 47: leasefs.v1.AttachLeaseRequest
-	(*DetachLeaseRequest)(nil),           // 48: leasefs.v1.DetachLeaseRequest
-	(*WatchRequest)(nil),                 // 49: leasefs.v1.WatchRequest
-	(*WatchResponse)(nil),                // 50: leasefs.v1.WatchResponse
-	(*Event)(nil),                        // 51: leasefs.v1.Event
-	(*CreateRequest)(nil),                // 52: leasefs.v1.CreateRequest
-	(*Owner)(nil),                        // 53: leasefs.v1.Owner
-	(*OpenResponse)(nil),                 // 54: leasefs.v1.OpenResponse
-	(*AppendRequest)(nil),                // 55: leasefs.v1.AppendRequest
-	(*AppendTailRequest)(nil),            // 56: leasefs.v1.AppendTailRequest
-	(*AppendTailResponse)(nil),           // 57: leasefs.v1.AppendTailResponse
-	(*AllocateBlockRequest)(nil),         // 58: leasefs.v1.AllocateBlockRequest
-	(*BlockIntent)(nil),                  // 59: leasefs.v1.BlockIntent
-	(*AllocateBlockResponse)(nil),        // 60: leasefs.v1.AllocateBlockResponse
-	(*BlockTarget)(nil),                  // 61: leasefs.v1.BlockTarget
-	(*CommitRequest)(nil),                // 62: leasefs.v1.CommitRequest
-	(*CommitResponse)(nil),               // 63: leasefs.v1.CommitResponse
-	(*CloseRequest)(nil),                 // 64: leasefs.v1.CloseRequest
-	(*CloseResponse)(nil),                // 65: leasefs.v1.CloseResponse
-	(*CloseAbandonedRequest)(nil),        // 66: leasefs.v1.CloseAbandonedRequest
-	(*GetFileRequest)(nil),               // 67: leasefs.v1.GetFileRequest
-	(*GetFileResponse)(nil),              // 68: leasefs.v1.GetFileResponse
-	(*StatRequest)(nil),                  // 69: leasefs.v1.StatRequest
-	(*StatResponse)(nil),                 // 70: leasefs.v1.StatResponse
-	(*XattrsRequest)(nil),                // 71: leasefs.v1.XattrsRequest
-	(*XattrsResponse)(nil),               // 72: leasefs.v1.XattrsResponse
-	(*Xattr)(nil),                        // 73: leasefs.v1.Xattr
-	(*ListRequest)(nil),                  // 74: leasefs.v1.ListRequest
-	(*ListResponse)(nil),                 // 75: leasefs.v1.ListResponse
-	(*Entry)(nil),                        // 76: leasefs.v1.Entry
-	(*SummaryRequest)(nil),               // 77: leasefs.v1.SummaryRequest
-	(*SummaryResponse)(nil),              // 78: leasefs.v1.SummaryResponse
-	(*FindRequest)(nil),                  // 79: leasefs.v1.FindRequest
-	(*FindResponse)(nil),                 // 80: leasefs.v1.FindResponse
-	(*FoundEntry)(nil),                   // 81: leasefs.v1.FoundEntry
-	(*MutateResponse)(nil),               // 82: leasefs.v1.MutateResponse
-	(*MkdirRequest)(nil),                 // 83: leasefs.v1.MkdirRequest
-	(*RenameRequest)(nil),                // 84: leasefs.v1.RenameRequest
-	(*Hide)(nil),                         // 85: leasefs.v1.Hide
-	(*DeleteRequest)(nil),                // 86: leasefs.v1.DeleteRequest
-	(*SetAttrRequest)(nil),               // 87: leasefs.v1.SetAttrRequest
-	(*TransactRequest)(nil),              // 88: leasefs.v1.TransactRequest
-	(*TxCompare)(nil),                    // 89: leasefs.v1.TxCompare
-	(*TxXattr)(nil),                      // 90: leasefs.v1.TxXattr
-	(*TxOp)(nil),                         // 91: leasefs.v1.TxOp
-	(*TxFile)(nil),                       // 92: leasefs.v1.TxFile
-	(*TxDir)(nil),                        // 93: leasefs.v1.TxDir
-	(*TxRename)(nil),                     // 94: leasefs.v1.TxRename
-	(*TxDelete)(nil),                     // 95: leasefs.v1.TxDelete
-	(*TxDetach)(nil),                     // 96: leasefs.v1.TxDetach
-	(*SetXattrRequest)(nil),              // 97: leasefs.v1.SetXattrRequest
-	(*SymlinkRequest)(nil),               // 98: leasefs.v1.SymlinkRequest
-	(*TruncateRequest)(nil),              // 99: leasefs.v1.TruncateRequest
-	(*ConcatRequest)(nil),                // 100: leasefs.v1.ConcatRequest
-	(*StatusRequest)(nil),                // 101: leasefs.v1.StatusRequest
-	(*StatusResponse)(nil),               // 102: leasefs.v1.StatusResponse
-	(*AuditStatus)(nil),                  // 103: leasefs.v1.AuditStatus
-	(*Holding)(nil),                      // 104: leasefs.v1.Holding
-	(*ClockSkew)(nil),                    // 105: leasefs.v1.ClockSkew
-	(*CheckpointRequest)(nil),            // 106: leasefs.v1.CheckpointRequest
-	(*CheckpointResponse)(nil),           // 107: leasefs.v1.CheckpointResponse
-	(*SafeModeRequest)(nil),              // 108: leasefs.v1.SafeModeRequest
-	(*SafeModeResponse)(nil),             // 109: leasefs.v1.SafeModeResponse
-	(*FsckRequest)(nil),                  // 110: leasefs.v1.FsckRequest
-	(*FsckResponse)(nil),                 // 111: leasefs.v1.FsckResponse
-	(*FsckSummary)(nil),                  // 112: leasefs.v1.FsckSummary
-	(*CollectRequest)(nil),               // 113: leasefs.v1.CollectRequest
-	(*CollectResponse)(nil),              // 114: leasefs.v1.CollectResponse
-	(*FailoverRequest)(nil),              // 115: leasefs.v1.FailoverRequest
-	(*FailoverResponse)(nil),             // 116: leasefs.v1.FailoverResponse
-	(*ResolveStoreRequest)(nil),          // 117: leasefs.v1.ResolveStoreRequest
-	(*ResolveStoreResponse)(nil),         // 118: leasefs.v1.ResolveStoreResponse
-	(*BackupRequest)(nil),                // 119: leasefs.v1.BackupRequest
-	(*BackupResponse)(nil),               // 120: leasefs.v1.BackupResponse
-	(*CarryRequest)(nil),                 // 121: leasefs.v1.CarryRequest
-	(*CarriedCall)(nil),                  // 122: leasefs.v1.CarriedCall
-	(*CarryResponse)(nil),                // 123: leasefs.v1.CarryResponse
-	(*CarriedAnswer)(nil),                // 124: leasefs.v1.CarriedAnswer
-	(*WhoAmIRequest)(nil),                // 125: leasefs.v1.WhoAmIRequest
-	(*WhoAmIResponse)(nil),               // 126: leasefs.v1.WhoAmIResponse
-	(*AclEntry)(nil),                     // 127: leasefs.v1.AclEntry
-	(*AclRequest)(nil),                   // 128: leasefs.v1.AclRequest
-	(*AclResponse)(nil),                  // 129: leasefs.v1.AclResponse
-	(*ChangeAclRequest)(nil),             // 130: leasefs.v1.ChangeAclRequest
-	(*GetDelegationTokenRequest)(nil),    // 131: leasefs.v1.GetDelegationTokenRequest
-	(*ChangeDelegationTokenRequest)(nil), // 132: leasefs.v1.ChangeDelegationTokenRequest
-	(*DelegationTokenResponse)(nil),      // 133: leasefs.v1.DelegationTokenResponse
-	(*ListDelegationTokensRequest)(nil),  // 134: leasefs.v1.ListDelegationTokensRequest
-	(*ListDelegationTokensResponse)(nil), // 135: leasefs.v1.ListDelegationTokensResponse
-	(*DelegationToken)(nil),              // 136: leasefs.v1.DelegationToken
-	nil,                                  // 137: leasefs.v1.Block.HeadersEntry
-	nil,                                  // 138: leasefs.v1.BlockTarget.HeadersEntry
-	nil,                                  // 139: leasefs.v1.BackupResponse.HeadersEntry
+	(LeaseKind)(0),                       // 2: leasefs.v1.LeaseKind
+	(LeaseOrder)(0),                      // 3: leasefs.v1.LeaseOrder
+	(EventType)(0),                       // 4: leasefs.v1.EventType
+	(XattrAction)(0),                     // 5: leasefs.v1.XattrAction
+	(AclTag)(0),                          // 6: leasefs.v1.AclTag
+	(AclAction)(0),                       // 7: leasefs.v1.AclAction
+	(SafeModeRequest_Action)(0),          // 8: leasefs.v1.SafeModeRequest.Action
+	(*CallId)(nil),                       // 9: leasefs.v1.CallId
+	(*Caller)(nil),                       // 10: leasefs.v1.Caller
+	(*Ref)(nil),                          // 11: leasefs.v1.Ref
+	(*WriterId)(nil),                     // 12: leasefs.v1.WriterId
+	(*Attr)(nil),                         // 13: leasefs.v1.Attr
+	(*OpenState)(nil),                    // 14: leasefs.v1.OpenState
+	(*HolderInfo)(nil),                   // 15: leasefs.v1.HolderInfo
+	(*Block)(nil),                        // 16: leasefs.v1.Block
+	(*ErrorDetail)(nil),                  // 17: leasefs.v1.ErrorDetail
+	(*Hello)(nil),                        // 18: leasefs.v1.Hello
+	(*Welcome)(nil),                      // 19: leasefs.v1.Welcome
+	(*SessionRequest)(nil),               // 20: leasefs.v1.SessionRequest
+	(*SessionResponse)(nil),              // 21: leasefs.v1.SessionResponse
+	(*CacheRenew)(nil),                   // 22: leasefs.v1.CacheRenew
+	(*CacheTerm)(nil),                    // 23: leasefs.v1.CacheTerm
+	(*CacheRevocation)(nil),              // 24: leasefs.v1.CacheRevocation
+	(*CacheAck)(nil),                     // 25: leasefs.v1.CacheAck
+	(*Draft)(nil),                        // 26: leasefs.v1.Draft
+	(*CacheKey)(nil),                     // 27: leasefs.v1.CacheKey
+	(*CacheGivenUp)(nil),                 // 28: leasefs.v1.CacheGivenUp
+	(*RenewLeaseRequest)(nil),            // 29: leasefs.v1.RenewLeaseRequest
+	(*OpenRef)(nil),                      // 30: leasefs.v1.OpenRef
+	(*RenewLeaseResponse)(nil),           // 31: leasefs.v1.RenewLeaseResponse
+	(*LostFile)(nil),                     // 32: leasefs.v1.LostFile
+	(*ListLeasesRequest)(nil),            // 33: leasefs.v1.ListLeasesRequest
+	(*ListLeasesResponse)(nil),           // 34: leasefs.v1.ListLeasesResponse
+	(*Lease)(nil),                        // 35: leasefs.v1.Lease
+	(*LeaseFile)(nil),                    // 36: leasefs.v1.LeaseFile
+	(*RecoverRequest)(nil),               // 37: leasefs.v1.RecoverRequest
+	(*RecoverResponse)(nil),              // 38: leasefs.v1.RecoverResponse
+	(*GrantLeaseRequest)(nil),            // 39: leasefs.v1.GrantLeaseRequest
+	(*GrantLeaseResponse)(nil),           // 40: leasefs.v1.GrantLeaseResponse
+	(*RevokeLeaseRequest)(nil),           // 41: leasefs.v1.RevokeLeaseRequest
+	(*RevokeLeaseResponse)(nil),          // 42: leasefs.v1.RevokeLeaseResponse
+	(*KeepAliveRequest)(nil),             // 43: leasefs.v1.KeepAliveRequest
+	(*KeepAliveResponse)(nil),            // 44: leasefs.v1.KeepAliveResponse
+	(*LeaseAlive)(nil),                   // 45: leasefs.v1.LeaseAlive
+	(*LeaseTimeToLiveRequest)(nil),       // 46: leasefs.v1.LeaseTimeToLiveRequest
+	(*LeaseTimeToLiveResponse)(nil),      // 47: leasefs.v1.LeaseTimeToLiveResponse
+	(*AttachLeaseRequest)(nil),           // 48: leasefs.v1.AttachLeaseRequest
+	(*DetachLeaseRequest)(nil),           // 49: leasefs.v1.DetachLeaseRequest
+	(*WatchRequest)(nil),                 // 50: leasefs.v1.WatchRequest
+	(*WatchResponse)(nil),                // 51: leasefs.v1.WatchResponse
+	(*Event)(nil),                        // 52: leasefs.v1.Event
+	(*CreateRequest)(nil),                // 53: leasefs.v1.CreateRequest
+	(*Owner)(nil),                        // 54: leasefs.v1.Owner
+	(*OpenResponse)(nil),                 // 55: leasefs.v1.OpenResponse
+	(*AppendRequest)(nil),                // 56: leasefs.v1.AppendRequest
+	(*AppendTailRequest)(nil),            // 57: leasefs.v1.AppendTailRequest
+	(*AppendTailResponse)(nil),           // 58: leasefs.v1.AppendTailResponse
+	(*AllocateBlockRequest)(nil),         // 59: leasefs.v1.AllocateBlockRequest
+	(*BlockIntent)(nil),                  // 60: leasefs.v1.BlockIntent
+	(*AllocateBlockResponse)(nil),        // 61: leasefs.v1.AllocateBlockResponse
+	(*BlockTarget)(nil),                  // 62: leasefs.v1.BlockTarget
+	(*CommitRequest)(nil),                // 63: leasefs.v1.CommitRequest
+	(*CommitResponse)(nil),               // 64: leasefs.v1.CommitResponse
+	(*CloseRequest)(nil),                 // 65: leasefs.v1.CloseRequest
+	(*CloseResponse)(nil),                // 66: leasefs.v1.CloseResponse
+	(*CloseAbandonedRequest)(nil),        // 67: leasefs.v1.CloseAbandonedRequest
+	(*GetFileRequest)(nil),               // 68: leasefs.v1.GetFileRequest
+	(*GetFileResponse)(nil),              // 69: leasefs.v1.GetFileResponse
+	(*StatRequest)(nil),                  // 70: leasefs.v1.StatRequest
+	(*StatResponse)(nil),                 // 71: leasefs.v1.StatResponse
+	(*XattrsRequest)(nil),                // 72: leasefs.v1.XattrsRequest
+	(*XattrsResponse)(nil),               // 73: leasefs.v1.XattrsResponse
+	(*Xattr)(nil),                        // 74: leasefs.v1.Xattr
+	(*ListRequest)(nil),                  // 75: leasefs.v1.ListRequest
+	(*ListResponse)(nil),                 // 76: leasefs.v1.ListResponse
+	(*Entry)(nil),                        // 77: leasefs.v1.Entry
+	(*SummaryRequest)(nil),               // 78: leasefs.v1.SummaryRequest
+	(*SummaryResponse)(nil),              // 79: leasefs.v1.SummaryResponse
+	(*FindRequest)(nil),                  // 80: leasefs.v1.FindRequest
+	(*FindResponse)(nil),                 // 81: leasefs.v1.FindResponse
+	(*FoundEntry)(nil),                   // 82: leasefs.v1.FoundEntry
+	(*MutateResponse)(nil),               // 83: leasefs.v1.MutateResponse
+	(*MkdirRequest)(nil),                 // 84: leasefs.v1.MkdirRequest
+	(*RenameRequest)(nil),                // 85: leasefs.v1.RenameRequest
+	(*Hide)(nil),                         // 86: leasefs.v1.Hide
+	(*DeleteRequest)(nil),                // 87: leasefs.v1.DeleteRequest
+	(*SetAttrRequest)(nil),               // 88: leasefs.v1.SetAttrRequest
+	(*TransactRequest)(nil),              // 89: leasefs.v1.TransactRequest
+	(*TxCompare)(nil),                    // 90: leasefs.v1.TxCompare
+	(*TxXattr)(nil),                      // 91: leasefs.v1.TxXattr
+	(*TxOp)(nil),                         // 92: leasefs.v1.TxOp
+	(*TxFile)(nil),                       // 93: leasefs.v1.TxFile
+	(*TxDir)(nil),                        // 94: leasefs.v1.TxDir
+	(*TxRename)(nil),                     // 95: leasefs.v1.TxRename
+	(*TxDelete)(nil),                     // 96: leasefs.v1.TxDelete
+	(*TxDetach)(nil),                     // 97: leasefs.v1.TxDetach
+	(*SetXattrRequest)(nil),              // 98: leasefs.v1.SetXattrRequest
+	(*SymlinkRequest)(nil),               // 99: leasefs.v1.SymlinkRequest
+	(*TruncateRequest)(nil),              // 100: leasefs.v1.TruncateRequest
+	(*ConcatRequest)(nil),                // 101: leasefs.v1.ConcatRequest
+	(*StatusRequest)(nil),                // 102: leasefs.v1.StatusRequest
+	(*StatusResponse)(nil),               // 103: leasefs.v1.StatusResponse
+	(*AuditStatus)(nil),                  // 104: leasefs.v1.AuditStatus
+	(*Holding)(nil),                      // 105: leasefs.v1.Holding
+	(*ClockSkew)(nil),                    // 106: leasefs.v1.ClockSkew
+	(*CheckpointRequest)(nil),            // 107: leasefs.v1.CheckpointRequest
+	(*CheckpointResponse)(nil),           // 108: leasefs.v1.CheckpointResponse
+	(*SafeModeRequest)(nil),              // 109: leasefs.v1.SafeModeRequest
+	(*SafeModeResponse)(nil),             // 110: leasefs.v1.SafeModeResponse
+	(*FsckRequest)(nil),                  // 111: leasefs.v1.FsckRequest
+	(*FsckResponse)(nil),                 // 112: leasefs.v1.FsckResponse
+	(*FsckSummary)(nil),                  // 113: leasefs.v1.FsckSummary
+	(*CollectRequest)(nil),               // 114: leasefs.v1.CollectRequest
+	(*CollectResponse)(nil),              // 115: leasefs.v1.CollectResponse
+	(*FailoverRequest)(nil),              // 116: leasefs.v1.FailoverRequest
+	(*FailoverResponse)(nil),             // 117: leasefs.v1.FailoverResponse
+	(*ResolveStoreRequest)(nil),          // 118: leasefs.v1.ResolveStoreRequest
+	(*ResolveStoreResponse)(nil),         // 119: leasefs.v1.ResolveStoreResponse
+	(*BackupRequest)(nil),                // 120: leasefs.v1.BackupRequest
+	(*BackupResponse)(nil),               // 121: leasefs.v1.BackupResponse
+	(*CarryRequest)(nil),                 // 122: leasefs.v1.CarryRequest
+	(*CarriedCall)(nil),                  // 123: leasefs.v1.CarriedCall
+	(*CarryResponse)(nil),                // 124: leasefs.v1.CarryResponse
+	(*CarriedAnswer)(nil),                // 125: leasefs.v1.CarriedAnswer
+	(*WhoAmIRequest)(nil),                // 126: leasefs.v1.WhoAmIRequest
+	(*WhoAmIResponse)(nil),               // 127: leasefs.v1.WhoAmIResponse
+	(*AclEntry)(nil),                     // 128: leasefs.v1.AclEntry
+	(*AclRequest)(nil),                   // 129: leasefs.v1.AclRequest
+	(*AclResponse)(nil),                  // 130: leasefs.v1.AclResponse
+	(*ChangeAclRequest)(nil),             // 131: leasefs.v1.ChangeAclRequest
+	(*GetDelegationTokenRequest)(nil),    // 132: leasefs.v1.GetDelegationTokenRequest
+	(*ChangeDelegationTokenRequest)(nil), // 133: leasefs.v1.ChangeDelegationTokenRequest
+	(*DelegationTokenResponse)(nil),      // 134: leasefs.v1.DelegationTokenResponse
+	(*ListDelegationTokensRequest)(nil),  // 135: leasefs.v1.ListDelegationTokensRequest
+	(*ListDelegationTokensResponse)(nil), // 136: leasefs.v1.ListDelegationTokensResponse
+	(*DelegationToken)(nil),              // 137: leasefs.v1.DelegationToken
+	nil,                                  // 138: leasefs.v1.Block.HeadersEntry
+	nil,                                  // 139: leasefs.v1.BlockTarget.HeadersEntry
+	nil,                                  // 140: leasefs.v1.BackupResponse.HeadersEntry
 }
 var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	1,   // 0: leasefs.v1.Attr.type:type_name -> leasefs.v1.FileType
-	13,  // 1: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
-	14,  // 2: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
-	137, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
-	14,  // 4: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
-	9,   // 5: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
-	17,  // 6: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
-	28,  // 7: leasefs.v1.SessionRequest.renew:type_name -> leasefs.v1.RenewLeaseRequest
-	21,  // 8: leasefs.v1.SessionRequest.cache_renew:type_name -> leasefs.v1.CacheRenew
-	24,  // 9: leasefs.v1.SessionRequest.cache_ack:type_name -> leasefs.v1.CacheAck
-	18,  // 10: leasefs.v1.SessionResponse.welcome:type_name -> leasefs.v1.Welcome
-	30,  // 11: leasefs.v1.SessionResponse.renewed:type_name -> leasefs.v1.RenewLeaseResponse
-	16,  // 12: leasefs.v1.SessionResponse.error:type_name -> leasefs.v1.ErrorDetail
-	22,  // 13: leasefs.v1.SessionResponse.cache_term:type_name -> leasefs.v1.CacheTerm
-	23,  // 14: leasefs.v1.SessionResponse.cache_revocation:type_name -> leasefs.v1.CacheRevocation
-	26,  // 15: leasefs.v1.CacheRevocation.keys:type_name -> leasefs.v1.CacheKey
-	25,  // 16: leasefs.v1.CacheAck.drafts:type_name -> leasefs.v1.Draft
-	26,  // 17: leasefs.v1.CacheGivenUp.keys:type_name -> leasefs.v1.CacheKey
-	29,  // 18: leasefs.v1.RenewLeaseRequest.open:type_name -> leasefs.v1.OpenRef
-	9,   // 19: leasefs.v1.RenewLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	31,  // 20: leasefs.v1.RenewLeaseResponse.lost:type_name -> leasefs.v1.LostFile
-	29,  // 21: leasefs.v1.RenewLeaseResponse.unknown:type_name -> leasefs.v1.OpenRef
-	14,  // 22: leasefs.v1.LostFile.new_holder:type_name -> leasefs.v1.HolderInfo
-	9,   // 23: leasefs.v1.ListLeasesRequest.caller:type_name -> leasefs.v1.Caller
-	2,   // 24: leasefs.v1.ListLeasesRequest.order:type_name -> leasefs.v1.LeaseOrder
-	34,  // 25: leasefs.v1.ListLeasesResponse.leases:type_name -> leasefs.v1.Lease
-	14,  // 26: leasefs.v1.Lease.holder:type_name -> leasefs.v1.HolderInfo
-	35,  // 27: leasefs.v1.Lease.files:type_name -> leasefs.v1.LeaseFile
-	8,   // 28: leasefs.v1.RecoverRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 29: leasefs.v1.RecoverRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 30: leasefs.v1.RecoverRequest.at:type_name -> leasefs.v1.Ref
-	8,   // 31: leasefs.v1.GrantLeaseRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 32: leasefs.v1.GrantLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	8,   // 33: leasefs.v1.RevokeLeaseRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 34: leasefs.v1.RevokeLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	9,   // 35: leasefs.v1.KeepAliveRequest.caller:type_name -> leasefs.v1.Caller
-	44,  // 36: leasefs.v1.KeepAliveResponse.leases:type_name -> leasefs.v1.LeaseAlive
-	9,   // 37: leasefs.v1.LeaseTimeToLiveRequest.caller:type_name -> leasefs.v1.Caller
-	8,   // 38: leasefs.v1.AttachLeaseRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 39: leasefs.v1.AttachLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 40: leasefs.v1.AttachLeaseRequest.at:type_name -> leasefs.v1.Ref
-	8,   // 41: leasefs.v1.DetachLeaseRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 42: leasefs.v1.DetachLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 43: leasefs.v1.DetachLeaseRequest.at:type_name -> leasefs.v1.Ref
-	9,   // 44: leasefs.v1.WatchRequest.caller:type_name -> leasefs.v1.Caller
-	51,  // 45: leasefs.v1.WatchResponse.events:type_name -> leasefs.v1.Event
-	3,   // 46: leasefs.v1.Event.type:type_name -> leasefs.v1.EventType
-	8,   // 47: leasefs.v1.CreateRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 48: leasefs.v1.CreateRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 49: leasefs.v1.CreateRequest.at:type_name -> leasefs.v1.Ref
-	27,  // 50: leasefs.v1.CreateRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	53,  // 51: leasefs.v1.CreateRequest.owner:type_name -> leasefs.v1.Owner
-	12,  // 52: leasefs.v1.OpenResponse.attr:type_name -> leasefs.v1.Attr
-	11,  // 53: leasefs.v1.OpenResponse.writer:type_name -> leasefs.v1.WriterId
-	26,  // 54: leasefs.v1.OpenResponse.keys:type_name -> leasefs.v1.CacheKey
-	12,  // 55: leasefs.v1.OpenResponse.parent:type_name -> leasefs.v1.Attr
-	26,  // 56: leasefs.v1.OpenResponse.parent_keys:type_name -> leasefs.v1.CacheKey
-	8,   // 57: leasefs.v1.AppendRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 58: leasefs.v1.AppendRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 59: leasefs.v1.AppendRequest.at:type_name -> leasefs.v1.Ref
-	11,  // 60: leasefs.v1.AppendRequest.writer:type_name -> leasefs.v1.WriterId
-	11,  // 61: leasefs.v1.AppendTailRequest.writer:type_name -> leasefs.v1.WriterId
-	27,  // 62: leasefs.v1.AppendTailRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	11,  // 63: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
-	59,  // 64: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
-	61,  // 65: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
-	138, // 66: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
-	11,  // 67: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
-	15,  // 68: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
-	8,   // 69: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 70: leasefs.v1.CloseRequest.writer:type_name -> leasefs.v1.WriterId
-	27,  // 71: leasefs.v1.CloseRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	8,   // 72: leasefs.v1.CloseAbandonedRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 73: leasefs.v1.CloseAbandonedRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 74: leasefs.v1.CloseAbandonedRequest.at:type_name -> leasefs.v1.Ref
-	9,   // 75: leasefs.v1.GetFileRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 76: leasefs.v1.GetFileRequest.at:type_name -> leasefs.v1.Ref
-	11,  // 77: leasefs.v1.GetFileRequest.writer:type_name -> leasefs.v1.WriterId
-	12,  // 78: leasefs.v1.GetFileResponse.attr:type_name -> leasefs.v1.Attr
-	15,  // 79: leasefs.v1.GetFileResponse.blocks:type_name -> leasefs.v1.Block
-	26,  // 80: leasefs.v1.GetFileResponse.keys:type_name -> leasefs.v1.CacheKey
-	9,   // 81: leasefs.v1.StatRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 82: leasefs.v1.StatRequest.at:type_name -> leasefs.v1.Ref
-	12,  // 83: leasefs.v1.StatResponse.attr:type_name -> leasefs.v1.Attr
-	26,  // 84: leasefs.v1.StatResponse.keys:type_name -> leasefs.v1.CacheKey
-	16,  // 85: leasefs.v1.StatResponse.missing:type_name -> leasefs.v1.ErrorDetail
-	9,   // 86: leasefs.v1.XattrsRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 87: leasefs.v1.XattrsRequest.at:type_name -> leasefs.v1.Ref
-	73,  // 88: leasefs.v1.XattrsResponse.xattrs:type_name -> leasefs.v1.Xattr
-	26,  // 89: leasefs.v1.XattrsResponse.keys:type_name -> leasefs.v1.CacheKey
-	9,   // 90: leasefs.v1.ListRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 91: leasefs.v1.ListRequest.at:type_name -> leasefs.v1.Ref
-	76,  // 92: leasefs.v1.ListResponse.entries:type_name -> leasefs.v1.Entry
-	12,  // 93: leasefs.v1.ListResponse.directory:type_name -> leasefs.v1.Attr
-	26,  // 94: leasefs.v1.ListResponse.keys:type_name -> leasefs.v1.CacheKey
-	12,  // 95: leasefs.v1.Entry.attr:type_name -> leasefs.v1.Attr
-	9,   // 96: leasefs.v1.SummaryRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 97: leasefs.v1.SummaryRequest.at:type_name -> leasefs.v1.Ref
-	9,   // 98: leasefs.v1.FindRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 99: leasefs.v1.FindRequest.at:type_name -> leasefs.v1.Ref
-	81,  // 100: leasefs.v1.FindResponse.entries:type_name -> leasefs.v1.FoundEntry
-	12,  // 101: leasefs.v1.FoundEntry.attr:type_name -> leasefs.v1.Attr
-	12,  // 102: leasefs.v1.MutateResponse.attr:type_name -> leasefs.v1.Attr
-	8,   // 103: leasefs.v1.MkdirRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 104: leasefs.v1.MkdirRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 105: leasefs.v1.MkdirRequest.at:type_name -> leasefs.v1.Ref
-	53,  // 106: leasefs.v1.MkdirRequest.owner:type_name -> leasefs.v1.Owner
-	8,   // 107: leasefs.v1.RenameRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 108: leasefs.v1.RenameRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 109: leasefs.v1.RenameRequest.from:type_name -> leasefs.v1.Ref
-	10,  // 110: leasefs.v1.RenameRequest.to:type_name -> leasefs.v1.Ref
-	85,  // 111: leasefs.v1.RenameRequest.hide:type_name -> leasefs.v1.Hide
-	8,   // 112: leasefs.v1.DeleteRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 113: leasefs.v1.DeleteRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 114: leasefs.v1.DeleteRequest.at:type_name -> leasefs.v1.Ref
-	1,   // 115: leasefs.v1.DeleteRequest.only:type_name -> leasefs.v1.FileType
-	85,  // 116: leasefs.v1.DeleteRequest.hide:type_name -> leasefs.v1.Hide
-	8,   // 117: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 118: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 119: leasefs.v1.SetAttrRequest.at:type_name -> leasefs.v1.Ref
-	8,   // 120: leasefs.v1.TransactRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 121: leasefs.v1.TransactRequest.caller:type_name -> leasefs.v1.Caller
-	89,  // 122: leasefs.v1.TransactRequest.compares:type_name -> leasefs.v1.TxCompare
-	91,  // 123: leasefs.v1.TransactRequest.ops:type_name -> leasefs.v1.TxOp
-	90,  // 124: leasefs.v1.TxCompare.xattr:type_name -> leasefs.v1.TxXattr
-	92,  // 125: leasefs.v1.TxOp.create:type_name -> leasefs.v1.TxFile
-	92,  // 126: leasefs.v1.TxOp.write:type_name -> leasefs.v1.TxFile
-	93,  // 127: leasefs.v1.TxOp.mkdir:type_name -> leasefs.v1.TxDir
-	94,  // 128: leasefs.v1.TxOp.rename:type_name -> leasefs.v1.TxRename
-	95,  // 129: leasefs.v1.TxOp.delete:type_name -> leasefs.v1.TxDelete
-	90,  // 130: leasefs.v1.TxOp.set_xattr:type_name -> leasefs.v1.TxXattr
-	96,  // 131: leasefs.v1.TxOp.detach:type_name -> leasefs.v1.TxDetach
-	90,  // 132: leasefs.v1.TxOp.xattrs:type_name -> leasefs.v1.TxXattr
-	8,   // 133: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 134: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 135: leasefs.v1.SetXattrRequest.at:type_name -> leasefs.v1.Ref
-	4,   // 136: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
-	8,   // 137: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 138: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 139: leasefs.v1.SymlinkRequest.at:type_name -> leasefs.v1.Ref
-	53,  // 140: leasefs.v1.SymlinkRequest.owner:type_name -> leasefs.v1.Owner
-	8,   // 141: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 142: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 143: leasefs.v1.TruncateRequest.at:type_name -> leasefs.v1.Ref
-	8,   // 144: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 145: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 146: leasefs.v1.ConcatRequest.target:type_name -> leasefs.v1.Ref
-	10,  // 147: leasefs.v1.ConcatRequest.sources:type_name -> leasefs.v1.Ref
-	9,   // 148: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
-	105, // 149: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
-	103, // 150: leasefs.v1.StatusResponse.audit:type_name -> leasefs.v1.AuditStatus
-	104, // 151: leasefs.v1.StatusResponse.greedy:type_name -> leasefs.v1.Holding
-	9,   // 152: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
-	9,   // 153: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 154: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
-	9,   // 155: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
-	112, // 156: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
-	9,   // 157: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
-	9,   // 158: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
-	9,   // 159: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
-	9,   // 160: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
-	139, // 161: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
-	122, // 162: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
-	124, // 163: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
-	16,  // 164: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
-	9,   // 165: leasefs.v1.WhoAmIRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 166: leasefs.v1.AclEntry.tag:type_name -> leasefs.v1.AclTag
-	9,   // 167: leasefs.v1.AclRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 168: leasefs.v1.AclRequest.at:type_name -> leasefs.v1.Ref
-	127, // 169: leasefs.v1.AclResponse.entries:type_name -> leasefs.v1.AclEntry
-	26,  // 170: leasefs.v1.AclResponse.keys:type_name -> leasefs.v1.CacheKey
-	8,   // 171: leasefs.v1.ChangeAclRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 172: leasefs.v1.ChangeAclRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 173: leasefs.v1.ChangeAclRequest.at:type_name -> leasefs.v1.Ref
-	6,   // 174: leasefs.v1.ChangeAclRequest.action:type_name -> leasefs.v1.AclAction
-	127, // 175: leasefs.v1.ChangeAclRequest.entries:type_name -> leasefs.v1.AclEntry
-	8,   // 176: leasefs.v1.GetDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 177: leasefs.v1.GetDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
-	8,   // 178: leasefs.v1.ChangeDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 179: leasefs.v1.ChangeDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
-	9,   // 180: leasefs.v1.ListDelegationTokensRequest.caller:type_name -> leasefs.v1.Caller
-	136, // 181: leasefs.v1.ListDelegationTokensResponse.tokens:type_name -> leasefs.v1.DelegationToken
-	19,  // 182: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
-	28,  // 183: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
-	32,  // 184: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
-	36,  // 185: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
-	38,  // 186: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
-	40,  // 187: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
-	42,  // 188: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
-	45,  // 189: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
-	47,  // 190: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
-	48,  // 191: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
-	49,  // 192: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
-	52,  // 193: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
-	55,  // 194: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
-	56,  // 195: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
-	58,  // 196: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
-	62,  // 197: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
-	64,  // 198: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
-	66,  // 199: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
-	67,  // 200: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
-	69,  // 201: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
-	71,  // 202: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
-	74,  // 203: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
-	77,  // 204: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
-	79,  // 205: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
-	83,  // 206: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
-	84,  // 207: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
-	86,  // 208: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
-	87,  // 209: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
-	98,  // 210: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
-	97,  // 211: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
-	99,  // 212: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
-	100, // 213: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
-	88,  // 214: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
-	125, // 215: leasefs.v1.Namenode.WhoAmI:input_type -> leasefs.v1.WhoAmIRequest
-	128, // 216: leasefs.v1.Namenode.Acl:input_type -> leasefs.v1.AclRequest
-	130, // 217: leasefs.v1.Namenode.ChangeAcl:input_type -> leasefs.v1.ChangeAclRequest
-	131, // 218: leasefs.v1.Namenode.GetDelegationToken:input_type -> leasefs.v1.GetDelegationTokenRequest
-	132, // 219: leasefs.v1.Namenode.ChangeDelegationToken:input_type -> leasefs.v1.ChangeDelegationTokenRequest
-	134, // 220: leasefs.v1.Namenode.ListDelegationTokens:input_type -> leasefs.v1.ListDelegationTokensRequest
-	101, // 221: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
-	106, // 222: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
-	108, // 223: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
-	110, // 224: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
-	113, // 225: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
-	119, // 226: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
-	115, // 227: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
-	117, // 228: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
-	121, // 229: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
-	20,  // 230: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
-	30,  // 231: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
-	33,  // 232: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
-	37,  // 233: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
-	39,  // 234: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
-	41,  // 235: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
-	43,  // 236: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
-	46,  // 237: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
-	82,  // 238: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
-	82,  // 239: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
-	50,  // 240: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
-	54,  // 241: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
-	54,  // 242: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
-	57,  // 243: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
-	60,  // 244: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
-	63,  // 245: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
-	65,  // 246: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
-	65,  // 247: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
-	68,  // 248: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
-	70,  // 249: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
-	72,  // 250: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
-	75,  // 251: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
-	78,  // 252: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
-	80,  // 253: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
-	82,  // 254: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
-	82,  // 255: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
-	82,  // 256: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
-	82,  // 257: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
-	82,  // 258: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
-	82,  // 259: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
-	82,  // 260: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
-	82,  // 261: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
-	82,  // 262: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
-	126, // 263: leasefs.v1.Namenode.WhoAmI:output_type -> leasefs.v1.WhoAmIResponse
-	129, // 264: leasefs.v1.Namenode.Acl:output_type -> leasefs.v1.AclResponse
-	82,  // 265: leasefs.v1.Namenode.ChangeAcl:output_type -> leasefs.v1.MutateResponse
-	133, // 266: leasefs.v1.Namenode.GetDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
-	133, // 267: leasefs.v1.Namenode.ChangeDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
-	135, // 268: leasefs.v1.Namenode.ListDelegationTokens:output_type -> leasefs.v1.ListDelegationTokensResponse
-	102, // 269: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
-	107, // 270: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
-	109, // 271: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
-	111, // 272: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
-	114, // 273: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
-	120, // 274: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
-	116, // 275: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
-	118, // 276: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
-	123, // 277: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
-	230, // [230:278] is the sub-list for method output_type
-	182, // [182:230] is the sub-list for method input_type
-	182, // [182:182] is the sub-list for extension type_name
-	182, // [182:182] is the sub-list for extension extendee
-	0,   // [0:182] is the sub-list for field type_name
+	14,  // 1: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
+	15,  // 2: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
+	138, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
+	15,  // 4: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
+	10,  // 5: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
+	18,  // 6: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
+	29,  // 7: leasefs.v1.SessionRequest.renew:type_name -> leasefs.v1.RenewLeaseRequest
+	22,  // 8: leasefs.v1.SessionRequest.cache_renew:type_name -> leasefs.v1.CacheRenew
+	25,  // 9: leasefs.v1.SessionRequest.cache_ack:type_name -> leasefs.v1.CacheAck
+	19,  // 10: leasefs.v1.SessionResponse.welcome:type_name -> leasefs.v1.Welcome
+	31,  // 11: leasefs.v1.SessionResponse.renewed:type_name -> leasefs.v1.RenewLeaseResponse
+	17,  // 12: leasefs.v1.SessionResponse.error:type_name -> leasefs.v1.ErrorDetail
+	23,  // 13: leasefs.v1.SessionResponse.cache_term:type_name -> leasefs.v1.CacheTerm
+	24,  // 14: leasefs.v1.SessionResponse.cache_revocation:type_name -> leasefs.v1.CacheRevocation
+	27,  // 15: leasefs.v1.CacheRevocation.keys:type_name -> leasefs.v1.CacheKey
+	26,  // 16: leasefs.v1.CacheAck.drafts:type_name -> leasefs.v1.Draft
+	27,  // 17: leasefs.v1.CacheGivenUp.keys:type_name -> leasefs.v1.CacheKey
+	30,  // 18: leasefs.v1.RenewLeaseRequest.open:type_name -> leasefs.v1.OpenRef
+	10,  // 19: leasefs.v1.RenewLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	32,  // 20: leasefs.v1.RenewLeaseResponse.lost:type_name -> leasefs.v1.LostFile
+	30,  // 21: leasefs.v1.RenewLeaseResponse.unknown:type_name -> leasefs.v1.OpenRef
+	15,  // 22: leasefs.v1.LostFile.new_holder:type_name -> leasefs.v1.HolderInfo
+	10,  // 23: leasefs.v1.ListLeasesRequest.caller:type_name -> leasefs.v1.Caller
+	3,   // 24: leasefs.v1.ListLeasesRequest.order:type_name -> leasefs.v1.LeaseOrder
+	2,   // 25: leasefs.v1.ListLeasesRequest.kind:type_name -> leasefs.v1.LeaseKind
+	35,  // 26: leasefs.v1.ListLeasesResponse.leases:type_name -> leasefs.v1.Lease
+	15,  // 27: leasefs.v1.Lease.holder:type_name -> leasefs.v1.HolderInfo
+	36,  // 28: leasefs.v1.Lease.files:type_name -> leasefs.v1.LeaseFile
+	9,   // 29: leasefs.v1.RecoverRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 30: leasefs.v1.RecoverRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 31: leasefs.v1.RecoverRequest.at:type_name -> leasefs.v1.Ref
+	9,   // 32: leasefs.v1.GrantLeaseRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 33: leasefs.v1.GrantLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	9,   // 34: leasefs.v1.RevokeLeaseRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 35: leasefs.v1.RevokeLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 36: leasefs.v1.KeepAliveRequest.caller:type_name -> leasefs.v1.Caller
+	45,  // 37: leasefs.v1.KeepAliveResponse.leases:type_name -> leasefs.v1.LeaseAlive
+	10,  // 38: leasefs.v1.LeaseTimeToLiveRequest.caller:type_name -> leasefs.v1.Caller
+	9,   // 39: leasefs.v1.AttachLeaseRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 40: leasefs.v1.AttachLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 41: leasefs.v1.AttachLeaseRequest.at:type_name -> leasefs.v1.Ref
+	9,   // 42: leasefs.v1.DetachLeaseRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 43: leasefs.v1.DetachLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 44: leasefs.v1.DetachLeaseRequest.at:type_name -> leasefs.v1.Ref
+	10,  // 45: leasefs.v1.WatchRequest.caller:type_name -> leasefs.v1.Caller
+	52,  // 46: leasefs.v1.WatchResponse.events:type_name -> leasefs.v1.Event
+	4,   // 47: leasefs.v1.Event.type:type_name -> leasefs.v1.EventType
+	9,   // 48: leasefs.v1.CreateRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 49: leasefs.v1.CreateRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 50: leasefs.v1.CreateRequest.at:type_name -> leasefs.v1.Ref
+	28,  // 51: leasefs.v1.CreateRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	54,  // 52: leasefs.v1.CreateRequest.owner:type_name -> leasefs.v1.Owner
+	13,  // 53: leasefs.v1.OpenResponse.attr:type_name -> leasefs.v1.Attr
+	12,  // 54: leasefs.v1.OpenResponse.writer:type_name -> leasefs.v1.WriterId
+	27,  // 55: leasefs.v1.OpenResponse.keys:type_name -> leasefs.v1.CacheKey
+	13,  // 56: leasefs.v1.OpenResponse.parent:type_name -> leasefs.v1.Attr
+	27,  // 57: leasefs.v1.OpenResponse.parent_keys:type_name -> leasefs.v1.CacheKey
+	9,   // 58: leasefs.v1.AppendRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 59: leasefs.v1.AppendRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 60: leasefs.v1.AppendRequest.at:type_name -> leasefs.v1.Ref
+	12,  // 61: leasefs.v1.AppendRequest.writer:type_name -> leasefs.v1.WriterId
+	12,  // 62: leasefs.v1.AppendTailRequest.writer:type_name -> leasefs.v1.WriterId
+	28,  // 63: leasefs.v1.AppendTailRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	12,  // 64: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
+	60,  // 65: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
+	62,  // 66: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
+	139, // 67: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
+	12,  // 68: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
+	16,  // 69: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
+	9,   // 70: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
+	12,  // 71: leasefs.v1.CloseRequest.writer:type_name -> leasefs.v1.WriterId
+	28,  // 72: leasefs.v1.CloseRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	9,   // 73: leasefs.v1.CloseAbandonedRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 74: leasefs.v1.CloseAbandonedRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 75: leasefs.v1.CloseAbandonedRequest.at:type_name -> leasefs.v1.Ref
+	10,  // 76: leasefs.v1.GetFileRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 77: leasefs.v1.GetFileRequest.at:type_name -> leasefs.v1.Ref
+	12,  // 78: leasefs.v1.GetFileRequest.writer:type_name -> leasefs.v1.WriterId
+	13,  // 79: leasefs.v1.GetFileResponse.attr:type_name -> leasefs.v1.Attr
+	16,  // 80: leasefs.v1.GetFileResponse.blocks:type_name -> leasefs.v1.Block
+	27,  // 81: leasefs.v1.GetFileResponse.keys:type_name -> leasefs.v1.CacheKey
+	10,  // 82: leasefs.v1.StatRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 83: leasefs.v1.StatRequest.at:type_name -> leasefs.v1.Ref
+	13,  // 84: leasefs.v1.StatResponse.attr:type_name -> leasefs.v1.Attr
+	27,  // 85: leasefs.v1.StatResponse.keys:type_name -> leasefs.v1.CacheKey
+	17,  // 86: leasefs.v1.StatResponse.missing:type_name -> leasefs.v1.ErrorDetail
+	10,  // 87: leasefs.v1.XattrsRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 88: leasefs.v1.XattrsRequest.at:type_name -> leasefs.v1.Ref
+	74,  // 89: leasefs.v1.XattrsResponse.xattrs:type_name -> leasefs.v1.Xattr
+	27,  // 90: leasefs.v1.XattrsResponse.keys:type_name -> leasefs.v1.CacheKey
+	10,  // 91: leasefs.v1.ListRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 92: leasefs.v1.ListRequest.at:type_name -> leasefs.v1.Ref
+	77,  // 93: leasefs.v1.ListResponse.entries:type_name -> leasefs.v1.Entry
+	13,  // 94: leasefs.v1.ListResponse.directory:type_name -> leasefs.v1.Attr
+	27,  // 95: leasefs.v1.ListResponse.keys:type_name -> leasefs.v1.CacheKey
+	13,  // 96: leasefs.v1.Entry.attr:type_name -> leasefs.v1.Attr
+	10,  // 97: leasefs.v1.SummaryRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 98: leasefs.v1.SummaryRequest.at:type_name -> leasefs.v1.Ref
+	10,  // 99: leasefs.v1.FindRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 100: leasefs.v1.FindRequest.at:type_name -> leasefs.v1.Ref
+	82,  // 101: leasefs.v1.FindResponse.entries:type_name -> leasefs.v1.FoundEntry
+	13,  // 102: leasefs.v1.FoundEntry.attr:type_name -> leasefs.v1.Attr
+	13,  // 103: leasefs.v1.MutateResponse.attr:type_name -> leasefs.v1.Attr
+	9,   // 104: leasefs.v1.MkdirRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 105: leasefs.v1.MkdirRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 106: leasefs.v1.MkdirRequest.at:type_name -> leasefs.v1.Ref
+	54,  // 107: leasefs.v1.MkdirRequest.owner:type_name -> leasefs.v1.Owner
+	9,   // 108: leasefs.v1.RenameRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 109: leasefs.v1.RenameRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 110: leasefs.v1.RenameRequest.from:type_name -> leasefs.v1.Ref
+	11,  // 111: leasefs.v1.RenameRequest.to:type_name -> leasefs.v1.Ref
+	86,  // 112: leasefs.v1.RenameRequest.hide:type_name -> leasefs.v1.Hide
+	9,   // 113: leasefs.v1.DeleteRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 114: leasefs.v1.DeleteRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 115: leasefs.v1.DeleteRequest.at:type_name -> leasefs.v1.Ref
+	1,   // 116: leasefs.v1.DeleteRequest.only:type_name -> leasefs.v1.FileType
+	86,  // 117: leasefs.v1.DeleteRequest.hide:type_name -> leasefs.v1.Hide
+	9,   // 118: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 119: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 120: leasefs.v1.SetAttrRequest.at:type_name -> leasefs.v1.Ref
+	9,   // 121: leasefs.v1.TransactRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 122: leasefs.v1.TransactRequest.caller:type_name -> leasefs.v1.Caller
+	90,  // 123: leasefs.v1.TransactRequest.compares:type_name -> leasefs.v1.TxCompare
+	92,  // 124: leasefs.v1.TransactRequest.ops:type_name -> leasefs.v1.TxOp
+	91,  // 125: leasefs.v1.TxCompare.xattr:type_name -> leasefs.v1.TxXattr
+	93,  // 126: leasefs.v1.TxOp.create:type_name -> leasefs.v1.TxFile
+	93,  // 127: leasefs.v1.TxOp.write:type_name -> leasefs.v1.TxFile
+	94,  // 128: leasefs.v1.TxOp.mkdir:type_name -> leasefs.v1.TxDir
+	95,  // 129: leasefs.v1.TxOp.rename:type_name -> leasefs.v1.TxRename
+	96,  // 130: leasefs.v1.TxOp.delete:type_name -> leasefs.v1.TxDelete
+	91,  // 131: leasefs.v1.TxOp.set_xattr:type_name -> leasefs.v1.TxXattr
+	97,  // 132: leasefs.v1.TxOp.detach:type_name -> leasefs.v1.TxDetach
+	91,  // 133: leasefs.v1.TxOp.xattrs:type_name -> leasefs.v1.TxXattr
+	9,   // 134: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 135: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 136: leasefs.v1.SetXattrRequest.at:type_name -> leasefs.v1.Ref
+	5,   // 137: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
+	9,   // 138: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 139: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 140: leasefs.v1.SymlinkRequest.at:type_name -> leasefs.v1.Ref
+	54,  // 141: leasefs.v1.SymlinkRequest.owner:type_name -> leasefs.v1.Owner
+	9,   // 142: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 143: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 144: leasefs.v1.TruncateRequest.at:type_name -> leasefs.v1.Ref
+	9,   // 145: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 146: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 147: leasefs.v1.ConcatRequest.target:type_name -> leasefs.v1.Ref
+	11,  // 148: leasefs.v1.ConcatRequest.sources:type_name -> leasefs.v1.Ref
+	10,  // 149: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
+	106, // 150: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
+	104, // 151: leasefs.v1.StatusResponse.audit:type_name -> leasefs.v1.AuditStatus
+	105, // 152: leasefs.v1.StatusResponse.greedy:type_name -> leasefs.v1.Holding
+	10,  // 153: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 154: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
+	8,   // 155: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
+	10,  // 156: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
+	113, // 157: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
+	10,  // 158: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 159: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 160: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 161: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
+	140, // 162: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
+	123, // 163: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
+	125, // 164: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
+	17,  // 165: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
+	10,  // 166: leasefs.v1.WhoAmIRequest.caller:type_name -> leasefs.v1.Caller
+	6,   // 167: leasefs.v1.AclEntry.tag:type_name -> leasefs.v1.AclTag
+	10,  // 168: leasefs.v1.AclRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 169: leasefs.v1.AclRequest.at:type_name -> leasefs.v1.Ref
+	128, // 170: leasefs.v1.AclResponse.entries:type_name -> leasefs.v1.AclEntry
+	27,  // 171: leasefs.v1.AclResponse.keys:type_name -> leasefs.v1.CacheKey
+	9,   // 172: leasefs.v1.ChangeAclRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 173: leasefs.v1.ChangeAclRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 174: leasefs.v1.ChangeAclRequest.at:type_name -> leasefs.v1.Ref
+	7,   // 175: leasefs.v1.ChangeAclRequest.action:type_name -> leasefs.v1.AclAction
+	128, // 176: leasefs.v1.ChangeAclRequest.entries:type_name -> leasefs.v1.AclEntry
+	9,   // 177: leasefs.v1.GetDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 178: leasefs.v1.GetDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
+	9,   // 179: leasefs.v1.ChangeDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 180: leasefs.v1.ChangeDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 181: leasefs.v1.ListDelegationTokensRequest.caller:type_name -> leasefs.v1.Caller
+	137, // 182: leasefs.v1.ListDelegationTokensResponse.tokens:type_name -> leasefs.v1.DelegationToken
+	20,  // 183: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
+	29,  // 184: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
+	33,  // 185: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
+	37,  // 186: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
+	39,  // 187: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
+	41,  // 188: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
+	43,  // 189: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
+	46,  // 190: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
+	48,  // 191: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
+	49,  // 192: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
+	50,  // 193: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
+	53,  // 194: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
+	56,  // 195: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
+	57,  // 196: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
+	59,  // 197: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
+	63,  // 198: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
+	65,  // 199: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
+	67,  // 200: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
+	68,  // 201: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
+	70,  // 202: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
+	72,  // 203: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
+	75,  // 204: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
+	78,  // 205: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
+	80,  // 206: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
+	84,  // 207: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
+	85,  // 208: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
+	87,  // 209: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
+	88,  // 210: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
+	99,  // 211: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
+	98,  // 212: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
+	100, // 213: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
+	101, // 214: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
+	89,  // 215: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
+	126, // 216: leasefs.v1.Namenode.WhoAmI:input_type -> leasefs.v1.WhoAmIRequest
+	129, // 217: leasefs.v1.Namenode.Acl:input_type -> leasefs.v1.AclRequest
+	131, // 218: leasefs.v1.Namenode.ChangeAcl:input_type -> leasefs.v1.ChangeAclRequest
+	132, // 219: leasefs.v1.Namenode.GetDelegationToken:input_type -> leasefs.v1.GetDelegationTokenRequest
+	133, // 220: leasefs.v1.Namenode.ChangeDelegationToken:input_type -> leasefs.v1.ChangeDelegationTokenRequest
+	135, // 221: leasefs.v1.Namenode.ListDelegationTokens:input_type -> leasefs.v1.ListDelegationTokensRequest
+	102, // 222: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
+	107, // 223: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
+	109, // 224: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
+	111, // 225: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
+	114, // 226: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
+	120, // 227: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
+	116, // 228: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
+	118, // 229: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
+	122, // 230: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
+	21,  // 231: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
+	31,  // 232: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
+	34,  // 233: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
+	38,  // 234: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
+	40,  // 235: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
+	42,  // 236: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
+	44,  // 237: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
+	47,  // 238: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
+	83,  // 239: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
+	83,  // 240: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
+	51,  // 241: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
+	55,  // 242: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
+	55,  // 243: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
+	58,  // 244: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
+	61,  // 245: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
+	64,  // 246: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
+	66,  // 247: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
+	66,  // 248: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
+	69,  // 249: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
+	71,  // 250: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
+	73,  // 251: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
+	76,  // 252: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
+	79,  // 253: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
+	81,  // 254: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
+	83,  // 255: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
+	83,  // 256: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
+	83,  // 257: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
+	83,  // 258: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
+	83,  // 259: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
+	83,  // 260: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
+	83,  // 261: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
+	83,  // 262: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
+	83,  // 263: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
+	127, // 264: leasefs.v1.Namenode.WhoAmI:output_type -> leasefs.v1.WhoAmIResponse
+	130, // 265: leasefs.v1.Namenode.Acl:output_type -> leasefs.v1.AclResponse
+	83,  // 266: leasefs.v1.Namenode.ChangeAcl:output_type -> leasefs.v1.MutateResponse
+	134, // 267: leasefs.v1.Namenode.GetDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
+	134, // 268: leasefs.v1.Namenode.ChangeDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
+	136, // 269: leasefs.v1.Namenode.ListDelegationTokens:output_type -> leasefs.v1.ListDelegationTokensResponse
+	103, // 270: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
+	108, // 271: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
+	110, // 272: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
+	112, // 273: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
+	115, // 274: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
+	121, // 275: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
+	117, // 276: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
+	119, // 277: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
+	124, // 278: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
+	231, // [231:279] is the sub-list for method output_type
+	183, // [183:231] is the sub-list for method input_type
+	183, // [183:183] is the sub-list for extension type_name
+	183, // [183:183] is the sub-list for extension extendee
+	0,   // [0:183] is the sub-list for field type_name
 }
 
 func init() { file_leasefs_v1_leasefs_proto_init() }
@@ -11890,7 +11973,7 @@ func file_leasefs_v1_leasefs_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leasefs_v1_leasefs_proto_rawDesc), len(file_leasefs_v1_leasefs_proto_rawDesc)),
-			NumEnums:      8,
+			NumEnums:      9,
 			NumMessages:   132,
 			NumExtensions: 0,
 			NumServices:   3,

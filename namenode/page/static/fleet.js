@@ -1,0 +1,40 @@
+import { bytes, count, duration, el, list, num, show, table, time } from "./dom.js";
+import { call, get } from "./api.js";
+import { pageOf } from "./app.js";
+
+// fleet is the namenodes, and how this one is.
+export async function fleet({ main, signal }) {
+  const load = async () => {
+    const [s, f] = await Promise.all([call("Status", {}, signal), get("fleet", {}, signal)]);
+    const newest = Math.max(num(s.durable_txid), ...f.members.map((m) => m.txid ?? 0));
+    const members = f.members.length ? table("Namenodes", [
+      ["Namenode", (m) => (pageOf(m) ? el("a", { href: pageOf(m), "data-focus": m.address }, m.address) : m.address)],
+      ["Role", (m) => (m.active ? "active" : "standby")],
+      ["Behind", (m) => (m.txid === null ? "it does not say" : m.active ? "" : num(newest - m.txid) ? `${count(newest - m.txid)} changes` : "nothing"), "num"],
+      ["Fit to be active", (m) => (m.unfit ? el("span", { class: "bad" }, `no: ${m.unfit}`) : "yes")],
+      ["Host", (m) => `${m.host} pid ${m.pid}`], ["Version", (m) => m.version || "?"], ["Joined", (m) => time(m.joined_unix_ms)],
+    ], f.members) : el("p", {}, "This namenode serves alone.");
+    const ready = f.members.filter((m) => !m.active && !m.unfit).length;
+    show(main, el("h1", {}, "Fleet"), f.problem && el("p", { class: "bad" }, `ZooKeeper does not say who is there: ${f.problem}`), members,
+      f.members.length ? el("p", { class: ready ? "dim" : "bad" }, ready ? `${count(ready)} could take over.` : "No other namenode could take over: if this one fails, the namespace is down.") : null,
+      el("h2", {}, "This namenode"),
+      list([
+        ["Address", s.address], ["Role", s.role], ["Term", s.term], ["Up", duration(s.uptime_ms)], ["Version", s.version], ["Namespace", s.namespace_id],
+        ["Last change", `${count(s.txid)}, durable ${count(s.durable_txid)}`], ["Image", num(s.image_txid) ? `of change ${count(s.image_txid)}; ${bytes(s.journal_bytes)} of journal since` : "none yet"],
+        ["Holds", `${count(s.files)} files, ${count(s.directories)} folders, ${count(s.blocks)} blocks`], ["Open files", count(s.open_files)],
+        ["Leases", `${count(s.leases)} of writers, ${count(s.granted_leases)} granted, ${count(s.sessions)} sessions`],
+        ["Oldest overdue", num(s.oldest_overdue_ms) && duration(s.oldest_overdue_ms)],
+        ["Stored", `${bytes(s.stored_bytes)} in blocks, ${bytes(s.tail_bytes)} in tails, ${bytes(s.garbage_bytes)} wait to be deleted`],
+        ["Disk", num(s.disk_total) && `${bytes(s.disk_free)} free of ${bytes(s.disk_total)}`], ["Memory", bytes(s.heap_bytes)],
+        ["ZooKeeper", num(s.zookeeper_nodes) && `${bytes(s.zookeeper_bytes)} in ${count(s.zookeeper_nodes)} nodes`],
+        ["Clocks", (s.clocks || []).map((c) => `${num(c.ahead_ms)} ms ahead of ${c.than} (± ${num(c.bound_ms)} ms)`).join(", ")],
+        ["Audit log", s.audit && `${count(s.audit.lines)} lines, ${count(s.audit.lost)} lost${s.audit.problem ? `: ${s.audit.problem}` : ""}`],
+      ]),
+      el("h2", {}, "Slow or greedy clients"),
+      s.greedy?.length ? table("Greedy clients", [
+        ["Who", (g) => g.who], ["Of", (g) => g.what], ["Has", (g) => count(g.held), "num"], ["At most", (g) => (num(g.most) ? count(g.most) : ""), "num"], ["Refused", (g) => count(g.refused), "num"], ["Delayed", (g) => count(g.delayed), "num"],
+      ], s.greedy) : el("p", { class: "dim" }, "None, or you are no superuser. Who holds an eighth of what all share, or was refused more or had to wait, is listed here."));
+  };
+  await load();
+  return load;
+}

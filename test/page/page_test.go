@@ -1,0 +1,397 @@
+package page
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"golang.org/x/sync/errgroup"
+
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+	"github.com/leasefs/leasefs/test/env"
+	"github.com/leasefs/leasefs/test/env/size"
+)
+
+// tab is a tab of Chromium that shows a namenode's page.
+type tab struct {
+	t   *testing.T
+	ctx context.Context //nolint:containedctx // of the browser
+
+	started bool
+
+	mu    sync.Mutex
+	wrong []string // requests to others, errors of scripts, breaches of the policy
+	most  float64  // bytes of an answer
+}
+
+// open starts Chromium and shows the page.
+func open(t *testing.T, n *env.Namenode) *tab {
+	t.Helper()
+	opts := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.NoSandbox, chromedp.DisableGPU)
+	alloc, end := chromedp.NewExecAllocator(t.Context(), opts...)
+	t.Cleanup(end)
+	ctx, leave := chromedp.NewContext(alloc)
+	t.Cleanup(leave)
+	b := &tab{t: t, ctx: ctx}
+	b.do("start the browser", chromedp.EmulateViewport(1100, 800))
+	if err := chromedp.Listen(ctx, func(ev any) { b.note(ev, n.HTTPAddr()) }); err != nil {
+		t.Fatal(err)
+	}
+	b.do("open the page", chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, nerr := cdp.Call(ctx, t, network.Enable, network.EnableParams{})
+		_, lerr := cdp.Call(ctx, t, log.Enable, cdp.Empty{})
+		return errors.Join(nerr, lerr)
+	}), chromedp.Navigate("http://"+n.HTTPAddr()+"/"))
+	return b
+}
+
+// note keeps what a page must not do.
+func (b *tab) note(ev any, host string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch ev := ev.(type) {
+	case *network.EventRequestWillBeSent:
+		if u, err := url.Parse(ev.Request.URL); err != nil || u.Host != host {
+			b.wrong = append(b.wrong, "a request to "+ev.Request.URL)
+		}
+	case *network.EventLoadingFinished:
+		b.most = max(b.most, ev.EncodedDataLength)
+	case *runtime.EventExceptionThrown:
+		text := ev.ExceptionDetails.Text
+		if e := ev.ExceptionDetails.Exception; e != nil {
+			text += " " + e.Description
+		}
+		b.wrong = append(b.wrong, text)
+	case *log.EventEntryAdded:
+		if ev.Entry.Source == log.EntrySourceSecurity || strings.Contains(ev.Entry.Text, "Content Security Policy") {
+			b.wrong = append(b.wrong, ev.Entry.Text)
+		}
+	}
+}
+
+// end makes sure that nothing was wrong.
+func (b *tab) end() {
+	b.t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, w := range b.wrong {
+		b.t.Error(w)
+	}
+}
+
+// do runs actions, each of which has two minutes: the machine may be busy.
+func (b *tab) do(what string, actions ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	for _, a := range actions {
+		if err := b.try(a); err != nil {
+			b.t.Fatalf("%s: %v; the page shows:\n%s", what, err, b.text())
+		}
+	}
+}
+
+func (b *tab) try(a chromedp.Action[chromedp.Void]) error {
+	if !b.started { // the first context is the browser's
+		b.started = true
+		return chromedp.Do(b.ctx, a)
+	}
+	ctx, cancel := context.WithTimeout(b.ctx, 2*time.Minute)
+	defer cancel()
+	return chromedp.Do(ctx, a)
+}
+
+func (b *tab) text() string {
+	text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string]("document.body.innerText"))
+	if err != nil {
+		return err.Error()
+	}
+	return text
+}
+
+// until waits until an expression is true.
+func (b *tab) until(what, expression string) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, 2*time.Minute)
+	defer cancel()
+	defer func() {
+		if b.t.Failed() {
+			b.t.Logf("%s: the page shows:\n%s", what, b.text())
+		}
+	}()
+	env.Until(ctx, b.t, what, func() bool {
+		is, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("Boolean("+expression+")"))
+		return err == nil && is
+	})
+}
+
+func (b *tab) value(expression string) string {
+	b.t.Helper()
+	out, err := chromedp.Run(b.ctx, chromedp.Evaluate[string]("String("+expression+")"))
+	if err != nil {
+		b.t.Fatalf("%s: %v", expression, err)
+	}
+	return out
+}
+
+// runs runs a script.
+func (b *tab) runs(what, script string) {
+	b.t.Helper()
+	b.do(what, chromedp.Evaluate[chromedp.Void](script))
+}
+
+func (b *tab) click(selector string) {
+	b.t.Helper()
+	b.do("click "+selector, chromedp.Click(chromedp.CSS(selector)))
+}
+
+func (b *tab) keys(keys string) {
+	b.t.Helper()
+	b.do("press "+keys, chromedp.KeyEvent(keys))
+}
+
+// filter goes to the filter by its key, and types.
+func (b *tab) filter(what string) {
+	b.t.Helper()
+	b.keys("/")
+	b.until("the filter has the focus", "document.activeElement.name === 'text'")
+	b.runs("empty it", "document.activeElement.value = ''") // the driver types the key into it, too
+	b.keys(what)
+}
+
+// view goes to a view, by its address.
+func (b *tab) view(hash string) {
+	b.t.Helper()
+	name, _, _ := strings.Cut(strings.TrimPrefix(hash, "#/"), "/")
+	b.runs(hash, fmt.Sprintf("location.hash = %q", hash))
+	b.until(hash+" is there", fmt.Sprintf("document.getElementById('view').dataset.view === %q && document.getElementById('view').dataset.ready === 'yes' && decodeURIComponent(location.hash) === decodeURIComponent(%q)", name, hash))
+}
+
+// picture keeps what the page shows, for the docs.
+func (b *tab) picture(name string) {
+	b.t.Helper()
+	folder := os.Getenv("LEASEFS_PICTURES")
+	if folder == "" {
+		return
+	}
+	png, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, name+".png"), png, 0o644); err != nil { //nolint:gosec // a picture for all
+		b.t.Fatal(err)
+	}
+}
+
+const text = "document.getElementById('view').innerText"
+
+func (b *tab) shows(what string) {
+	b.t.Helper()
+	b.until("it shows "+what, fmt.Sprintf("%s.includes(%q)", text, what))
+}
+
+func (b *tab) signIn(user string) {
+	b.t.Helper()
+	b.until("it asks who that is", "document.querySelector('dialog input[name=user]') !== null")
+	b.do("sign in", chromedp.SendKeys(chromedp.CSS("dialog input[name=user]"), user+"\r"))
+	b.until("it knows", fmt.Sprintf("document.getElementById('who').textContent.startsWith(%q) && document.getElementById('view').dataset.ready === 'yes'", user))
+}
+
+// TestPageInChromium is what an operator does at night: he looks who holds what, takes a file
+// from its holder, follows another, and reads the rest; by keyboard, on a phone, in the dark.
+func TestPageInChromium(t *testing.T) {
+	n := env.Start(t)
+	const nasty = "<img src=x onerror=alert(1)>"
+	holder := n.Raw(t, "ingest-1")
+	w := holder.Create("/app.log")
+	if err := holder.Flush(w, 0, "flushed\n"); err != nil {
+		t.Fatal(err)
+	}
+	n.Raw(t, "ingest-2").Create("/audit.log")
+	n.Raw(t, nasty).Create("/" + nasty)
+	live := n.Raw(t, "tailer")
+	lw := live.Create("/live")
+	if err := live.Flush(lw, 0, "first line\n"); err != nil {
+		t.Fatal(err)
+	}
+	grantee := n.Raw(t, "scheduler")
+	if _, err := grantee.NN.GrantLease(t.Context(), &pb.GrantLeaseRequest{Call: grantee.Call(), Caller: grantee.Who, TtlMs: 3_600_000, Name: "nightly"}); err != nil {
+		t.Fatal(err)
+	}
+	b := open(t, n)
+	b.signIn("root")
+
+	// Who holds what.
+	b.shows("ingest-1")
+	b.shows(nasty)
+	if got := b.value("document.querySelectorAll('tbody tr').length"); got != "4" {
+		t.Errorf("%s leases", got)
+	}
+	if got := b.value("document.images.length + document.querySelectorAll('#view img').length"); got != "0" {
+		t.Errorf("a name has become %s pictures", got)
+	}
+	b.picture("holders")
+	b.filter("INGEST-2")
+	b.until("it is filtered", "document.querySelectorAll('tbody tr').length === 1 && "+text+".includes('ingest-2')")
+	b.view("#/granted")
+	b.shows("nightly")
+
+	// By keyboard.
+	b.runs("leave the filter", "document.activeElement.blur()")
+	b.keys("1")
+	b.until("key 1", "document.getElementById('view').dataset.view === 'holders' && document.querySelectorAll('tbody tr').length === 4")
+	b.keys("?")
+	b.until("it lists its keys", "document.querySelector('dialog')?.innerText.includes('previous row')")
+	b.keys("\x1b")
+	b.until("it closes the list", "document.querySelector('dialog') === null")
+	b.keys("j")
+	b.keys("j")
+	if got := b.value("[...document.querySelectorAll('tbody tr')].indexOf(document.activeElement.closest('tr'))"); got != "1" {
+		t.Errorf("the focus is in row %s", got)
+	}
+
+	// Recover, with a word that it is meant.
+	b.runs("ask to recover", "[...document.querySelectorAll('tbody tr')].find((r) => r.innerText.includes('/app.log')).querySelector('button').click()")
+	b.until("it asks", "document.querySelector('dialog')?.innerText.includes('/app.log') && document.querySelector('dialog').innerText.includes('ingest-1')")
+	if got := b.value("document.querySelector('dialog button.danger').disabled"); got != "true" {
+		t.Error("a live holder loses a file without a word")
+	}
+	b.picture("recover")
+	if f := holder.File("/app.log"); f.GetAttr().GetOpen() == nil {
+		t.Error("it is closed before that was confirmed")
+	}
+	b.click("dialog input[name=force]")
+	b.click("dialog button.danger")
+	b.until("it says so", "document.getElementById('said').textContent.includes('/app.log is closed')")
+	if f := holder.File("/app.log"); f.GetAttr().GetOpen() != nil || f.GetAttr().GetLength() != 8 {
+		t.Errorf("%v", f.GetAttr())
+	}
+	b.until("it is gone from the list", "!"+text+".includes('/app.log')")
+
+	// The tree, and a file that grows.
+	b.view("#/tree/")
+	b.shows(nasty)
+	b.view("#/tree/live")
+	b.until("it shows the content", "document.getElementById('content').textContent === 'first line\\n'")
+	b.click("#follow")
+	b.until("it follows", "document.getElementById('follow').textContent === 'Stop'")
+	if err := live.Flush(lw, int64(len("first line\n")), "<b>second</b> line\n"); err != nil {
+		t.Fatal(err)
+	}
+	b.until("it shows what came", "document.getElementById('content').textContent === 'first line\\n<b>second</b> line\\n'")
+	b.picture("file")
+
+	// Changes.
+	b.view("#/changes")
+	b.until("it watches", text+".includes('up to change') && !"+text+".includes('up to change 0')")
+	n.Raw(t, "late").Create("/just made")
+	b.shows("/just made")
+
+	b.view("#/fleet")
+	b.shows("serves alone")
+	b.view("#/figures")
+	b.until("it plots", "document.querySelectorAll('figure path[d^=M]').length > 3")
+
+	// On a phone, in the dark.
+	b.do("a phone in the dark", chromedp.EmulateViewport(360, 740, chromedp.EmulateMobile),
+		chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+			_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}})
+			return err
+		}))
+	for _, view := range []string{"#/holders", "#/granted", "#/tree/", "#/tree/live", "#/fleet", "#/figures", "#/changes"} {
+		b.view(view)
+		if got := b.value("document.documentElement.scrollWidth"); got > "360" {
+			t.Errorf("%s is %s pixels wide", view, got)
+		}
+	}
+	if got := b.value("getComputedStyle(document.body).backgroundColor"); got != "rgb(20, 24, 28)" {
+		t.Errorf("in the dark the page is %s", got)
+	}
+	b.view("#/holders")
+	b.picture("phone")
+
+	// Who is not who he says has no page: here, nobody.
+	b.runs("sign out", "localStorage.clear(); sessionStorage.clear(); location.reload()")
+	b.until("it asks who that is", "document.querySelector('dialog')?.innerText.includes('Say as whom')")
+	b.end()
+}
+
+// TestPageOfMany: with many leases and a folder of many names each answer is small.
+func TestPageOfMany(t *testing.T) {
+	leases, names := size.Of(2_000, 100_000), size.Of(6_400, 1_000_000)
+	n := env.Start(t)
+	r := n.Raw(t, "maker")
+	if _, err := r.NN.Mkdir(t.Context(), &pb.MkdirRequest{Call: r.Call(), Caller: r.Who, At: pb.At("/many")}); err != nil {
+		t.Fatal(err)
+	}
+	const together = 64 // names of a transaction
+	fill(t, n, names/together, func(r *env.Raw, i int) error {
+		tx := &pb.TransactRequest{Call: r.Call(), Caller: r.Who}
+		for k := range together {
+			tx.Ops = append(tx.Ops, &pb.TxOp{Path: fmt.Sprintf("/many/name-%07d", together*i+k), Op: &pb.TxOp_Create{Create: &pb.TxFile{}}})
+		}
+		_, err := r.NN.Transact(t.Context(), tx)
+		return err
+	})
+	names -= names % together
+	fill(t, n, leases, func(r *env.Raw, i int) error {
+		session := fmt.Appendf(nil, "session-%08d", i)
+		who := &pb.Caller{User: "root", Client: fmt.Sprintf("client-%06d", i), Session: session, Host: "h", Pid: 1}
+		_, err := r.NN.Create(t.Context(), &pb.CreateRequest{Call: &pb.CallId{Session: session, Seq: 1}, Caller: who, At: pb.At(fmt.Sprintf("/open-%06d", i))})
+		return err
+	})
+	b := open(t, n)
+	b.signIn("root")
+	b.until("a page of holders", "document.querySelectorAll('tbody tr').length === 50")
+	b.keys("n")
+	b.shows("page 2")
+	last := fmt.Sprintf("client-%06d", leases-1)
+	b.filter(last)
+	b.until("the last one is found", "document.querySelectorAll('tbody tr').length === 1 && "+text+".includes('"+last+"')")
+	b.view("#/tree/many")
+	b.until("a page of names", "document.querySelectorAll('tbody tr').length === 100")
+	b.do("go to a name", chromedp.SendKeys(chromedp.CSS("input[name=jump]"), fmt.Sprintf("name-%07d\r", names-5)))
+	b.until("the last names", fmt.Sprintf("document.querySelectorAll('tbody tr').length === 5 && %s.includes('name-%07d')", text, names-1))
+	b.view("#/figures")
+	b.until("it plots what was made", "document.querySelector('figure path')?.getAttribute('d').includes('L') && "+text+".includes('create')")
+	b.picture("figures")
+	b.mu.Lock()
+	if b.most > 256<<10 {
+		t.Errorf("an answer has %.0f bytes", b.most)
+	}
+	b.mu.Unlock()
+	b.end()
+}
+
+// fill makes many calls, as many at once as share an fsync.
+func fill(t *testing.T, n *env.Namenode, count int, call func(r *env.Raw, i int) error) {
+	t.Helper()
+	const at = 128
+	var g errgroup.Group
+	for k := range at {
+		r := n.Raw(t, fmt.Sprint("fills-", k))
+		g.Go(func() error {
+			for i := k; i < count; i += at {
+				if err := call(r, i); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
