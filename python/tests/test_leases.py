@@ -255,6 +255,11 @@ def test_forks(shared: Namenode, fs: leasefs.FileSystem, root: str) -> None:
         fs = leasefs.connect(sys.argv[1])
         w = fs.create(sys.argv[2])
         w.write(b"parent")
+        for _ in range(30):  # forked children live
+            child = os.fork()
+            if child == 0:
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
         child = os.fork()
         if child == 0:
             for call in (lambda: fs.stat("/"), w.flush, lambda: leasefs.connect(sys.argv[1])):

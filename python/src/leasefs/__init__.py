@@ -11,6 +11,12 @@
 :mod:`leasefs.aio` has the same for asyncio, :mod:`leasefs.spec` a file system for fsspec.
 """
 
+import os
+
+# With its support of forks, gRPC's asyncio binding has one forked child in ten crash. Without it, a child
+# lives, and is told that it cannot use what its parent connected. gRPC looks at this when it is loaded.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
 from leasefs import errors
 from leasefs._info import FileInfo, OpenState, Recovered, Summary
 from leasefs._sync import FileSystem, GrantedLease, Lock, Reader, TextWriter, Writer, connect

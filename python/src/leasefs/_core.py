@@ -378,7 +378,7 @@ class Core:
         op: str = "append",
     ) -> CoreWriter:
         at = clean(op, path)
-        until, n = _clock.now() + wait, 0
+        until = _clock.now() + wait
         while True:
             self._may_open(op, at)
             left = max(until - _clock.now(), 0.0)
@@ -409,7 +409,6 @@ class Core:
                     raise
                 if _clock.now() - sent < patience / 2:  # one that does not wait is not asked without pause
                     await asyncio.sleep(min(backoff(3), max(until - _clock.now(), 0.0)))
-                n += 1
             else:
                 return await self._opened(op, at, r, sent)
 
@@ -552,13 +551,14 @@ class WholeFile:
 
     async def publish(self, last: bytearray | None = None) -> None:
         """Writes the last bytes, closes it and gives it its name."""
-        await self.writer.close(last)
-        if self._overwrite:  # it may have been opened meanwhile
-            await self._core._place(self._path, overwrite=True)
         try:
+            await self.writer.close(last)
+            if self._overwrite:  # it may have been opened meanwhile
+                await self._core._place(self._path, overwrite=True)
             await self._core.rename(self._temporary, self._path, overwrite=self._overwrite, detach=self._detach)
         except LeasefsError as e:
-            e.path = self._path
+            await self.discard()
+            e.op, e.path = "create", self._path
             raise
 
     async def discard(self) -> None:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("leasefs")
 
 _AT_ONCE = 50_000  # leases in a message
-_BROKEN = (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError, LeasefsError, TimeoutError)
 
 
 class CoreGranted:
@@ -105,7 +104,7 @@ class Keeper:
                 while self._kept:
                     await self._pause()
                     await self._core.names.patiently(node, self._serve(stream, node, first=False))
-            except _BROKEN as raised:
+            except Exception as raised:  # noqa: BLE001 (whatever it is, leases need their keep-alives)
                 e, _ = explain(raised)
                 log.debug("keep-alives were not answered, will be repeated: %s", e)
                 self._core.names.move_on(node, e.active)

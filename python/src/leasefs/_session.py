@@ -166,7 +166,7 @@ class Session:
             self._wake.clear()
             try:
                 resp = await self._renew()
-            except _BROKEN as e:
+            except Exception as e:  # noqa: BLE001 (whatever it is, others need their renewals)
                 log.debug("a renewal failed, will be repeated: %s", e)
                 pause, fails = backoff(fails), fails + 1
             else:
@@ -280,6 +280,8 @@ class Session:
                     return
             except TimeoutError:
                 e = UnavailableError(f"{node.address} was too slow")
+            except Exception as raised:  # noqa: BLE001 (without a stream, others may take the files)
+                e, _ = explain(raised)
             finally:
                 if stream is not None:
                     stream.cancel()
