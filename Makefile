@@ -14,7 +14,7 @@ FUZZTIME  ?= 10
 # The tests of large sizes (LEASEFS_TEST_SIZE=full repeats others more often, too).
 FULL      ?= ^Test(TreesInAndOut|TreesOverAKilledNamenode|LargeFile|ManyAppends|ManySmallFiles|KilledWriterIsReplaced|HAStress|Soak|PageOfMany)$$
 # The tests that take the longest, since they wait for sessions and terms of several namenodes: test-full runs them.
-LONG      ?= ^Test(DebianPackage|HadoopClients|HadoopPutOverAKilledNamenode|HBase|HALab|Soak|HATakeOverWithoutTheStore|HASecureZooKeeper|Scenario59OverFailovers|Scenario42PausedPastItsSession|Scenario43ZooKeeperDown|ZooKeeperPasswordRenewed|KilledWriterIsReplaced|DeposedPurgesImages|HostileRequests|Login|PageInChromium|PageOfMany)$$
+LONG      ?= ^Test(DebianPackage|HadoopClients|HadoopPutOverAKilledNamenode|HBase|HALab|Soak|HATakeOverWithoutTheStore|HASecureZooKeeper|Scenario59OverFailovers|Scenario42PausedPastItsSession|Scenario43ZooKeeperDown|ZooKeeperPasswordRenewed|KilledWriterIsReplaced|DeposedPurgesImages|HostileRequests|Login|PageInChromium|PageOfMany|PythonPackage|PythonOverFailovers)$$
 # The tests that stand on an S3 server: make test runs them on one of the servers, test-full on each (test/env/s3env).
 STORES    ?= ^Test(S3|S3Restore|S3Ensemble|S3Faults|S3LatePutAfterTakeOver|WrongScheme|DamagedSharedImage|ImageOfAnotherHistory|TakenOverStore|OneBackupOneStore|CopiedZooKeepers|Deposed.*|NamenodesWithDifferentStores)$$
 # The packages whose sweeps take a sample daily (test/env/size).
@@ -95,13 +95,14 @@ bench: ## run the Go benchmarks that match BENCH
 experiments: ## run the experiments of docs/EXPERIMENTS.md in small sizes; scripts/experiments runs them whole
 	@scripts/experiments --quick
 
-generate: ## generate Go from the .proto files
+generate: ## generate Go and Python from the .proto files
 	@scripts/setup generate
 	cd proto && PATH="$(CURDIR)/.cache/bin:$$PATH" protoc -I . \
 		--go_out=. --go_opt=paths=source_relative \
 		--go-grpc_out=. --go-grpc_opt=paths=source_relative \
 		$$(find . -name '*.proto' -printf '%P\n' | LC_ALL=C sort)
 	PATH="$(CURDIR)/.cache/bin:$$PATH" protoc -I . --go_out=. --go_opt=paths=source_relative gateway/hdfs/hadoop/*.proto
+	.cache/python/bin/python -m grpc_tools.protoc -I proto --python_out=python/src --pyi_out=python/src leasefs/v1/leasefs.proto
 
 clean: ## remove what was built, the tools in .cache included
 	rm -rf bin dist .cache

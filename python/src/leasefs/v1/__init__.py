@@ -1,0 +1,1 @@
+"""What a client and a namenode say to each other; generated."""

@@ -1,0 +1,96 @@
+"""The asynchronous face, and what the README promises."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from pathlib import Path
+
+import pytest
+from conftest import Namenode
+
+import leasefs
+import leasefs.aio
+
+
+def test_everything(shared: Namenode) -> None:
+    async def main() -> None:
+        async with await leasefs.aio.connect(shared.address) as fs:
+            await fs.mkdir("/aio/d", parents=True)
+            async with await fs.create("/aio/a") as w:
+                assert await w.write(b"one ") == 4
+                await w.flush()
+                assert await fs.read_file("/aio/a") == b"one "
+                await w.write(memoryview(b"two"))
+                assert w.tell() == 7
+                assert w.durable == 4
+            async with await fs.open("/aio/a") as r:
+                assert (await r.read(4), await r.read(), r.tell()) == (b"one ", b"two", 7)
+                r.seek(-3, 2)
+                assert await r.read(1) == b"t"
+            await asyncio.gather(*(fs.write_file(f"/aio/d/{i:03}", b"x" * i) for i in range(50)))
+            assert [i.size async for i in fs.listdir("/aio/d", page=7)] == list(range(50))
+            with pytest.raises(leasefs.ExistsError):
+                await fs.create("/aio/a")
+            async with await fs.lock("/aio/lock") as lock:
+                lost = asyncio.create_task(lock.wait_lost())
+                await fs.recover("/aio/lock", force=True)
+                assert isinstance(await lost, leasefs.LeaseLostError)
+                with pytest.raises(leasefs.LeaseLostError):
+                    await lock.release()
+            async with await fs.grant(30.0) as lease:
+                await fs.write_file("/aio/leased", b"", lease=lease.id)
+            assert not await fs.exists("/aio/leased")
+            with pytest.raises(ZeroDivisionError):
+                async with await fs.append("/aio/a") as w:
+                    await w.write(b"half")
+                    raise ZeroDivisionError
+            assert await fs.read_file("/aio/a") == b"one two"
+            assert (await fs.summary("/aio")).open_files == 0
+            await fs.rmtree("/aio")
+
+    asyncio.run(main())
+
+
+def test_a_blocked_event_loop_loses_nothing(own: Namenode) -> None:
+    async def main() -> None:
+        async with await leasefs.aio.connect(own.address, ttl=1.0) as fs, await fs.create("/a") as w:
+            time.sleep(3)  # what a program should not do
+            await w.write(b"mine")
+            await w.flush()
+            assert w.lost is None
+
+    asyncio.run(main())
+
+
+def test_cancellation(own: Namenode) -> None:
+    async def main() -> None:
+        async with await leasefs.aio.connect(own.address, ttl=1.0) as fs:
+            w = await fs.create("/a")
+            await w.write(b"x")
+            own.stop()
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.3):
+                    await w.flush()
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.3):
+                    await fs.create("/b")
+            own.cont()
+            await w.close()  # the flush has gone on
+            assert await fs.read_file("/a") == b"x"
+            # Whether it was made or not, nobody keeps it.
+            async with await leasefs.aio.connect(own.address) as other:
+                await (await other.append("/b", create=True, wait=120)).close()
+
+    asyncio.run(main())
+
+
+def test_the_readme(shared: Namenode, tmp_path: Path) -> None:
+    text = (Path(__file__).parents[1] / "README.md").read_text()
+    examples = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(examples) == 3
+    for code in examples:
+        exec(compile(code.replace("127.0.0.1:8020", shared.address), "README.md", "exec"), {"__name__": "readme"})
+    with leasefs.connect(shared.address) as fs:
+        assert fs.read_file("/logs/a") == b"a line\nanother line\n"

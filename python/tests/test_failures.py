@@ -1,0 +1,165 @@
+"""Namenodes that die or say nothing, blocks that are damaged or missing, and proofs of who calls."""
+
+from __future__ import annotations
+
+import getpass
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+from conftest import BINARY, Namenode
+
+import leasefs
+
+
+def test_a_killed_namenode_loses_nothing(own: Namenode) -> None:
+    """Lines of which a flush has returned are in the file, once, whatever became of the namenode meanwhile."""
+    lines = 300
+    killed = threading.Event()
+    acknowledged = 0
+    with leasefs.connect(own.address) as fs, fs.create("/log") as w:
+
+        def kill() -> None:
+            for n in (50, 150):
+                while acknowledged < n:
+                    killed.wait(0.001)
+                own.restart()
+            killed.set()
+
+        t = threading.Thread(target=kill)
+        t.start()
+        i = 0
+        while i < lines or not killed.is_set():
+            w.write(f"{i:06}\n".encode())
+            w.flush()
+            i += 1
+            acknowledged = i
+        t.join()
+        assert fs.read_file("/log") == b"".join(f"{k:06}\n".encode() for k in range(i))
+        big = bytes(range(256)) * 4096 * 12  # 12 MiB
+        t = threading.Thread(target=own.restart)
+        for k in range(0, len(big), 1 << 20):
+            w.write(big[k : k + (1 << 20)])
+            if k == 4 << 20:
+                t.start()
+        w.flush()
+        t.join()
+    with leasefs.connect(own.address) as fs:
+        assert fs.read_file("/log")[7 * i :] == big
+        assert fs.stat("/log").open is None
+
+
+def test_changes_happen_once_over_a_restart(own: Namenode) -> None:
+    with leasefs.connect(own.address) as fs:
+        fs.mkdir("/d")
+        done = threading.Event()
+
+        def restart() -> None:
+            own.restart()
+            done.set()
+
+        t = threading.Thread(target=restart)
+        t.start()
+        n = 0
+        while not done.is_set() or n < 50:
+            fs.mkdir(f"/d/{n}")  # a repetition must not find that it exists
+            fs.rename(f"/d/{n}", f"/d/{n}-moved")
+            n += 1
+        t.join()
+        assert len(list(fs.listdir("/d"))) == n
+
+
+def test_a_silent_namenode(own: Namenode) -> None:
+    with leasefs.connect(own.address, timeout=1) as fs:
+        own.stop()
+        with pytest.raises(leasefs.UnavailableError, match="within 1s"):
+            fs.stat("/")
+        with pytest.raises(leasefs.UnavailableError, match="whether it happened is not known"):
+            fs.mkdir("/maybe")
+        own.cont()
+        fs.mkdir("/surely")
+
+
+def blocks(own: Namenode) -> list[Path]:
+    return sorted(own.folder.rglob("*.blk"))
+
+
+def test_damage_is_found(own: Namenode) -> None:
+    content = bytes(range(256)) * 4096 * 9  # 9 MiB: a block and a bit
+    with leasefs.connect(own.address, timeout=5) as fs:
+        fs.write_file("/a", content)
+        first = blocks(own)[0]
+        original = first.read_bytes()
+        first.chmod(0o600)
+        first.write_bytes(original[:200_000] + b"\xff" + original[200_001:])
+        with pytest.raises(leasefs.DamagedError, match="damaged at offset 196608 of the file"):
+            fs.read_file("/a")
+        with pytest.raises(leasefs.DamagedError, match=r"/a.*damaged at offset 196608 of the file"):
+            fs.read_file("/a", 199_000, 201_000)
+        assert fs.read_file("/a", 0, 100_000) == content[:100_000]  # another chunk
+        first.write_bytes(original[:-1])
+        with pytest.raises(leasefs.DamagedError):
+            fs.read_file("/a", 0, 100)
+        first.unlink()
+        with pytest.raises(leasefs.DamagedError, match="missing"):
+            fs.read_file("/a", 0, 100)
+        first.write_bytes(original)
+        assert fs.read_file("/a") == content
+
+
+def test_truncated_under_a_reader(fs: leasefs.FileSystem, root: str) -> None:
+    content = b"x" * (20 << 20)
+    fs.write_file(f"{root}/a", content)
+    with fs.open(f"{root}/a", "rb", buffering=0) as r:
+        assert r.pread(10, 0) == b"x" * 10
+        fs.rename(f"{root}/a", f"{root}/b")
+        assert r.pread(10, 9 << 20) == b"x" * 10
+        fs.truncate(f"{root}/b", 5)
+        fs.read_file(f"{root}/b")
+        r._core._pages.clear()  # its URLs are over
+        with pytest.raises(leasefs.TruncatedError):
+            r.pread(10, 17 << 20)
+
+
+def test_tls_and_tokens(tmp_path: Path) -> None:
+    def admin(*args: str) -> str:
+        return subprocess.run([BINARY, "admin", *args], check=True, capture_output=True, text=True, cwd=tmp_path).stdout
+
+    admin("ca", "ca")
+    admin("ca", "--host", "127.0.0.1", "ca", "nn")
+    admin("ca", "ca", "ann")
+    admin("ca", "ca", getpass.getuser())  # the superuser
+    (tmp_path / "tokens").write_text(admin("token", "ci.token", "ci"))
+
+    def file(name: str) -> str:
+        found = list(tmp_path.rglob(name))
+        assert found, name
+        return str(found[0])
+
+    flags = ["--tls-cert", file("nn.pem"), "--tls-key", file("nn.key"), "--tls-client-ca", file("ca.pem")]
+    n = Namenode(tmp_path / "data", *flags, "--tokens", file("tokens"))
+    try:
+        ca = file("ca.pem")
+        me, big = getpass.getuser(), b"b" * (9 << 20)
+        with leasefs.connect(n.address, tls_ca=ca, tls_cert=file(me + ".pem"), tls_key=file(me + ".key")) as fs:
+            fs.write_file("/shared/big", big, parents=True)  # blocks go over TLS, too
+        with leasefs.connect(n.address, tls_ca=ca, tls_cert=file("ann.pem"), tls_key=file("ann.key"), timeout=30) as fs:
+            assert fs.user == "ann"
+            with pytest.raises(leasefs.PermissionDeniedError):
+                fs.write_file("/a", b"")  # the root is another's
+        with pytest.raises(leasefs.PermissionDeniedError):
+            leasefs.connect(n.address, tls_ca=ca, token="wrong", timeout=30)
+        with pytest.raises(leasefs.PermissionDeniedError):
+            leasefs.connect(n.address, tls_ca=ca, user="ann", token_file=file("ci.token"), timeout=30)
+        with leasefs.connect(n.address, tls_ca=ca, token_file=file("ci.token"), timeout=30) as fs:
+            assert fs.user == "ci"
+            assert [i.name for i in fs.listdir("/shared")] == ["big"]
+            assert fs.read_file("/shared/big") == big
+            token = Path(file("ci.token")).read_text().split()[1]
+            assert token not in repr(fs._core.config)
+        Path(file("ci.token")).chmod(0o640)
+        with pytest.raises(leasefs.PermissionDeniedError, match="others may read it"):
+            leasefs.connect(n.address, tls_ca=ca, token_file=file("ci.token"), timeout=30)
+    finally:
+        n.end()

@@ -1,0 +1,115 @@
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// python is where scripts/setup puts Python and what the package in python/ needs.
+const python = "../../.cache/python/bin/python"
+
+// pythonPackage makes the wheel of the package in python/ and unpacks it into a folder, which it returns.
+func pythonPackage(ctx context.Context, t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	dist, site := filepath.Join(dir, "dist"), filepath.Join(dir, "site")
+	runPython(ctx, t, "-m", "hatchling", "build", "-t", "wheel", "-d", dist)
+	wheels, err := filepath.Glob(filepath.Join(dist, "*-py3-none-any.whl"))
+	if err != nil || len(wheels) != 1 {
+		t.Fatalf("the wheels that need no compiler: %v, %v", wheels, err)
+	}
+	runPython(ctx, t, "-m", "zipfile", "-e", wheels[0], site)
+	if _, err := os.Stat(filepath.Join(site, "leasefs", "py.typed")); err != nil {
+		t.Error(err)
+	}
+	return site
+}
+
+// runPython runs Python in the folder of the package; it must succeed.
+func runPython(ctx context.Context, t *testing.T, args ...string) {
+	t.Helper()
+	pythonWith(ctx, t, nil, args...)
+}
+
+func pythonWith(ctx context.Context, t *testing.T, env []string, args ...string) {
+	t.Helper()
+	bin, err := filepath.Abs(python)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(ctx, bin, args...)
+	cmd.Dir = "../../python"
+	cmd.Env = append(os.Environ(), env...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("python %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
+// TestPythonPackage holds the Python package to its generated code, to ruff and mypy, and to its
+// own tests, which run on the wheel and with the program under test.
+func TestPythonPackage(t *testing.T) {
+	t.Parallel()
+	ctx := deadline(t, 5*time.Minute)
+	t.Run("generated", func(t *testing.T) {
+		dir := t.TempDir()
+		runPython(ctx, t, "-m", "grpc_tools.protoc", "-I", "../proto", "--python_out="+dir, "--pyi_out="+dir, "leasefs/v1/leasefs.proto")
+		for _, name := range []string{"leasefs_pb2.py", "leasefs_pb2.pyi"} {
+			now, err := os.ReadFile(filepath.Join(dir, "leasefs/v1", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			then, err := os.ReadFile(filepath.Join("../../python/src/leasefs/v1", name))
+			if err != nil || !bytes.Equal(now, then) {
+				t.Errorf("%s is not what the .proto file makes (%v): make generate", name, err)
+			}
+		}
+	})
+	t.Run("style", func(t *testing.T) {
+		runPython(ctx, t, "-m", "ruff", "check", "--no-cache", ".")
+		runPython(ctx, t, "-m", "ruff", "format", "--no-cache", "--check", ".")
+		runPython(ctx, t, "-m", "mypy", "--cache-dir", t.TempDir())
+	})
+	t.Run("tests", func(t *testing.T) {
+		env := []string{"PYTHONPATH=" + pythonPackage(ctx, t), "LEASEFS_BINARY=" + leasefs, "PYTHONDONTWRITEBYTECODE=1"}
+		pythonWith(ctx, t, env, "-m", "pytest", "-p", "no:cacheprovider", "--basetemp", filepath.Join(t.TempDir(), "pytest"))
+	})
+}
+
+// TestPythonOverFailovers: of a writer in Python, no line that was flushed is lost when the active
+// namenode is killed, or stands still.
+func TestPythonOverFailovers(t *testing.T) {
+	t.Parallel()
+	ctx := deadline(t, 3*time.Minute)
+	site := pythonPackage(ctx, t)
+	e := startFleet(ctx, t)
+	for _, harm := range []string{"kill -9", "SIGSTOP"} {
+		t.Run(harm, func(t *testing.T) {
+			a := e.settled(ctx)
+			p := start(ctx, t, spec{
+				argv: []string{python, "testdata/python/lines.py", e.listen, "/" + strings.ReplaceAll(harm, " ", "-")},
+				env:  []string{"PYTHONPATH=" + site, "PYTHONDONTWRITEBYTECODE=1"},
+			})
+			durable := func(n int) {
+				t.Helper()
+				p.prints(ctx, p.out, strconv.Itoa(n), func(s string) bool { return strings.Contains(s, "\n"+strconv.Itoa(n)+"\n") })
+			}
+			durable(50)
+			e.harms(ctx)[harm](a)
+			said := strings.Fields(p.out.String())
+			last, err := strconv.Atoi(said[len(said)-1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			durable(last + 50)
+			p.eof()
+			p.ends(ctx, 0)
+		})
+	}
+}
