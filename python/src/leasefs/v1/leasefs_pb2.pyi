@@ -20,6 +20,12 @@ class FileType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     FILE_TYPE_DIRECTORY: _ClassVar[FileType]
     FILE_TYPE_SYMLINK: _ClassVar[FileType]
 
+class LeaseKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    LEASE_KIND_UNSPECIFIED: _ClassVar[LeaseKind]
+    LEASE_KIND_SESSION: _ClassVar[LeaseKind]
+    LEASE_KIND_GRANTED: _ClassVar[LeaseKind]
+
 class LeaseOrder(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     LEASE_ORDER_ID: _ClassVar[LeaseOrder]
@@ -71,6 +77,9 @@ FILE_TYPE_UNSPECIFIED: FileType
 FILE_TYPE_FILE: FileType
 FILE_TYPE_DIRECTORY: FileType
 FILE_TYPE_SYMLINK: FileType
+LEASE_KIND_UNSPECIFIED: LeaseKind
+LEASE_KIND_SESSION: LeaseKind
+LEASE_KIND_GRANTED: LeaseKind
 LEASE_ORDER_ID: LeaseOrder
 LEASE_ORDER_IDLE: LeaseOrder
 LEASE_ORDER_REMAINING: LeaseOrder
@@ -456,7 +465,7 @@ class LostFile(_message.Message):
     def __init__(self, inode: _Optional[int] = ..., epoch: _Optional[int] = ..., reason: _Optional[str] = ..., new_holder: _Optional[_Union[HolderInfo, _Mapping]] = ...) -> None: ...
 
 class ListLeasesRequest(_message.Message):
-    __slots__ = ("caller", "cursor", "limit", "holder", "expired", "lease", "path", "order")
+    __slots__ = ("caller", "cursor", "limit", "holder", "expired", "lease", "path", "order", "kind", "text", "max_files")
     CALLER_FIELD_NUMBER: _ClassVar[int]
     CURSOR_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
@@ -465,6 +474,9 @@ class ListLeasesRequest(_message.Message):
     LEASE_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
     ORDER_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    MAX_FILES_FIELD_NUMBER: _ClassVar[int]
     caller: Caller
     cursor: str
     limit: int
@@ -473,7 +485,10 @@ class ListLeasesRequest(_message.Message):
     lease: str
     path: str
     order: LeaseOrder
-    def __init__(self, caller: _Optional[_Union[Caller, _Mapping]] = ..., cursor: _Optional[str] = ..., limit: _Optional[int] = ..., holder: _Optional[str] = ..., expired: bool = ..., lease: _Optional[str] = ..., path: _Optional[str] = ..., order: _Optional[_Union[LeaseOrder, str]] = ...) -> None: ...
+    kind: LeaseKind
+    text: str
+    max_files: int
+    def __init__(self, caller: _Optional[_Union[Caller, _Mapping]] = ..., cursor: _Optional[str] = ..., limit: _Optional[int] = ..., holder: _Optional[str] = ..., expired: bool = ..., lease: _Optional[str] = ..., path: _Optional[str] = ..., order: _Optional[_Union[LeaseOrder, str]] = ..., kind: _Optional[_Union[LeaseKind, str]] = ..., text: _Optional[str] = ..., max_files: _Optional[int] = ...) -> None: ...
 
 class ListLeasesResponse(_message.Message):
     __slots__ = ("leases", "next_cursor")
