@@ -13,6 +13,7 @@ import (
 	"github.com/leasefs/leasefs/gateway/users"
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/internal/lowlevel"
+	"github.com/leasefs/leasefs/internal/posixacl"
 )
 
 // request is one call of a known user.
@@ -118,19 +119,24 @@ var protocols = map[string]map[string]method{
 		"getEnclosingRoot":          always(&pb.TextResponseProto{Text: proto.String("/")}),
 		"msync":                     always(empty), // each answer is of the latest state
 
-		"mkdirs":         changes(change.mkdirs),
-		"createSymlink":  changes(change.createSymlink),
-		"rename":         changes(change.rename),
-		"rename2":        changes(change.rename2),
-		"delete":         changes(change.delete),
-		"concat":         changes(change.concat),
-		"setReplication": changes(change.setReplication),
-		"setOwner":       changes(change.setOwner),
-		"setPermission":  changes(change.setPermission),
-		"setTimes":       changes(change.setTimes),
-		"setXAttr":       changes(change.setXattr),
-		"removeXAttr":    changes(change.removeXattr),
-		"setSafeMode":    changes(change.setSafeMode),
+		"mkdirs":           changes(change.mkdirs),
+		"createSymlink":    changes(change.createSymlink),
+		"rename":           changes(change.rename),
+		"rename2":          changes(change.rename2),
+		"delete":           changes(change.delete),
+		"concat":           changes(change.concat),
+		"setReplication":   changes(change.setReplication),
+		"setOwner":         changes(change.setOwner),
+		"setPermission":    changes(change.setPermission),
+		"setTimes":         changes(change.setTimes),
+		"setXAttr":         changes(change.setXattr),
+		"removeXAttr":      changes(change.removeXattr),
+		"setSafeMode":      changes(change.setSafeMode),
+		"modifyAclEntries": acl(posixacl.Modify),
+		"removeAclEntries": acl(posixacl.Remove),
+		"removeDefaultAcl": acl(posixacl.RemoveDefault),
+		"removeAcl":        acl(posixacl.RemoveAll),
+		"setAcl":           acl(posixacl.Replace),
 
 		"create":                 opens(opened.create),
 		"append":                 opens(opened.append),
@@ -162,11 +168,6 @@ var protocols = map[string]map[string]method{
 		"renewDelegationToken":           lacking("delegation tokens"),
 		"cancelDelegationToken":          lacking("delegation tokens"),
 		"getBatchedListing":              lacking("listing of several directories in one call"),
-		"modifyAclEntries":               lacking("access control lists"),
-		"removeAclEntries":               lacking("access control lists"),
-		"removeDefaultAcl":               lacking("access control lists"),
-		"removeAcl":                      lacking("access control lists"),
-		"setAcl":                         lacking("access control lists"),
 		"setQuota":                       lacking("quotas"),
 		"setStoragePolicy":               lacking("storage policies"),
 		"unsetStoragePolicy":             lacking("storage policies"),

@@ -138,6 +138,14 @@ func TestHadoopClients(t *testing.T) {
 	if out := g.shell(ctx, "-fs", g.hdfs, "-cat", "/again/small"); out != string(content[:100])+string(content[:100]) {
 		t.Errorf("appended over hdfs://: %d bytes", len(out))
 	}
+	g.shell(ctx, "-fs", g.hdfs, "-setfacl", "-R", "-m", "user:bob:rw-,group:staff:r--", "/again")
+	g.shell(ctx, "-fs", g.hdfs, "-setfacl", "-x", "group:staff", "/again/small")
+	if out := g.shell(ctx, "-fs", g.hdfs, "-getfacl", "/again/small"); !strings.Contains(out, "\nuser:bob:rw-\n") || strings.Contains(out, "staff") || !strings.Contains(out, "\nmask::rw-\n") {
+		t.Errorf("an ACL: %s", out)
+	}
+	if out := g.shell(ctx, "-fs", g.hdfs, "-ls", "/again"); strings.Count(out, "+") != 2 {
+		t.Errorf("a listing of files with ACLs: %s", out)
+	}
 	g.shell(ctx, "-fs", g.hdfs, "-rm", "-r", "-skipTrash", "/src", "/copy", "/again")
 	if out := n.run(ctx, "ls", "/"); out != "" {
 		t.Errorf("left: %s", out)
