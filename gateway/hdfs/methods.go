@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -154,8 +155,11 @@ var protocols = map[string]map[string]method{
 		"getLocatedFileInfo":     opens(opened.getLocatedFileInfo),
 		"reportBadBlocks":        opens(opened.reportBadBlocks),
 
+		"getDelegationToken":    looks(lookup.getDelegationToken),
+		"renewDelegationToken":  changes(change.renewDelegationToken),
+		"cancelDelegationToken": changes(change.cancelDelegationToken),
+
 		// Answers as those of an HDFS in which there is none.
-		"getDelegationToken":             always(empty),
 		"getDataEncryptionKey":           always(empty),
 		"getEZForPath":                   always(empty),
 		"getErasureCodingPolicy":         always(empty),
@@ -165,8 +169,6 @@ var protocols = map[string]map[string]method{
 		"getSnapshotListing":             always(empty),
 		"getSlowDatanodeReport":          always(empty),
 		"getAdditionalDatanode":          lacking("second place for a block: the store keeps its copies"),
-		"renewDelegationToken":           lacking("delegation tokens"),
-		"cancelDelegationToken":          lacking("delegation tokens"),
 		"getBatchedListing":              lacking("listing of several directories in one call"),
 		"setQuota":                       lacking("quotas"),
 		"setStoragePolicy":               lacking("storage policies"),
@@ -244,7 +246,18 @@ func find(c *ipc.Call) (method, error) {
 }
 
 // handle answers a call.
-func (s *Server) handle(ctx context.Context, c *ipc.Call) (proto.Message, error) {
+func (s *Server) handle(ctx context.Context, c *ipc.Call) (m proto.Message, err error) {
+	defer func(began time.Time) {
+		class := ""
+		if err != nil {
+			class = hadoop.ClassOf(err)
+		}
+		s.cfg.Observe(class, time.Since(began))
+	}(time.Now())
+	return s.answer(ctx, c)
+}
+
+func (s *Server) answer(ctx context.Context, c *ipc.Call) (proto.Message, error) {
 	m, err := find(c)
 	if err != nil {
 		return nil, err

@@ -4008,6 +4008,183 @@ func (x *VersionResponseProto) GetInfo() *NamespaceInfoProto {
 	return nil
 }
 
+type GetDelegationTokenRequestProto struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Renewer       *string                `protobuf:"bytes,1,req,name=renewer" json:"renewer,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetDelegationTokenRequestProto) Reset() {
+	*x = GetDelegationTokenRequestProto{}
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetDelegationTokenRequestProto) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetDelegationTokenRequestProto) ProtoMessage() {}
+
+func (x *GetDelegationTokenRequestProto) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetDelegationTokenRequestProto.ProtoReflect.Descriptor instead.
+func (*GetDelegationTokenRequestProto) Descriptor() ([]byte, []int) {
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *GetDelegationTokenRequestProto) GetRenewer() string {
+	if x != nil && x.Renewer != nil {
+		return *x.Renewer
+	}
+	return ""
+}
+
+type GetDelegationTokenResponseProto struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Token         *TokenProto            `protobuf:"bytes,1,opt,name=token" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetDelegationTokenResponseProto) Reset() {
+	*x = GetDelegationTokenResponseProto{}
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetDelegationTokenResponseProto) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetDelegationTokenResponseProto) ProtoMessage() {}
+
+func (x *GetDelegationTokenResponseProto) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetDelegationTokenResponseProto.ProtoReflect.Descriptor instead.
+func (*GetDelegationTokenResponseProto) Descriptor() ([]byte, []int) {
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{66}
+}
+
+func (x *GetDelegationTokenResponseProto) GetToken() *TokenProto {
+	if x != nil {
+		return x.Token
+	}
+	return nil
+}
+
+// Of renewDelegationToken and cancelDelegationToken.
+type DelegationTokenRequestProto struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Token         *TokenProto            `protobuf:"bytes,1,req,name=token" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DelegationTokenRequestProto) Reset() {
+	*x = DelegationTokenRequestProto{}
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[67]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DelegationTokenRequestProto) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DelegationTokenRequestProto) ProtoMessage() {}
+
+func (x *DelegationTokenRequestProto) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[67]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DelegationTokenRequestProto.ProtoReflect.Descriptor instead.
+func (*DelegationTokenRequestProto) Descriptor() ([]byte, []int) {
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{67}
+}
+
+func (x *DelegationTokenRequestProto) GetToken() *TokenProto {
+	if x != nil {
+		return x.Token
+	}
+	return nil
+}
+
+type RenewDelegationTokenResponseProto struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	NewExpiryTime *uint64                `protobuf:"varint,1,req,name=newExpiryTime" json:"newExpiryTime,omitempty"` // ms since 1970
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenewDelegationTokenResponseProto) Reset() {
+	*x = RenewDelegationTokenResponseProto{}
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenewDelegationTokenResponseProto) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenewDelegationTokenResponseProto) ProtoMessage() {}
+
+func (x *RenewDelegationTokenResponseProto) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenewDelegationTokenResponseProto.ProtoReflect.Descriptor instead.
+func (*RenewDelegationTokenResponseProto) Descriptor() ([]byte, []int) {
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{68}
+}
+
+func (x *RenewDelegationTokenResponseProto) GetNewExpiryTime() uint64 {
+	if x != nil && x.NewExpiryTime != nil {
+		return *x.NewExpiryTime
+	}
+	return 0
+}
+
 var File_gateway_hdfs_hadoop_namenode_proto protoreflect.FileDescriptor
 
 const file_gateway_hdfs_hadoop_namenode_proto_rawDesc = "" +
@@ -4299,7 +4476,15 @@ const file_gateway_hdfs_hadoop_namenode_proto_rawDesc = "" +
 	"\x0fsoftwareVersion\x18\x05 \x02(\tR\x0fsoftwareVersion\x12%\n" +
 	"\fcapabilities\x18\x06 \x01(\x04:\x010R\fcapabilities\"N\n" +
 	"\x14VersionResponseProto\x126\n" +
-	"\x04info\x18\x01 \x02(\v2\".leasefs.hadoop.NamespaceInfoProtoR\x04info*p\n" +
+	"\x04info\x18\x01 \x02(\v2\".leasefs.hadoop.NamespaceInfoProtoR\x04info\":\n" +
+	"\x1eGetDelegationTokenRequestProto\x12\x18\n" +
+	"\arenewer\x18\x01 \x02(\tR\arenewer\"S\n" +
+	"\x1fGetDelegationTokenResponseProto\x120\n" +
+	"\x05token\x18\x01 \x01(\v2\x1a.leasefs.hadoop.TokenProtoR\x05token\"O\n" +
+	"\x1bDelegationTokenRequestProto\x120\n" +
+	"\x05token\x18\x01 \x02(\v2\x1a.leasefs.hadoop.TokenProtoR\x05token\"I\n" +
+	"!RenewDelegationTokenResponseProto\x12$\n" +
+	"\rnewExpiryTime\x18\x01 \x02(\x04R\rnewExpiryTime*p\n" +
 	"\x0fCreateFlagProto\x12\n" +
 	"\n" +
 	"\x06CREATE\x10\x01\x12\r\n" +
@@ -4323,7 +4508,7 @@ func file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP() []byte {
 }
 
 var file_gateway_hdfs_hadoop_namenode_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_gateway_hdfs_hadoop_namenode_proto_msgTypes = make([]protoimpl.MessageInfo, 65)
+var file_gateway_hdfs_hadoop_namenode_proto_msgTypes = make([]protoimpl.MessageInfo, 69)
 var file_gateway_hdfs_hadoop_namenode_proto_goTypes = []any{
 	(CreateFlagProto)(0),                           // 0: leasefs.hadoop.CreateFlagProto
 	(SetSafeModeRequestProto_Action)(0),            // 1: leasefs.hadoop.SetSafeModeRequestProto.Action
@@ -4392,69 +4577,76 @@ var file_gateway_hdfs_hadoop_namenode_proto_goTypes = []any{
 	(*StorageInfoProto)(nil),                       // 64: leasefs.hadoop.StorageInfoProto
 	(*NamespaceInfoProto)(nil),                     // 65: leasefs.hadoop.NamespaceInfoProto
 	(*VersionResponseProto)(nil),                   // 66: leasefs.hadoop.VersionResponseProto
-	(*LocatedBlocksProto)(nil),                     // 67: leasefs.hadoop.LocatedBlocksProto
-	(ChecksumTypeProto)(0),                         // 68: leasefs.hadoop.ChecksumTypeProto
-	(*FsPermissionProto)(nil),                      // 69: leasefs.hadoop.FsPermissionProto
-	(*HdfsFileStatusProto)(nil),                    // 70: leasefs.hadoop.HdfsFileStatusProto
-	(*LocatedBlockProto)(nil),                      // 71: leasefs.hadoop.LocatedBlockProto
-	(StorageTypeProto)(0),                          // 72: leasefs.hadoop.StorageTypeProto
-	(*ExtendedBlockProto)(nil),                     // 73: leasefs.hadoop.ExtendedBlockProto
-	(*DatanodeInfoProto)(nil),                      // 74: leasefs.hadoop.DatanodeInfoProto
-	(*AclEntryProto)(nil),                          // 75: leasefs.hadoop.AclEntryProto
-	(*XAttrProto)(nil),                             // 76: leasefs.hadoop.XAttrProto
-	(HAServiceStateProto)(0),                       // 77: leasefs.hadoop.HAServiceStateProto
+	(*GetDelegationTokenRequestProto)(nil),         // 67: leasefs.hadoop.GetDelegationTokenRequestProto
+	(*GetDelegationTokenResponseProto)(nil),        // 68: leasefs.hadoop.GetDelegationTokenResponseProto
+	(*DelegationTokenRequestProto)(nil),            // 69: leasefs.hadoop.DelegationTokenRequestProto
+	(*RenewDelegationTokenResponseProto)(nil),      // 70: leasefs.hadoop.RenewDelegationTokenResponseProto
+	(*LocatedBlocksProto)(nil),                     // 71: leasefs.hadoop.LocatedBlocksProto
+	(ChecksumTypeProto)(0),                         // 72: leasefs.hadoop.ChecksumTypeProto
+	(*FsPermissionProto)(nil),                      // 73: leasefs.hadoop.FsPermissionProto
+	(*HdfsFileStatusProto)(nil),                    // 74: leasefs.hadoop.HdfsFileStatusProto
+	(*LocatedBlockProto)(nil),                      // 75: leasefs.hadoop.LocatedBlockProto
+	(StorageTypeProto)(0),                          // 76: leasefs.hadoop.StorageTypeProto
+	(*ExtendedBlockProto)(nil),                     // 77: leasefs.hadoop.ExtendedBlockProto
+	(*DatanodeInfoProto)(nil),                      // 78: leasefs.hadoop.DatanodeInfoProto
+	(*AclEntryProto)(nil),                          // 79: leasefs.hadoop.AclEntryProto
+	(*XAttrProto)(nil),                             // 80: leasefs.hadoop.XAttrProto
+	(HAServiceStateProto)(0),                       // 81: leasefs.hadoop.HAServiceStateProto
+	(*TokenProto)(nil),                             // 82: leasefs.hadoop.TokenProto
 }
 var file_gateway_hdfs_hadoop_namenode_proto_depIdxs = []int32{
-	67, // 0: leasefs.hadoop.GetBlockLocationsResponseProto.locations:type_name -> leasefs.hadoop.LocatedBlocksProto
-	68, // 1: leasefs.hadoop.FsServerDefaultsProto.checksumType:type_name -> leasefs.hadoop.ChecksumTypeProto
+	71, // 0: leasefs.hadoop.GetBlockLocationsResponseProto.locations:type_name -> leasefs.hadoop.LocatedBlocksProto
+	72, // 1: leasefs.hadoop.FsServerDefaultsProto.checksumType:type_name -> leasefs.hadoop.ChecksumTypeProto
 	7,  // 2: leasefs.hadoop.GetServerDefaultsResponseProto.serverDefaults:type_name -> leasefs.hadoop.FsServerDefaultsProto
-	69, // 3: leasefs.hadoop.CreateRequestProto.masked:type_name -> leasefs.hadoop.FsPermissionProto
-	69, // 4: leasefs.hadoop.CreateRequestProto.unmasked:type_name -> leasefs.hadoop.FsPermissionProto
-	70, // 5: leasefs.hadoop.StatusResponseProto.fs:type_name -> leasefs.hadoop.HdfsFileStatusProto
-	71, // 6: leasefs.hadoop.AppendResponseProto.block:type_name -> leasefs.hadoop.LocatedBlockProto
-	70, // 7: leasefs.hadoop.AppendResponseProto.stat:type_name -> leasefs.hadoop.HdfsFileStatusProto
-	72, // 8: leasefs.hadoop.StorageTypesProto.storageTypes:type_name -> leasefs.hadoop.StorageTypeProto
+	73, // 3: leasefs.hadoop.CreateRequestProto.masked:type_name -> leasefs.hadoop.FsPermissionProto
+	73, // 4: leasefs.hadoop.CreateRequestProto.unmasked:type_name -> leasefs.hadoop.FsPermissionProto
+	74, // 5: leasefs.hadoop.StatusResponseProto.fs:type_name -> leasefs.hadoop.HdfsFileStatusProto
+	75, // 6: leasefs.hadoop.AppendResponseProto.block:type_name -> leasefs.hadoop.LocatedBlockProto
+	74, // 7: leasefs.hadoop.AppendResponseProto.stat:type_name -> leasefs.hadoop.HdfsFileStatusProto
+	76, // 8: leasefs.hadoop.StorageTypesProto.storageTypes:type_name -> leasefs.hadoop.StorageTypeProto
 	14, // 9: leasefs.hadoop.BlockStoragePolicyProto.creationPolicy:type_name -> leasefs.hadoop.StorageTypesProto
 	14, // 10: leasefs.hadoop.BlockStoragePolicyProto.creationFallbackPolicy:type_name -> leasefs.hadoop.StorageTypesProto
 	14, // 11: leasefs.hadoop.BlockStoragePolicyProto.replicationFallbackPolicy:type_name -> leasefs.hadoop.StorageTypesProto
 	15, // 12: leasefs.hadoop.GetStoragePolicyResponseProto.storagePolicy:type_name -> leasefs.hadoop.BlockStoragePolicyProto
 	15, // 13: leasefs.hadoop.GetStoragePoliciesResponseProto.policies:type_name -> leasefs.hadoop.BlockStoragePolicyProto
-	69, // 14: leasefs.hadoop.SetPermissionRequestProto.permission:type_name -> leasefs.hadoop.FsPermissionProto
-	73, // 15: leasefs.hadoop.AbandonBlockRequestProto.b:type_name -> leasefs.hadoop.ExtendedBlockProto
-	73, // 16: leasefs.hadoop.AddBlockRequestProto.previous:type_name -> leasefs.hadoop.ExtendedBlockProto
-	74, // 17: leasefs.hadoop.AddBlockRequestProto.excludeNodes:type_name -> leasefs.hadoop.DatanodeInfoProto
-	71, // 18: leasefs.hadoop.BlockResponseProto.block:type_name -> leasefs.hadoop.LocatedBlockProto
-	73, // 19: leasefs.hadoop.CompleteRequestProto.last:type_name -> leasefs.hadoop.ExtendedBlockProto
-	71, // 20: leasefs.hadoop.ReportBadBlocksRequestProto.blocks:type_name -> leasefs.hadoop.LocatedBlockProto
-	69, // 21: leasefs.hadoop.MkdirsRequestProto.masked:type_name -> leasefs.hadoop.FsPermissionProto
-	69, // 22: leasefs.hadoop.MkdirsRequestProto.unmasked:type_name -> leasefs.hadoop.FsPermissionProto
-	70, // 23: leasefs.hadoop.DirectoryListingProto.partialListing:type_name -> leasefs.hadoop.HdfsFileStatusProto
+	73, // 14: leasefs.hadoop.SetPermissionRequestProto.permission:type_name -> leasefs.hadoop.FsPermissionProto
+	77, // 15: leasefs.hadoop.AbandonBlockRequestProto.b:type_name -> leasefs.hadoop.ExtendedBlockProto
+	77, // 16: leasefs.hadoop.AddBlockRequestProto.previous:type_name -> leasefs.hadoop.ExtendedBlockProto
+	78, // 17: leasefs.hadoop.AddBlockRequestProto.excludeNodes:type_name -> leasefs.hadoop.DatanodeInfoProto
+	75, // 18: leasefs.hadoop.BlockResponseProto.block:type_name -> leasefs.hadoop.LocatedBlockProto
+	77, // 19: leasefs.hadoop.CompleteRequestProto.last:type_name -> leasefs.hadoop.ExtendedBlockProto
+	75, // 20: leasefs.hadoop.ReportBadBlocksRequestProto.blocks:type_name -> leasefs.hadoop.LocatedBlockProto
+	73, // 21: leasefs.hadoop.MkdirsRequestProto.masked:type_name -> leasefs.hadoop.FsPermissionProto
+	73, // 22: leasefs.hadoop.MkdirsRequestProto.unmasked:type_name -> leasefs.hadoop.FsPermissionProto
+	74, // 23: leasefs.hadoop.DirectoryListingProto.partialListing:type_name -> leasefs.hadoop.HdfsFileStatusProto
 	32, // 24: leasefs.hadoop.GetListingResponseProto.dirList:type_name -> leasefs.hadoop.DirectoryListingProto
-	74, // 25: leasefs.hadoop.GetDatanodeReportResponseProto.di:type_name -> leasefs.hadoop.DatanodeInfoProto
+	78, // 25: leasefs.hadoop.GetDatanodeReportResponseProto.di:type_name -> leasefs.hadoop.DatanodeInfoProto
 	1,  // 26: leasefs.hadoop.SetSafeModeRequestProto.action:type_name -> leasefs.hadoop.SetSafeModeRequestProto.Action
 	42, // 27: leasefs.hadoop.ListCorruptFileBlocksResponseProto.corrupt:type_name -> leasefs.hadoop.CorruptFileBlocksProto
 	45, // 28: leasefs.hadoop.GetContentSummaryResponseProto.summary:type_name -> leasefs.hadoop.ContentSummaryProto
 	47, // 29: leasefs.hadoop.GetQuotaUsageResponseProto.usage:type_name -> leasefs.hadoop.QuotaUsageProto
-	69, // 30: leasefs.hadoop.CreateSymlinkRequestProto.dirPerm:type_name -> leasefs.hadoop.FsPermissionProto
-	73, // 31: leasefs.hadoop.UpdateBlockForPipelineRequestProto.block:type_name -> leasefs.hadoop.ExtendedBlockProto
-	73, // 32: leasefs.hadoop.UpdatePipelineRequestProto.oldBlock:type_name -> leasefs.hadoop.ExtendedBlockProto
-	73, // 33: leasefs.hadoop.UpdatePipelineRequestProto.newBlock:type_name -> leasefs.hadoop.ExtendedBlockProto
-	75, // 34: leasefs.hadoop.AclStatusProto.entries:type_name -> leasefs.hadoop.AclEntryProto
-	69, // 35: leasefs.hadoop.AclStatusProto.permission:type_name -> leasefs.hadoop.FsPermissionProto
-	75, // 36: leasefs.hadoop.AclRequestProto.aclSpec:type_name -> leasefs.hadoop.AclEntryProto
+	73, // 30: leasefs.hadoop.CreateSymlinkRequestProto.dirPerm:type_name -> leasefs.hadoop.FsPermissionProto
+	77, // 31: leasefs.hadoop.UpdateBlockForPipelineRequestProto.block:type_name -> leasefs.hadoop.ExtendedBlockProto
+	77, // 32: leasefs.hadoop.UpdatePipelineRequestProto.oldBlock:type_name -> leasefs.hadoop.ExtendedBlockProto
+	77, // 33: leasefs.hadoop.UpdatePipelineRequestProto.newBlock:type_name -> leasefs.hadoop.ExtendedBlockProto
+	79, // 34: leasefs.hadoop.AclStatusProto.entries:type_name -> leasefs.hadoop.AclEntryProto
+	73, // 35: leasefs.hadoop.AclStatusProto.permission:type_name -> leasefs.hadoop.FsPermissionProto
+	79, // 36: leasefs.hadoop.AclRequestProto.aclSpec:type_name -> leasefs.hadoop.AclEntryProto
 	55, // 37: leasefs.hadoop.GetAclStatusResponseProto.result:type_name -> leasefs.hadoop.AclStatusProto
-	76, // 38: leasefs.hadoop.SetXAttrRequestProto.xAttr:type_name -> leasefs.hadoop.XAttrProto
-	76, // 39: leasefs.hadoop.XAttrsRequestProto.xAttrs:type_name -> leasefs.hadoop.XAttrProto
-	76, // 40: leasefs.hadoop.XAttrsResponseProto.xAttrs:type_name -> leasefs.hadoop.XAttrProto
-	77, // 41: leasefs.hadoop.HAServiceStateResponseProto.state:type_name -> leasefs.hadoop.HAServiceStateProto
-	77, // 42: leasefs.hadoop.GetServiceStatusResponseProto.state:type_name -> leasefs.hadoop.HAServiceStateProto
+	80, // 38: leasefs.hadoop.SetXAttrRequestProto.xAttr:type_name -> leasefs.hadoop.XAttrProto
+	80, // 39: leasefs.hadoop.XAttrsRequestProto.xAttrs:type_name -> leasefs.hadoop.XAttrProto
+	80, // 40: leasefs.hadoop.XAttrsResponseProto.xAttrs:type_name -> leasefs.hadoop.XAttrProto
+	81, // 41: leasefs.hadoop.HAServiceStateResponseProto.state:type_name -> leasefs.hadoop.HAServiceStateProto
+	81, // 42: leasefs.hadoop.GetServiceStatusResponseProto.state:type_name -> leasefs.hadoop.HAServiceStateProto
 	64, // 43: leasefs.hadoop.NamespaceInfoProto.storageInfo:type_name -> leasefs.hadoop.StorageInfoProto
 	65, // 44: leasefs.hadoop.VersionResponseProto.info:type_name -> leasefs.hadoop.NamespaceInfoProto
-	45, // [45:45] is the sub-list for method output_type
-	45, // [45:45] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	82, // 45: leasefs.hadoop.GetDelegationTokenResponseProto.token:type_name -> leasefs.hadoop.TokenProto
+	82, // 46: leasefs.hadoop.DelegationTokenRequestProto.token:type_name -> leasefs.hadoop.TokenProto
+	47, // [47:47] is the sub-list for method output_type
+	47, // [47:47] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_gateway_hdfs_hadoop_namenode_proto_init() }
@@ -4469,7 +4661,7 @@ func file_gateway_hdfs_hadoop_namenode_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_gateway_hdfs_hadoop_namenode_proto_rawDesc), len(file_gateway_hdfs_hadoop_namenode_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   65,
+			NumMessages:   69,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
