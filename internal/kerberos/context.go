@@ -83,8 +83,8 @@ func (c *Context) agree(req *messages.APReq, negotiated bool) error {
 		return c.negotiated(negotiated)
 	}
 	var number [4]byte
-	_, _ = rand.Read(number[:])                               // it never fails
-	c.sent = uint64(binary.BigEndian.Uint32(number[:])) >> 2 // as others do: some clients take it for signed
+	_, _ = rand.Read(number[:])                                                                                                 // it never fails
+	c.sent = uint64(binary.BigEndian.Uint32(number[:])) >> 2                                                                    // as others do: some clients take it for signed
 	part, err := asn1.Marshal(messages.EncAPRepPart{CTime: auth.CTime.UTC(), Cusec: auth.Cusec, SequenceNumber: int64(c.sent)}) //nolint:gosec // 30 bits
 	if err != nil {
 		return err

@@ -40,11 +40,18 @@ func startGateway(ctx context.Context, n *namenode) *gateway {
 	return g
 }
 
-// begin starts a class of Hadoop's as root.
+// javaSpec is a class of Hadoop's as root, with a pipe to feed.
+func (g *gateway) javaSpec(class string, args ...string) spec {
+	argv := append([]string{"java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", g.conf + ":" + hadoop + "/lib/*", class}, args...)
+	return spec{argv: argv, env: []string{"HADOOP_USER_NAME=root"}}
+}
+
+// begin starts a class of Hadoop's as root, without input.
 func (g *gateway) begin(ctx context.Context, class string, args ...string) *process {
 	g.t.Helper()
-	argv := append([]string{"java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", g.conf + ":" + hadoop + "/lib/*", class}, args...)
-	return start(ctx, g.t, spec{argv: argv, env: []string{"HADOOP_USER_NAME=root"}, stdin: reader("")})
+	s := g.javaSpec(class, args...)
+	s.stdin = reader("")
+	return start(ctx, g.t, s)
 }
 
 // java runs a class of Hadoop's as root, and returns its exit code and what it printed.

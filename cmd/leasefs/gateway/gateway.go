@@ -164,6 +164,9 @@ func start(ctx context.Context, op string, flags *cli.Context, c client.Config, 
 	if s.guard != nil {
 		s.work.Go(func() { s.guard.Watch(life, log) })
 	}
+	if at.web == "" && (flags.IsSet("web-cert") || flags.IsSet("web-key")) {
+		return nil, argv.Usagef(op, "--web-cert and --web-key need --webhdfs")
+	}
 	if at.web != "" {
 		if err := s.web(ctx, life, at); err != nil {
 			return nil, err
