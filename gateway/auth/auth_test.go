@@ -10,6 +10,8 @@ import (
 
 	"github.com/leasefs/leasefs/gateway/hadoop"
 	"github.com/leasefs/leasefs/internal/clock"
+	"github.com/leasefs/leasefs/internal/kerberos"
+	"github.com/leasefs/leasefs/test/env/kdc"
 )
 
 func testGuard(key string, c clock.Clock) *Guard {
@@ -139,5 +141,41 @@ func TestBadConfig(t *testing.T) {
 		if _, err := New(clock.System{}, cfg); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%+v: %v, should say %q", cfg, err, says)
 		}
+	}
+}
+
+// TestUsers: a principal is the user that the rules say, and what a connection says is whom it
+// acts for.
+func TestUsers(t *testing.T) {
+	const realm = "AUTH.TEST"
+	k, dir := kdc.Start(t, realm), t.TempDir()
+	rules := filepath.Join(dir, "rules")
+	if err := os.WriteFile(rules, []byte("hue/*@"+realm+" hue\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g, err := New(clock.System{}, Config{Keytab: k.Keytab("nn/h@"+realm, filepath.Join(dir, "keytab")), Principal: "nn/h@" + realm, Rules: rules, Calls: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ name, says, user, by string }{
+		{"ann", "", "ann", "ann"},
+		{"ann", "ann@" + realm, "ann", "ann"},
+		{"hue/h", "hue/h@" + realm, "hue", "hue"},
+		{"hue/h", "bob", "bob", "hue"},
+		{"ann", "root", "root", "ann"}, // which the proxies then forbid
+		{"yarn/h", "", "", ""},
+	} {
+		s := &gssapi{guard: g, context: &kerberos.Context{Principal: kerberos.Principal{Name: c.name, Realm: realm}}}
+		user, by, err := s.User(c.says)
+		if user != c.user || by != c.by || (err == nil) != (c.user != "") {
+			t.Errorf("%s, who says %q, is %q by %q, %v", c.name, c.says, user, by, err)
+		}
+	}
+	d := &digest{guard: g, token: Token{Owner: "ann", Real: "hue"}}
+	if user, by, err := d.User(""); user != "ann" || by != "hue" || err != nil {
+		t.Errorf("a token of ann by hue is %q by %q, %v", user, by, err)
+	}
+	if _, _, err := d.User("root"); err == nil {
+		t.Error("who has ann's token is root because he says so")
 	}
 }

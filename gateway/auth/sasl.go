@@ -74,11 +74,17 @@ func (s *gssapi) Next(token []byte) (answer []byte, done bool, err error) {
 	if err != nil {
 		return nil, false, badProof(err)
 	}
+	if len(choice) > 0 && choice[0] == s.guard.layers && choice[0]&noLayer != 0 {
+		choice[0] = noLayer // the client for Go repeats the offer, and protects nothing
+	}
 	if len(choice) < 4 || choice[0]&s.guard.layers != choice[0] || choice[0] != noLayer && choice[0] != integrity && choice[0] != privacy {
 		return nil, false, refused("the client chooses a protection that is not offered; set hadoop.rpc.protection")
 	}
 	if as := string(choice[4:]); as != "" && as != s.context.Principal.String() {
 		return nil, false, refused("the client is %s, and asks to be %.255q", s.context.Principal, as)
+	}
+	if choice[0] != noLayer && !s.context.Numbered {
+		return nil, false, refused("the client does not number its messages, and calls have to be protected: use Hadoop's own client, or another that does")
 	}
 	s.layer = choice[0]
 	return nil, true, nil
@@ -140,11 +146,12 @@ func (d *digest) Next(response []byte) (answer []byte, done bool, err error) {
 	if err != nil {
 		return nil, false, wrong
 	}
-	password := base64.StdEncoding.EncodeToString(d.guard.password("delegation", identifier))
-	session := sum(string(sum(f["username"]+":default:"+password)) + ":" + f["nonce"] + ":" + f["cnonce"])
+	var as []string // as whom, if it says so
 	if f["authzid"] != "" {
-		session = sum(string(sum(f["username"]+":default:"+password)) + ":" + f["nonce"] + ":" + f["cnonce"] + ":" + f["authzid"])
+		as = []string{f["authzid"]}
 	}
+	password := base64.StdEncoding.EncodeToString(d.guard.password("delegation", identifier))
+	session := sum(strings.Join(append([]string{string(sum(f["username"] + ":default:" + password)), d.nonce, f["cnonce"]}, as...), ":"))
 	respond := func(how string) string {
 		return hex.EncodeToString(sum(strings.Join([]string{hex.EncodeToString(session), d.nonce, f["nc"], f["cnonce"], "auth", hex.EncodeToString(sum(how + ":/default"))}, ":")))
 	}

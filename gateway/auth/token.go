@@ -40,16 +40,16 @@ type Signed struct {
 	Ends       time.Time
 }
 
-// Issue makes a token for owner, for whom real acts; it is empty or the same if nobody does.
-func (g *Guard) Issue(owner, real, renewer string) (Signed, error) {
+// Issue makes a token for owner, for whom by acts; it is empty or the same if nobody does.
+func (g *Guard) Issue(owner, by, renewer string) (Signed, error) {
 	if len(renewer) > maxName {
 		return Signed{}, hadoop.Refuse(hadoop.IllegalArgument, "the name of the renewer has %d bytes, and at most %d are taken", len(renewer), maxName)
 	}
-	if real == owner {
-		real = ""
+	if by == owner {
+		by = ""
 	}
 	now := g.clock.Wall()
-	return g.sign("delegation", Token{owner, renewer, real, now, now.Add(g.life)}), nil
+	return g.sign("delegation", Token{owner, renewer, by, now, now.Add(g.life)}), nil
 }
 
 func (g *Guard) sign(use string, t Token) Signed {

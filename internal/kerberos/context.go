@@ -15,6 +15,7 @@ import (
 	"github.com/jcmturner/gokrb5/v8/gssapi"
 	"github.com/jcmturner/gokrb5/v8/iana"
 	"github.com/jcmturner/gokrb5/v8/iana/asnAppTag"
+	"github.com/jcmturner/gokrb5/v8/iana/chksumtype"
 	"github.com/jcmturner/gokrb5/v8/iana/keyusage"
 	"github.com/jcmturner/gokrb5/v8/iana/msgtype"
 	"github.com/jcmturner/gokrb5/v8/messages"
@@ -30,6 +31,10 @@ type Context struct {
 	// Reply proves to the client that this server has the key of its name; empty, if the
 	// client did not ask for that.
 	Reply []byte
+
+	// Numbered tells whether the client numbers its messages, so that one that comes twice, or
+	// out of order, is refused.
+	Numbered bool
 
 	key       types.EncryptionKey
 	sent, got uint64 // the numbers of the next messages
@@ -69,6 +74,13 @@ func unwrapEither(token []byte, req *messages.APReq) (negotiated bool, err error
 // mutual is the bit of an AP-REQ by which a client asks for a proof of the server.
 const mutual = 2
 
+// What the checksum of an AP-REQ has (RFC 4121, 4.1.1): flags, of which two say that
+// messages are numbered.
+const (
+	flagsAt  = 20
+	numbered = 4 | 8 // against replays, and in order
+)
+
 // agree takes the key that the client proposes, and makes the Reply.
 func (c *Context) agree(req *messages.APReq, negotiated bool) error {
 	auth, session := &req.Authenticator, req.Ticket.DecryptedEncPart.Key
@@ -79,6 +91,9 @@ func (c *Context) agree(req *messages.APReq, negotiated bool) error {
 		c.key = auth.SubKey
 	}
 	c.got = uint64(auth.SeqNumber) & (1<<32 - 1) //nolint:gosec // 32 bits of it
+	if sum := auth.Cksum; sum.CksumType == chksumtype.GSSAPI && len(sum.Checksum) >= flagsAt+4 {
+		c.Numbered = binary.LittleEndian.Uint32(sum.Checksum[flagsAt:])&numbered == numbered
+	}
 	if req.APOptions.At(mutual) == 0 {
 		return c.negotiated(negotiated)
 	}
@@ -124,10 +139,11 @@ const (
 
 var errMessage = refuse("a message is not one of the client that has proven who it is, or is out of order")
 
-func head(flags byte, extra, rotated uint16, number uint64) []byte {
+// head is that of a message, not rotated.
+func head(flags byte, extra uint16, number uint64) []byte {
 	h := []byte{5, 4, flags, 0xff}
 	h = binary.BigEndian.AppendUint16(h, extra)
-	h = binary.BigEndian.AppendUint16(h, rotated)
+	h = binary.BigEndian.AppendUint16(h, 0)
 	return binary.BigEndian.AppendUint64(h, number)
 }
 
@@ -137,7 +153,7 @@ func (c *Context) Wrap(message []byte, seal bool) ([]byte, error) {
 	number := c.sent
 	c.sent++
 	if seal {
-		h := head(byAcceptor|isSealed, 0, 0, number)
+		h := head(byAcceptor|isSealed, 0, number)
 		e, err := crypto.GetEncryptedData(slices.Concat(message, h), c.key, keyusage.GSSAPI_ACCEPTOR_SEAL, 0)
 		return append(h, e.Cipher...), err
 	}
@@ -145,8 +161,8 @@ func (c *Context) Wrap(message []byte, seal bool) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	sum, err := kind.GetChecksumHash(c.key.KeyValue, slices.Concat(message, head(byAcceptor, 0, 0, number)), keyusage.GSSAPI_ACCEPTOR_SEAL)
-	return slices.Concat(head(byAcceptor, uint16(len(sum)), 0, number), message, sum), err //nolint:gosec // some bytes
+	sum, err := kind.GetChecksumHash(c.key.KeyValue, slices.Concat(message, head(byAcceptor, 0, number)), keyusage.GSSAPI_ACCEPTOR_SEAL)
+	return slices.Concat(head(byAcceptor, uint16(len(sum)), number), message, sum), err //nolint:gosec // some bytes
 }
 
 // Unwrap is the reverse for a message of the client. sealed: nobody else could read it.
@@ -163,7 +179,7 @@ func (c *Context) unwrap(token []byte) ([]byte, bool, error) {
 		return nil, false, errMessage
 	}
 	flags, extra, number := token[2], binary.BigEndian.Uint16(token[4:]), binary.BigEndian.Uint64(token[8:])
-	if number != c.got {
+	if c.Numbered && number != c.got {
 		return nil, false, errMessage
 	}
 	c.got++
@@ -175,7 +191,7 @@ func (c *Context) unwrap(token []byte) ([]byte, bool, error) {
 	if flags&isSealed != 0 {
 		plain, err := crypto.DecryptMessage(body, c.key, keyusage.GSSAPI_INITIATOR_SEAL)
 		end := len(plain) - headSize - int(extra)
-		if err != nil || end < 0 || !bytes.Equal(plain[len(plain)-headSize:], head(flags, extra, 0, number)) {
+		if err != nil || end < 0 || !bytes.Equal(plain[len(plain)-headSize:], head(flags, extra, number)) {
 			return nil, false, errMessage
 		}
 		return plain[:end], true, nil
@@ -188,7 +204,7 @@ func (c *Context) unwrap(token []byte) ([]byte, bool, error) {
 	if end < 0 || int(extra) != kind.GetHMACBitLength()/8 {
 		return nil, false, errMessage
 	}
-	sum, err := kind.GetChecksumHash(c.key.KeyValue, slices.Concat(body[:end], head(flags, 0, 0, number)), keyusage.GSSAPI_INITIATOR_SEAL)
+	sum, err := kind.GetChecksumHash(c.key.KeyValue, slices.Concat(body[:end], head(flags, 0, number)), keyusage.GSSAPI_INITIATOR_SEAL)
 	if err != nil || !hmac.Equal(sum, body[end:]) {
 		return nil, false, errMessage
 	}
