@@ -16,7 +16,8 @@ func gatewayCommand(p *program) *cli.Command {
 		Description: "Serves the namespace to unchanged clients of HDFS, and prints a line \"ready\" with its addresses:\n" +
 			"WebHDFS, the protocols of hdfs://, or both. Only what is open is kept in a gateway, so several can run\n" +
 			"side by side. SIGTERM ends it cleanly: requests under way have ten seconds to finish. A client says\n" +
-			"who it is, and nobody checks that, unless --clients-keytab has it prove that by Kerberos. What clients see and how to set them up: docs/HADOOP.md.",
+			"who it is, and nobody checks that, unless --clients-keytab has it prove that by Kerberos. What clients\n" +
+			"see and how to set them up: docs/HADOOP.md.",
 		Flags:  append(gateway.Flags(), logLevelFlag("info")),
 		Action: p.action(operands{}, serveGateway),
 	}

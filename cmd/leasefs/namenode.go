@@ -140,7 +140,7 @@ func serve(e *invocation) (err error) {
 			cfg.Logger.Info("ended")
 			return e.fail(err, "")
 		case <-hadoop.Done():
-			return e.fail(errors.Join(fmt.Errorf("Hadoop's clients are served no more: %w", hadoop.Err()), s.Close()), "")
+			return e.fail(errors.Join(fmt.Errorf("cannot serve Hadoop's clients any more: %w", hadoop.Err()), s.Close()), "")
 		case <-s.Done():
 		}
 		err = s.Err()

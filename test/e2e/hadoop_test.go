@@ -150,7 +150,7 @@ func TestHadoopClients(t *testing.T) {
 	if out := g.shell(ctx, "-fs", g.hdfs, "-getfacl", "/again/small"); !strings.Contains(out, "\nuser:bob:rw-\n") || strings.Contains(out, "staff") || !strings.Contains(out, "\nmask::rw-\n") {
 		t.Errorf("an ACL: %s", out)
 	}
-	if out := g.shell(ctx, "-fs", g.hdfs, "-ls", "/again"); strings.Count(out, "+") != 2 {
+	if out := g.shell(ctx, "-fs", g.hdfs, "-ls", "/again"); strings.Count(out, "+") != 3 {
 		t.Errorf("a listing of files with ACLs: %s", out)
 	}
 	g.shell(ctx, "-fs", g.hdfs, "-rm", "-r", "-skipTrash", "/src", "/copy", "/again")
