@@ -14,7 +14,7 @@ FUZZTIME  ?= 10
 # The tests of large sizes (LEASEFS_TEST_SIZE=full repeats others more often, too).
 FULL      ?= ^Test(TreesInAndOut|TreesOverAKilledNamenode|LargeFile|ManyAppends|ManySmallFiles|KilledWriterIsReplaced|HAStress|Soak|PageOfMany)$$
 # The tests that take the longest, since they wait for sessions and terms of several namenodes: test-full runs them.
-LONG      ?= ^Test(DebianPackage|HadoopClients|HadoopPutOverAKilledNamenode|HBase|HALab|Soak|HATakeOverWithoutTheStore|HASecureZooKeeper|Scenario59OverFailovers|Scenario42PausedPastItsSession|Scenario43ZooKeeperDown|ZooKeeperPasswordRenewed|KilledWriterIsReplaced|DeposedPurgesImages|HostileRequests|Login|PageInChromium|PageOfMany|PythonPackage|PythonOverFailovers)$$
+LONG      ?= ^Test(DebianPackage|HadoopClients|HadoopPutOverAKilledNamenode|HBase|HALab|Soak|HATakeOverWithoutTheStore|HASecureZooKeeper|Scenario59OverFailovers|Scenario42PausedPastItsSession|Scenario43ZooKeeperDown|ZooKeeperPasswordRenewed|KilledWriterIsReplaced|DeposedPurgesImages|HostileRequests|Login|PageInChromium|PageOfMany|PythonPackage|PythonOverFailovers|Hadoop[A-Z][A-Za-z]*)$$
 # The tests that stand on an S3 server: make test runs them on one of the servers, test-full on each (test/env/s3env).
 STORES    ?= ^Test(S3|S3Restore|S3Ensemble|S3Faults|S3LatePutAfterTakeOver|WrongScheme|DamagedSharedImage|ImageOfAnotherHistory|TakenOverStore|OneBackupOneStore|CopiedZooKeepers|Deposed.*|NamenodesWithDifferentStores)$$
 # The packages whose sweeps take a sample daily (test/env/size).

@@ -16,7 +16,8 @@ func gatewayCommand(p *program) *cli.Command {
 		Description: "Serves the namespace to unchanged clients of HDFS, and prints a line \"ready\" with its addresses:\n" +
 			"WebHDFS, the protocols of hdfs://, or both. Only what is open is kept in a gateway, so several can run\n" +
 			"side by side. SIGTERM ends it cleanly: requests under way have ten seconds to finish. A client says\n" +
-			"who it is, and nobody checks that. What clients see and how to set them up: docs/HADOOP.md.",
+			"who it is, and nobody checks that, unless --clients-keytab has it prove that by Kerberos. What clients\n" +
+			"see and how to set them up: docs/HADOOP.md.",
 		Flags:  append(gateway.Flags(), logLevelFlag("info")),
 		Action: p.action(operands{}, serveGateway),
 	}
@@ -33,11 +34,7 @@ func serveGateway(e *invocation) error {
 	}
 	return e.fail(gateway.Serve(e.ctx, e.flags, cfg, log, func(at gateway.Addresses) error {
 		fields := map[string]any{"ready": true}
-		for name, addr := range map[string]string{"webhdfs": at.WebHDFS, "hdfs": at.HDFS, "data": at.Data} {
-			if addr != "" {
-				fields[name] = addr
-			}
-		}
+		at.AddTo(fields)
 		return cmp.Or(e.Result(fields, "ready %s\n", at), e.Flush())
 	}), "")
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/cmd/leasefs/gateway"
 	"github.com/leasefs/leasefs/cmd/leasefs/oversee"
 	"github.com/leasefs/leasefs/cmd/leasefs/prove"
 	"github.com/leasefs/leasefs/cmd/leasefs/runner"
@@ -32,7 +34,8 @@ func namenodeCommand(p *program) *cli.Command {
 			"HTTP address serves blocks, a web page at /, /metrics, /healthz, /readyz, /activez. With --tls-cert\n" +
 			"and --tls-key both are served with TLS; with --tls-client-ca clients need a certificate that names\n" +
 			"their user. Where nothing is asked of clients, --listen has to be a loopback address,\n" +
-			"or --insecure-trust-clients given.",
+			"or --insecure-trust-clients given.\n" +
+			"With --hdfs or --webhdfs Hadoop's clients are served in the same process (leasefs gateway, docs/HADOOP.md).",
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "data", Usage: "the `DIR` that holds the namespace", EnvVars: []string{"LEASEFS_DATA"}},
 			&cli.StringFlag{Name: "listen", Usage: "the `ADDR` for clients; port 0 takes a free one", Value: namenode.DefaultListen},
@@ -62,7 +65,7 @@ func namenodeCommand(p *program) *cli.Command {
 			&cli.BoolFlag{Name: "insecure-trust-clients", Usage: "believe every client who it says it is: whoever reaches --listen can act as any user"},
 			logLevelFlag("info"),
 			&cli.BoolFlag{Name: "pprof", Usage: "serve /debug/pprof on the HTTP address"},
-		}, oversee.Flags()),
+		}, oversee.Flags(), gateway.BesideFlags()),
 		Action: p.action(operands{}, serve),
 	}
 }
@@ -102,11 +105,13 @@ func logLevelFlag(level string) cli.Flag {
 	return &cli.StringFlag{Name: "log-level", Usage: "`LEVEL` of what is logged on standard error: debug, info, warn, error", Value: level}
 }
 
-func serve(e *invocation) error {
+func serve(e *invocation) (err error) {
 	cfg, err := e.namenodeConfig()
 	if err != nil {
 		return err
 	}
+	var hadoop *gateway.Gateway
+	defer func() { err = cmp.Or(err, hadoop.Close()) }()
 	for again := false; ; again = true {
 		s, err := namenode.Start(e.ctx, cfg)
 		switch {
@@ -122,16 +127,21 @@ func serve(e *invocation) error {
 			return e.fail(err, "")
 		case again: // it was told once
 		default:
-			if err := e.ready(s); err != nil {
-				return errors.Join(err, s.Close())
+			if hadoop, err = gateway.Beside(e.ctx, e.flags, e.clientConfig, cfg.Logger, s.Addr()); err == nil {
+				err = e.ready(s, hadoop)
+			}
+			if err != nil {
+				return errors.Join(e.fail(err, ""), hadoop.Close(), s.Close())
 			}
 		}
 		select {
 		case <-e.ctx.Done(): // asked to end: that is success
 			cfg.Logger.Info("ending, by a signal", "signal", endingSignal(e.ctx), "role", s.Role())
-			err := s.Close()
+			err := cmp.Or(hadoop.Close(), s.Close())
 			cfg.Logger.Info("ended")
 			return e.fail(err, "")
+		case <-hadoop.Done():
+			return e.fail(errors.Join(fmt.Errorf("cannot serve Hadoop's clients any more: %w", hadoop.Err()), s.Close()), "")
 		case <-s.Done():
 		}
 		err = s.Err()
@@ -176,8 +186,13 @@ const restartPause = 200 * time.Millisecond
 const failedPause = 2 * time.Second
 
 // ready tells that the namenode answers, and where.
-func (p *program) ready(s *namenode.Server) error {
-	return cmp.Or(p.Result(map[string]any{"ready": true, "address": s.Addr(), "http": s.HTTPAddr()}, "ready %s http %s\n", s.Addr(), s.HTTPAddr()), p.Flush())
+func (p *program) ready(s *namenode.Server, hadoop *gateway.Gateway) error {
+	fields, more := map[string]any{"ready": true, "address": s.Addr(), "http": s.HTTPAddr()}, ""
+	if hadoop != nil {
+		hadoop.AddTo(fields)
+		more = " hadoop " + hadoop.String()
+	}
+	return cmp.Or(p.Result(fields, "ready %s http %s%s\n", s.Addr(), s.HTTPAddr(), more), p.Flush())
 }
 
 // leastCacheTerm is the shortest cache term but none.

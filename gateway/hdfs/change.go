@@ -20,15 +20,22 @@ func mode(p *pb.FsPermissionProto) fs.FileMode {
 	return m
 }
 
+// unmasked is the mode of something new as the client has it before its umask, and what the
+// umask takes from that: where a default ACL is inherited, no umask counts.
+func unmasked(masked, whole *pb.FsPermissionProto) (m, less fs.FileMode) {
+	if whole == nil {
+		return mode(masked), 0
+	}
+	return mode(whole), mode(whole) &^ mode(masked)
+}
+
 func (q change) mkdirs(ctx context.Context, m *pb.MkdirsRequestProto) (proto.Message, error) {
 	p, err := q.path(ctx, m.GetSrc())
 	if err != nil {
 		return nil, err
 	}
-	if m.GetCreateParent() {
-		return yes(true, q.fs.MkdirAll(ctx, p, mode(m.GetMasked())))
-	}
-	err = q.fs.Mkdir(ctx, p, mode(m.GetMasked()))
+	perm, less := unmasked(m.GetMasked(), m.GetUnmasked())
+	err = q.fs.MkdirMasked(ctx, p, perm, less, m.GetCreateParent())
 	if client.KindOf(err) == client.ErrExists {
 		if i, serr := q.fs.Stat(ctx, p); serr == nil && i.IsDir() {
 			err = nil

@@ -11,7 +11,6 @@ import (
 	"github.com/leasefs/leasefs/gateway/hadoop"
 	"github.com/leasefs/leasefs/gateway/hdfs/files"
 	pb "github.com/leasefs/leasefs/gateway/hdfs/hadoop"
-	"github.com/leasefs/leasefs/internal/filemode"
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/internal/lowlevel"
 )
@@ -269,18 +268,6 @@ func (q lookup) getStoragePolicy(ctx context.Context, m *pb.PathRequestProto) (p
 		return nil, err
 	}
 	return &pb.GetStoragePolicyResponseProto{StoragePolicy: hot}, nil
-}
-
-// getAclStatus is what HDFS answers for what has no more than a mode.
-func (q lookup) getACLStatus(ctx context.Context, m *pb.PathRequestProto) (proto.Message, error) {
-	i, err := q.stat(ctx, m.GetSrc())
-	if err != nil {
-		return nil, err
-	}
-	bits := filemode.Unix(i.Mode())
-	return &pb.GetAclStatusResponseProto{Result: &pb.AclStatusProto{
-		Owner: &i.User, Group: &i.Group, Sticky: proto.Bool(bits&0o1000 != 0), Permission: &pb.FsPermissionProto{Perm: &bits},
-	}}, nil
 }
 
 func (q lookup) checkAccess(ctx context.Context, m *pb.CheckAccessRequestProto) (proto.Message, error) {

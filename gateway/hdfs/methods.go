@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/leasefs/leasefs/gateway/users"
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/internal/lowlevel"
+	"github.com/leasefs/leasefs/internal/posixacl"
 )
 
 // request is one call of a known user.
@@ -118,19 +120,24 @@ var protocols = map[string]map[string]method{
 		"getEnclosingRoot":          always(&pb.TextResponseProto{Text: proto.String("/")}),
 		"msync":                     always(empty), // each answer is of the latest state
 
-		"mkdirs":         changes(change.mkdirs),
-		"createSymlink":  changes(change.createSymlink),
-		"rename":         changes(change.rename),
-		"rename2":        changes(change.rename2),
-		"delete":         changes(change.delete),
-		"concat":         changes(change.concat),
-		"setReplication": changes(change.setReplication),
-		"setOwner":       changes(change.setOwner),
-		"setPermission":  changes(change.setPermission),
-		"setTimes":       changes(change.setTimes),
-		"setXAttr":       changes(change.setXattr),
-		"removeXAttr":    changes(change.removeXattr),
-		"setSafeMode":    changes(change.setSafeMode),
+		"mkdirs":           changes(change.mkdirs),
+		"createSymlink":    changes(change.createSymlink),
+		"rename":           changes(change.rename),
+		"rename2":          changes(change.rename2),
+		"delete":           changes(change.delete),
+		"concat":           changes(change.concat),
+		"setReplication":   changes(change.setReplication),
+		"setOwner":         changes(change.setOwner),
+		"setPermission":    changes(change.setPermission),
+		"setTimes":         changes(change.setTimes),
+		"setXAttr":         changes(change.setXattr),
+		"removeXAttr":      changes(change.removeXattr),
+		"setSafeMode":      changes(change.setSafeMode),
+		"modifyAclEntries": acl(posixacl.Modify),
+		"removeAclEntries": acl(posixacl.Remove),
+		"removeDefaultAcl": acl(posixacl.RemoveDefault),
+		"removeAcl":        acl(posixacl.RemoveAll),
+		"setAcl":           acl(posixacl.Replace),
 
 		"create":                 opens(opened.create),
 		"append":                 opens(opened.append),
@@ -148,8 +155,11 @@ var protocols = map[string]map[string]method{
 		"getLocatedFileInfo":     opens(opened.getLocatedFileInfo),
 		"reportBadBlocks":        opens(opened.reportBadBlocks),
 
+		"getDelegationToken":    looks(lookup.getDelegationToken),
+		"renewDelegationToken":  changes(change.renewDelegationToken),
+		"cancelDelegationToken": changes(change.cancelDelegationToken),
+
 		// Answers as those of an HDFS in which there is none.
-		"getDelegationToken":             always(empty),
 		"getDataEncryptionKey":           always(empty),
 		"getEZForPath":                   always(empty),
 		"getErasureCodingPolicy":         always(empty),
@@ -159,14 +169,7 @@ var protocols = map[string]map[string]method{
 		"getSnapshotListing":             always(empty),
 		"getSlowDatanodeReport":          always(empty),
 		"getAdditionalDatanode":          lacking("second place for a block: the store keeps its copies"),
-		"renewDelegationToken":           lacking("delegation tokens"),
-		"cancelDelegationToken":          lacking("delegation tokens"),
 		"getBatchedListing":              lacking("listing of several directories in one call"),
-		"modifyAclEntries":               lacking("access control lists"),
-		"removeAclEntries":               lacking("access control lists"),
-		"removeDefaultAcl":               lacking("access control lists"),
-		"removeAcl":                      lacking("access control lists"),
-		"setAcl":                         lacking("access control lists"),
 		"setQuota":                       lacking("quotas"),
 		"setStoragePolicy":               lacking("storage policies"),
 		"unsetStoragePolicy":             lacking("storage policies"),
@@ -243,7 +246,18 @@ func find(c *ipc.Call) (method, error) {
 }
 
 // handle answers a call.
-func (s *Server) handle(ctx context.Context, c *ipc.Call) (proto.Message, error) {
+func (s *Server) handle(ctx context.Context, c *ipc.Call) (m proto.Message, err error) {
+	defer func(began time.Time) {
+		class := ""
+		if err != nil {
+			class = hadoop.ClassOf(err)
+		}
+		s.cfg.Observe(class, time.Since(began))
+	}(time.Now())
+	return s.answer(ctx, c)
+}
+
+func (s *Server) answer(ctx context.Context, c *ipc.Call) (proto.Message, error) {
 	m, err := find(c)
 	if err != nil {
 		return nil, err

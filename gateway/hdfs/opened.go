@@ -53,8 +53,9 @@ func (q opened) create(ctx context.Context, m *pb.CreateRequestProto) (proto.Mes
 	if err := hadoop.TooMany(int64(m.GetReplication()), p); err != nil {
 		return nil, err
 	}
+	perm, less := unmasked(m.GetMasked(), m.GetUnmasked())
 	f, err := q.files.Create(ctx, q.user, by, p, files.Create{
-		Mode:   mode(m.GetMasked()),
+		Mode: perm, Umask: less,
 		Create: flag&pb.CreateFlagProto_CREATE != 0, Overwrite: flag&pb.CreateFlagProto_OVERWRITE != 0, CreateParent: m.GetCreateParent(),
 		Attr: hadoop.Attr{Replication: int64(m.GetReplication()), BlockSize: int64(m.GetBlockSize())}, //nolint:gosec // it was looked at
 	})

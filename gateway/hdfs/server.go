@@ -13,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/gateway/auth"
 	"github.com/leasefs/leasefs/gateway/gate"
 	"github.com/leasefs/leasefs/gateway/hadoop"
 	"github.com/leasefs/leasefs/gateway/hdfs/data"
@@ -58,6 +59,8 @@ type Config struct {
 	// TrustClients lets the addresses be ones that other machines reach. Clients say
 	// who they are, and nobody checks it.
 	TrustClients bool
+	// Guard finds out who clients are; nil: they say it.
+	Guard *auth.Guard
 	// Proxies are the users who may act for others.
 	Proxies []string
 	// Open is how many files are written at once. 0: files.DefaultOpen.
@@ -65,6 +68,9 @@ type Config struct {
 	// Key signs tokens of blocks: gateways that have the same understand each other's.
 	// Empty: one is made.
 	Key []byte
+	// Observe is told of each call: the Java name of its error, empty without one, and how
+	// long it took; nil: nobody is.
+	Observe func(class string, took time.Duration)
 	// Idle is for how long a connection may be silent. 0: ipc.DefaultIdle.
 	Idle time.Duration
 	// Logger gets what an operator should know of; nil: nothing is logged.
@@ -100,6 +106,9 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Observe == nil {
+		cfg.Observe = func(string, time.Duration) {}
+	}
 	if cfg.Open < 0 || cfg.Idle < 0 || cfg.Idle > 0 && cfg.Idle < time.Second {
 		return nil, fserror.New(fserror.InvalidArgument, op, "", "%d open files and %s of silence are too few; allow 1 and 1s at least", cfg.Open, cfg.Idle)
 	}
@@ -107,11 +116,12 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.Client, err = users.Proves(cfg.Client); err != nil {
 		return nil, fserror.With(err, op, "")
 	}
-	calls, err := hadoop.Listen(ctx, op, cfg.Listen, cfg.TrustClients)
+	open := cfg.TrustClients || cfg.Guard != nil
+	calls, err := hadoop.Listen(ctx, op, cfg.Listen, open)
 	if err != nil {
 		return nil, err
 	}
-	bytes, err := hadoop.Listen(ctx, op, cfg.Data, cfg.TrustClients)
+	bytes, err := hadoop.Listen(ctx, op, cfg.Data, open)
 	if err != nil {
 		_ = calls.Close()
 		return nil, err
@@ -120,7 +130,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if s.host, err = os.Hostname(); err != nil || s.host == "" {
 		s.host = "localhost"
 	}
-	if cfg.TrustClients {
+	if cfg.TrustClients && cfg.Guard == nil {
 		s.log.Warn(hadoop.WarnOfTrust, "hdfs", calls.Addr(), "data", bytes.Addr())
 	}
 	s.life, s.kill = context.WithCancel(context.Background())
@@ -133,11 +143,15 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	s.users = users.New(s.life, cfg.Client, maxSessions, s.log)
 	s.files = files.New(files.Config{Users: s.users, Open: cfg.Open, Key: cfg.Key, Logger: s.log})
 	s.data = data.Start(data.Config{Files: s.files, Users: s.users, Listener: bytes, Idle: cfg.Idle, Logger: s.log})
+	var mechanisms []ipc.Mechanism
+	if cfg.Guard != nil {
+		mechanisms = cfg.Guard.Mechanisms()
+	}
 	s.rpc = ipc.Serve(calls, ipc.Config{
-		Handle: s.handle,
-		Admit:  func(user, by string) error { return hadoop.MayActFor(cfg.Proxies, by, user) },
-		Once:   func(protocol, method string) bool { return protocol == clientProtocol && once[method] },
-		Idle:   cfg.Idle, Logger: s.log,
+		Handle: s.handle, Mechanisms: mechanisms,
+		Admit: func(user, by string) error { return hadoop.MayActFor(cfg.Proxies, by, user) },
+		Once:  func(protocol, method string) bool { return protocol == clientProtocol && once[method] },
+		Idle:  cfg.Idle, Logger: s.log,
 	})
 	s.work.Go(s.sweep)
 	s.work.Go(func() {
@@ -162,6 +176,12 @@ func (s *Server) Addr() string { return s.rpc.Addr().String() }
 
 // DataAddr is the address at which it listens for bytes.
 func (s *Server) DataAddr() string { return s.data.Addr() }
+
+// InUse tells how many sessions of the library there are, and how many files are open for write.
+func (s *Server) InUse() (sessions, open int) {
+	sessions, _ = s.users.InUse()
+	return sessions, int(s.files.InUse())
+}
 
 // Done is closed when it serves no more.
 func (s *Server) Done() <-chan struct{} { return s.ended }

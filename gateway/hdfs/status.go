@@ -13,6 +13,9 @@ import (
 	"github.com/leasefs/leasefs/internal/filemode"
 )
 
+// hasACL is the bit of a status's flags for which a listing shows a "+".
+const hasACL = 1
+
 // describe is a file under a name relative to what was asked for.
 func describe(i *client.FileInfo, name string, a hadoop.Attr) *pb.HdfsFileStatusProto {
 	mtime := uint64(max(0, i.ModTime().UnixMilli())) //nolint:gosec // not negative
@@ -20,6 +23,9 @@ func describe(i *client.FileInfo, name string, a hadoop.Attr) *pb.HdfsFileStatus
 		FileType: pb.HdfsFileStatusProto_IS_FILE.Enum(), Path: []byte(name), Length: proto.Uint64(0),
 		Permission: &pb.FsPermissionProto{Perm: proto.Uint32(filemode.Unix(i.Mode()))}, Owner: proto.String(i.User), Group: proto.String(i.Group),
 		ModificationTime: &mtime, AccessTime: proto.Uint64(0), FileId: &i.Inode,
+	}
+	if i.HasACL || i.HasDefault {
+		st.Flags = proto.Uint32(hasACL)
 	}
 	switch i.Type() {
 	case fs.ModeDir:

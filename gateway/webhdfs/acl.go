@@ -24,18 +24,11 @@ func (q lookup) getACLStatus() error {
 		return err
 	}
 	st := aclStatus{Entries: []string{}, Group: i.Group, Owner: i.User, Permission: octal(i.Mode().Perm()), StickyBit: octal(i.Mode()) != octal(i.Mode().Perm())}
-	if i.HasACL || i.HasDefault {
-		list, err := q.fs.XattrsInode(i.Inode).ACL(q.ctx)
-		if err != nil {
-			return err
-		}
-		extended := list.Part(false).Extended()
-		for _, e := range list {
-			if e.Default || extended && (e.Tag == client.ACLUser || e.Tag == client.ACLOwningGroup || e.Tag == client.ACLGroup) {
-				st.Entries = append(st.Entries, e.String())
-			}
-		}
+	entries, err := q.fs.ACL(q.ctx, i)
+	if err != nil {
+		return err
 	}
+	st.Entries = append(st.Entries, entries.Strings()...)
 	return q.json(map[string]aclStatus{"AclStatus": st})
 }
 
@@ -57,11 +50,7 @@ func acl(action posixacl.Action, takes bool) operation {
 				}
 			}
 		}
-		err := q.fs.Xattrs(q.path).ChangeACL(q.ctx, c)
-		if client.KindOf(err) == client.ErrInvalidArgument {
-			return hadoop.Named(hadoop.ACL, err)
-		}
-		return q.done(err)
+		return q.done(q.fs.ChangeACL(q.ctx, q.path, c))
 	})
 }
 

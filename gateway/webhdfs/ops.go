@@ -19,6 +19,7 @@ type request struct {
 	op     string // in capitals
 	path   string // clean
 	user   *users.User
+	who    asker
 	fs     hadoop.FS // of user
 	params params
 }
@@ -111,8 +112,8 @@ var operations = map[string]map[string]operation{
 		"SETTIMES":              changes(change.setTimes),
 		"SETXATTR":              changes(change.setXattr),
 		"REMOVEXATTR":           changes(change.removeXattr),
-		"RENEWDELEGATIONTOKEN":  lacking("delegation tokens"),
-		"CANCELDELEGATIONTOKEN": lacking("delegation tokens"),
+		"RENEWDELEGATIONTOKEN":  changes(change.renewDelegationToken),
+		"CANCELDELEGATIONTOKEN": changes(change.cancelDelegationToken),
 		"MODIFYACLENTRIES":      acl(posixacl.Modify, true),
 		"REMOVEACLENTRIES":      acl(posixacl.Remove, true),
 		"REMOVEDEFAULTACL":      acl(posixacl.RemoveDefault, false),

@@ -211,11 +211,6 @@ func (q lookup) getTrashRoots() error {
 	return q.json(map[string]any{"Paths": all})
 }
 
-// getDelegationToken answers as HDFS without security does: there is none.
-func (q lookup) getDelegationToken() error {
-	return q.json(map[string]any{"Token": nil})
-}
-
 func (q lookup) getServerDefaults() error {
 	return q.json(map[string]any{"FsServerDefaults": map[string]any{
 		"blockSize": hadoop.DefaultAttr.BlockSize, "bytesPerChecksum": 512, "checksumType": 2, "defaultStoragePolicyId": 7,
@@ -298,7 +293,10 @@ func (q *request) redirect(more string) error {
 	if err != nil {
 		return err
 	}
-	location := q.location(more)
+	location, err := q.location(more)
+	if err != nil {
+		return err
+	}
 	if no {
 		return q.json(map[string]string{"Location": location})
 	}

@@ -3,22 +3,21 @@ package webhdfs
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"os"
 	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
 	"time"
-	"unicode"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/gateway/auth"
 	"github.com/leasefs/leasefs/gateway/gate"
 	"github.com/leasefs/leasefs/gateway/hadoop"
 	"github.com/leasefs/leasefs/gateway/users"
@@ -76,9 +75,18 @@ type Config struct {
 	Names []string
 	// Proxies are the users who may act for others (parameter doas).
 	Proxies []string
+	// Guard finds out who clients are; nil: they say it.
+	Guard *auth.Guard
+	// TLS has the certificate with which swebhdfs:// is served; nil: webhdfs:// is, without
+	// TLS. With a Guard and without TLS, only this machine may reach the address, unless
+	// TrustClients: others could read what proves who a client is.
+	TLS *tls.Config
 	// Streams is how many files are read and written at once; each needs up to two
 	// blocks of memory. 0: DefaultStreams.
 	Streams int
+	// Observe is told of each request: the Java name of its error, empty without one, and how
+	// long it took; nil: nobody is.
+	Observe func(class string, took time.Duration)
 	// Idle is for how long a client may be silent while it reads or writes a file; then
 	// its connection is closed, and the file. 0: DefaultIdle.
 	Idle time.Duration
@@ -122,10 +130,13 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 			return nil, fserror.New(fserror.InvalidArgument, op, cfg.Advertise, "the address for clients is no HOST:PORT: %s", err)
 		}
 	}
+	if cfg.Observe == nil {
+		cfg.Observe = func(string, time.Duration) {}
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	l, err := hadoop.Listen(ctx, op, cfg.Listen, cfg.TrustClients)
+	l, err := hadoop.Listen(ctx, op, cfg.Listen, cfg.TrustClients || cfg.Guard != nil && cfg.TLS != nil)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +152,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	for _, name := range append([]string{"localhost", s.host, cfg.Listen, cfg.Advertise}, cfg.Names...) {
 		s.names = append(s.names, hostOf(name))
 	}
-	if cfg.TrustClients {
+	if cfg.TrustClients && cfg.Guard == nil {
 		s.log.Warn(hadoop.WarnOfTrust, "listen", s.Addr())
 	}
 	s.life, s.kill = context.WithCancel(context.Background())
@@ -165,17 +176,26 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		BaseContext:       func(net.Listener) context.Context { return s.life },
 		ConnState: func(c net.Conn, state http.ConnState) {
 			// Idle connections make room for others, see package conns.
+			if t, ok := c.(*tls.Conn); ok {
+				c = t.NetConn()
+			}
 			if cc, ok := c.(*conns.Conn); ok && state == http.StateActive {
 				cc.Begin()
 			} else if ok && state == http.StateIdle {
 				cc.End()
 			}
 		},
-		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		TLSConfig:    cfg.TLS,
+		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // a broken body ends a connection of its own: no HTTP/2
+		ErrorLog:     slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	s.work.Go(func() {
 		defer close(s.served)
-		if err := s.http.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+		serve := s.http.Serve
+		if cfg.TLS != nil {
+			serve = func(l net.Listener) error { return s.http.ServeTLS(l, "", "") }
+		}
+		if err := serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
 			s.err = fserror.New(fserror.Internal, op, cfg.Listen, "serves no more: %s", err)
 		}
 	})
@@ -185,6 +205,12 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 
 // Addr is the address at which it listens.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
+
+// InUse tells how many sessions of the library there are, and how many files are read and written.
+func (s *Server) InUse() (sessions, streams int) {
+	sessions, _ = s.users.InUse()
+	return sessions, int(s.streams.Used())
+}
 
 // Done is closed when it serves no more.
 func (s *Server) Done() <-chan struct{} { return s.served }
@@ -237,16 +263,22 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.work.Done()
 	defer func() {
 		if p := recover(); p != nil {
-			s.log.Error("a request ended in a fault of the gateway", "method", r.Method, "url", r.URL.Redacted(), "fault", p, "stack", string(debug.Stack()))
+			s.log.Error("a request ended in a fault of the gateway", "method", r.Method, "path", r.URL.Path, "query", shown(r.URL), "fault", p, "stack", string(debug.Stack()))
 			fail(w, hadoop.Refuse(hadoop.RuntimeException, "a fault of the gateway: its log tells more"))
 		}
 	}()
+	began := time.Now()
 	err := s.serve(w, r)
+	class := ""
+	if err != nil {
+		class = hadoop.ClassOf(err)
+	}
+	s.cfg.Observe(class, time.Since(began))
 	switch {
 	case errors.Is(err, errCut):
 		s.cut(w)
 	case err != nil:
-		s.log.Debug("refused", "method", r.Method, "path", r.URL.Path, "query", r.URL.RawQuery, "cause", err)
+		s.log.Debug("refused", "method", r.Method, "path", r.URL.Path, "query", shown(r.URL), "cause", err)
 		fail(w, err)
 	}
 }
@@ -285,6 +317,13 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if r.Method == http.MethodOptions && s.cfg.Guard != nil { // with which Hadoop's client begins
+		if _, err := s.proven(w, r, p); err != nil {
+			return err
+		}
+		w.WriteHeader(http.StatusOK)
+		return nil
+	}
 	f, op, err := find(r.Method, p)
 	if err != nil {
 		return err
@@ -292,16 +331,16 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
 	if path, err = fspath.Clean(cmp.Or(path, "/")); err != nil {
 		return err
 	}
-	name, err := s.who(p)
+	who, err := s.who(w, r, p)
 	if err != nil {
 		return err
 	}
-	u, err := s.users.Get(r.Context(), users.Key{User: name})
+	u, err := s.users.Get(r.Context(), users.Key{User: who.user})
 	if err != nil {
 		return err
 	}
 	defer s.users.Put(u)
-	return f(&request{Server: s, w: w, r: r, ctx: r.Context(), op: op, path: path, user: u, fs: hadoop.FS{FS: u.FS, User: u.User, Log: s.log}, params: p})
+	return f(&request{Server: s, w: w, r: r, ctx: r.Context(), op: op, path: path, user: u, who: who, fs: hadoop.FS{FS: u.FS, User: u.User, Log: s.log}, params: p})
 }
 
 // fromHere refuses what a page in a browser sends: it could make a user's browser
@@ -332,28 +371,6 @@ func hostOf(address string) string {
 	return strings.TrimSuffix(strings.Trim(address, "[]"), ".")
 }
 
-// who is the user for whom a request is made.
-func (s *Server) who(p params) (string, error) {
-	name := p.text("user.name")
-	if name == "" {
-		return "", hadoop.Refuse(hadoop.Security, "the request does not say who asks; give the parameter user.name")
-	}
-	if len(name) > 255 || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return "", &badParam{"user.name", "a name has at most 255 bytes, and only characters that can be printed"}
-	}
-	if !p.has("doas") || p.text("doas") == name {
-		return name, nil
-	}
-	other := p.text("doas")
-	if err := hadoop.MayActFor(s.cfg.Proxies, name, other); err != nil {
-		return "", err
-	}
-	if len(other) > 255 || strings.ContainsFunc(other, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return "", &badParam{"doas", "a name has at most 255 bytes, and only characters that can be printed"}
-	}
-	return other, nil
-}
-
 // taker is who takes a share of the streams.
 func (q *request) taker() share.Taker {
 	t := share.Taker{Names: []string{"user " + q.user.User}}
@@ -361,14 +378,4 @@ func (q *request) taker() share.Taker {
 		t.Names = append(t.Names, "address "+conns.AddressName(a.Addr()))
 	}
 	return t
-}
-
-// location is where the second request of an operation goes.
-func (q *request) location(more string) string {
-	who := "user.name=" + url.QueryEscape(q.params.text("user.name"))
-	if q.params.has("doas") {
-		who += "&doas=" + url.QueryEscape(q.params.text("doas"))
-	}
-	host := cmp.Or(q.cfg.Advertise, q.r.Host, q.Addr())
-	return fmt.Sprintf("http://%s%s%s?op=%s&%s&%s", host, prefix, escape(q.path), q.op, who, more)
 }

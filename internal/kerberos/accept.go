@@ -98,6 +98,10 @@ func (a *Acceptor) Accept(token []byte) (p Principal, until time.Time, err error
 	if err := guarded(func() error { return unwrap(token, &req) }); err != nil {
 		return p, until, refuse("what was shown is no Kerberos ticket in SPNEGO: %v", err)
 	}
+	return a.accept(&req)
+}
+
+func (a *Acceptor) accept(req *messages.APReq) (p Principal, until time.Time, err error) {
 	if kind := req.Ticket.EncPart.EType; !slices.Contains(strong, kind) {
 		return p, until, refuse("the Kerberos ticket is encrypted by a key of kind %d, and only AES keys are taken: make some for %s", kind, a.self)
 	}
@@ -112,7 +116,7 @@ func (a *Acceptor) Accept(token []byte) (p Principal, until time.Time, err error
 	now := a.clock.Wall()
 	sealed := &req.Ticket.DecryptedEncPart
 	if err != nil {
-		return p, until, a.explain(&req, err, now)
+		return p, until, a.explain(req, err, now)
 	}
 	// What is in the ticket was sealed by the KDC. The library does not compare the realm
 	// that the client says with that.

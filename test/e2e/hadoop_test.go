@@ -40,11 +40,18 @@ func startGateway(ctx context.Context, n *namenode) *gateway {
 	return g
 }
 
-// begin starts a class of Hadoop's as root.
+// javaSpec is a class of Hadoop's as root, with a pipe to feed.
+func (g *gateway) javaSpec(class string, args ...string) spec {
+	argv := append([]string{"java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", g.conf + ":" + hadoop + "/lib/*", class}, args...)
+	return spec{argv: argv, env: []string{"HADOOP_USER_NAME=root"}}
+}
+
+// begin starts a class of Hadoop's as root, without input.
 func (g *gateway) begin(ctx context.Context, class string, args ...string) *process {
 	g.t.Helper()
-	argv := append([]string{"java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", g.conf + ":" + hadoop + "/lib/*", class}, args...)
-	return start(ctx, g.t, spec{argv: argv, env: []string{"HADOOP_USER_NAME=root"}, stdin: reader("")})
+	s := g.javaSpec(class, args...)
+	s.stdin = reader("")
+	return start(ctx, g.t, s)
 }
 
 // java runs a class of Hadoop's as root, and returns its exit code and what it printed.
@@ -137,6 +144,14 @@ func TestHadoopClients(t *testing.T) {
 	g.shell(ctx, "-fs", g.hdfs, "-appendToFile", one, "/again/small")
 	if out := g.shell(ctx, "-fs", g.hdfs, "-cat", "/again/small"); out != string(content[:100])+string(content[:100]) {
 		t.Errorf("appended over hdfs://: %d bytes", len(out))
+	}
+	g.shell(ctx, "-fs", g.hdfs, "-setfacl", "-R", "-m", "user:bob:rw-,group:staff:r--", "/again")
+	g.shell(ctx, "-fs", g.hdfs, "-setfacl", "-x", "group:staff", "/again/small")
+	if out := g.shell(ctx, "-fs", g.hdfs, "-getfacl", "/again/small"); !strings.Contains(out, "\nuser:bob:rw-\n") || strings.Contains(out, "staff") || !strings.Contains(out, "\nmask::rw-\n") {
+		t.Errorf("an ACL: %s", out)
+	}
+	if out := g.shell(ctx, "-fs", g.hdfs, "-ls", "/again"); strings.Count(out, "+") != 3 {
+		t.Errorf("a listing of files with ACLs: %s", out)
 	}
 	g.shell(ctx, "-fs", g.hdfs, "-rm", "-r", "-skipTrash", "/src", "/copy", "/again")
 	if out := n.run(ctx, "ls", "/"); out != "" {

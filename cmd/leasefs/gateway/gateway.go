@@ -1,55 +1,61 @@
-// Package gateway has what the command of that name takes and how it serves.
+// Package gateway has what the command of that name takes and how it serves, alone or in the
+// process of a namenode.
 package gateway
 
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
+	"errors"
 	"log/slog"
-	"net"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/gateway/auth"
 	"github.com/leasefs/leasefs/gateway/hdfs"
-	"github.com/leasefs/leasefs/gateway/hdfs/files"
+	"github.com/leasefs/leasefs/gateway/pages"
+	"github.com/leasefs/leasefs/gateway/users"
 	"github.com/leasefs/leasefs/gateway/webhdfs"
+	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/proof"
 )
 
-// endTime is how long requests under way may take once the gateway is asked to end.
-const endTime = 10 * time.Second
-
-// Flags are the command's.
-func Flags() []cli.Flag {
-	return []cli.Flag{
-		&cli.StringFlag{Name: "webhdfs", Usage: "the `ADDR` for clients of WebHDFS; port 0 takes a free one", DefaultText: webhdfs.DefaultListen + ", without --hdfs"},
-		&cli.StringFlag{Name: "hdfs", Usage: "the `ADDR` for calls of hdfs:// clients, as a NameNode's", DefaultText: "not served"},
-		&cli.StringFlag{Name: "data", Usage: "the `ADDR` for bytes of hdfs:// clients, as a DataNode's", Value: hdfs.DefaultData},
-		&cli.StringFlag{Name: "advertise", Usage: "the `HOST:PORT` by which clients reach this gateway (hdfs:// uses the host)", DefaultText: "what they call it"},
-		&cli.StringSliceFlag{Name: "alias", Usage: "serve requests to the host `NAME`, too, as that of a load balancer (WebHDFS)"},
-		&cli.BoolFlag{Name: "insecure-trust-clients", Usage: "serve other machines, too, and believe who they say they are"},
-		&cli.StringSliceFlag{Name: "doas", Usage: "let the user `NAME` act for others (Hadoop's proxy users)"},
-		&cli.IntFlag{Name: "streams", Usage: "read and write at most `N` files at once by WebHDFS", Value: webhdfs.DefaultStreams},
-		&cli.IntFlag{Name: "open", Usage: "have at most `N` files open for write by hdfs://", Value: files.DefaultOpen},
-		&cli.DurationFlag{Name: "idle", Usage: "end what a client reads or writes when it is silent for so `LONG`", Value: webhdfs.DefaultIdle},
-	}
-}
+const (
+	// endTime is how long requests under way may take once the gateway is asked to end.
+	endTime = 10 * time.Second
+	// checkEvery is how often a certificate is read again.
+	checkEvery = 2 * time.Second
+)
 
 // Addresses are where a gateway listens, empty where it does not.
-type Addresses struct{ WebHDFS, HDFS, Data string }
+type Addresses struct{ WebHDFS, HDFS, Data, Pages string }
 
 // String is what a person is shown.
 func (a Addresses) String() string {
-	all := []string{a.WebHDFS}
-	if a.WebHDFS == "" {
-		all = nil
-	}
-	if a.HDFS != "" {
-		all = append(all, "hdfs://"+a.HDFS, "data "+a.Data)
+	var all []string
+	for _, part := range []struct{ before, addr string }{{"", a.WebHDFS}, {"hdfs://", a.HDFS}, {"data ", a.Data}, {"pages ", a.Pages}} {
+		if part.addr != "" {
+			all = append(all, part.before+part.addr)
+		}
 	}
 	return strings.Join(all, " ")
+}
+
+// AddTo adds the addresses to what a program is told.
+func (a Addresses) AddTo(fields map[string]any) {
+	for name, addr := range map[string]string{"webhdfs": a.WebHDFS, "hdfs": a.HDFS, "data": a.Data, "pages": a.Pages} {
+		if addr != "" {
+			fields[name] = addr
+		}
+	}
 }
 
 // server is a gateway that runs, of either protocol.
@@ -59,71 +65,264 @@ type server interface {
 	Close(ctx context.Context) error
 }
 
+// Gateway is one that serves, by one or both protocols.
+type Gateway struct {
+	Addresses
+
+	servers []server
+	pages   *pages.Server
+	end     context.CancelFunc
+	work    sync.WaitGroup // what reads files again
+	ended   chan struct{}
+	once    sync.Once // for ended
+	closing sync.Once
+	err     error // once closing is done
+}
+
+// starting is a gateway that is being started.
+type starting struct {
+	*Gateway
+	op     string
+	flags  *cli.Context
+	client client.Config
+	log    *slog.Logger
+	key    []byte
+	guard  *auth.Guard
+	stats  *prometheus.Registry
+	calls  *pages.Calls
+}
+
 // Serve serves until the context ends, which is no error. ready is told the addresses at
 // which it listens; its error ends the gateway.
 func Serve(ctx context.Context, flags *cli.Context, c client.Config, log *slog.Logger, ready func(Addresses) error) (err error) {
-	var at Addresses
-	done := make([]<-chan struct{}, 2) // nil: that one does not run
-	var web, native server
-	defer func() {
-		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
-		defer cancel()
-		for _, s := range []server{web, native} {
-			if s != nil {
-				err = cmp.Or(err, s.Close(end))
-			}
-		}
-	}()
-	if listen := flags.String("webhdfs"); listen != "" || flags.String("hdfs") == "" {
-		s, err := webhdfs.Start(ctx, webhdfs.Config{
-			Client: c, Logger: log,
-			Listen: listen, Advertise: flags.String("advertise"), TrustClients: flags.Bool("insecure-trust-clients"),
-			Names: flags.StringSlice("alias"), Proxies: flags.StringSlice("doas"), Streams: flags.Int("streams"), Idle: flags.Duration("idle"),
-		})
-		if err != nil {
-			return err
-		}
-		web, done[0], at.WebHDFS = s, s.Done(), s.Addr()
+	web, native := flags.String("webhdfs"), flags.String("hdfs")
+	if native == "" {
+		web = cmp.Or(web, webhdfs.DefaultListen)
 	}
-	if listen := flags.String("hdfs"); listen != "" {
-		host, err := hostOf(flags.String("advertise"))
-		if err != nil {
-			return err
-		}
-		if flags.Int("open") < 1 {
-			return fserror.New(fserror.InvalidArgument, "hdfs", "", "%d open files are too few; allow 1 at least", flags.Int("open"))
-		}
-		s, err := hdfs.Start(ctx, hdfs.Config{
-			Client: c, Logger: log,
-			Listen: listen, Data: flags.String("data"), Advertise: host, TrustClients: flags.Bool("insecure-trust-clients"),
-			Proxies: flags.StringSlice("doas"), Open: flags.Int("open"), Idle: flags.Duration("idle"),
-		})
-		if err != nil {
-			return err
-		}
-		native, done[1], at.HDFS, at.Data = s, s.Done(), s.Addr(), s.DataAddr()
+	g, err := start(ctx, "gateway", flags, c, log, places{web, native, flags.String("data"), flags.String("advertise"), flags.String("pages")})
+	if err != nil {
+		return err
 	}
-	if err := ready(at); err != nil {
+	defer func() { err = cmp.Or(err, g.Close()) }()
+	if err := ready(g.Addresses); err != nil {
 		return err
 	}
 	select {
 	case <-ctx.Done():
 		return nil
-	case <-done[0]:
-		return web.Err()
-	case <-done[1]:
-		return native.Err()
+	case <-g.Done():
+		return g.Err()
 	}
 }
 
-// hostOf is the host of HOST:PORT; empty stays so.
-func hostOf(advertise string) (string, error) {
-	if advertise == "" {
-		return "", nil
+// Beside starts a gateway in the process of a namenode, of which it is a client at address
+// at, or, where there are several, of those that the flags name. It is nil if no flag asks for one.
+func Beside(ctx context.Context, flags *cli.Context, config func() (client.Config, error), log *slog.Logger, at string) (*Gateway, error) {
+	const op = "namenode"
+	p := places{flags.String("webhdfs"), flags.String("hdfs"), flags.String("hdfs-data"), flags.String("hdfs-advertise"), ""}
+	if p.web == "" && p.native == "" {
+		for _, f := range BesideFlags() {
+			if name := f.Names()[0]; flags.IsSet(name) {
+				return nil, argv.Usagef(op, "--%s needs --hdfs or --webhdfs", name)
+			}
+		}
+		return nil, nil
 	}
-	host, _, err := net.SplitHostPort(advertise)
-	if err != nil || host == "" {
-		return "", fserror.New(fserror.InvalidArgument, "hdfs", advertise, "the address for clients is no HOST:PORT")
+	c, err := config()
+	switch {
+	case err != nil:
+		return nil, err
+	case flags.IsSet("namenode"):
+	case flags.String("zookeeper") != "":
+		return nil, argv.Usagef(op, "--hdfs and --webhdfs need --namenode with --zookeeper: the addresses of all namenodes, of which any may be active")
+	default:
+		c.Namenodes = []string{at}
 	}
-	return host, nil
+	c.Timeout = 0 // the gateway's own
+	return start(ctx, op, flags, c, log, p)
+}
+
+// places are where to listen.
+type places struct{ web, native, data, advertise, pages string }
+
+func start(ctx context.Context, op string, flags *cli.Context, c client.Config, log *slog.Logger, at places) (g *Gateway, err error) {
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	s := starting{&Gateway{end: end, ended: make(chan struct{})}, op, flags, c, log, nil, nil, prometheus.NewRegistry(), nil}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	s.stats.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	s.calls = pages.NewCalls(s.stats)
+	if s.key, err = readKey(flags.String("key")); err != nil {
+		return nil, err
+	}
+	if s.guard, err = guard(op, flags, at.native != "", at.web != "", s.key); err != nil {
+		return nil, err
+	}
+	if s.guard != nil {
+		s.work.Go(func() { s.guard.Watch(life, log) })
+	}
+	if at.web == "" && (flags.IsSet("web-cert") || flags.IsSet("web-key")) {
+		return nil, argv.Usagef(op, "--web-cert and --web-key need --webhdfs")
+	}
+	if at.web != "" {
+		if err := s.web(ctx, life, at); err != nil {
+			return nil, err
+		}
+	}
+	if at.native != "" {
+		if err := s.native(ctx, at); err != nil {
+			return nil, err
+		}
+	}
+	if at.pages != "" {
+		c, err := users.Proves(c)
+		if err != nil {
+			return nil, err
+		}
+		ask := func(ctx context.Context) error {
+			c.User = cmp.Or(c.User, c.RealUser)
+			c.RealUser = ""
+			_, err := client.WhoAmI(ctx, c)
+			return err
+		}
+		if s.Gateway.pages, err = pages.Start(ctx, at.pages, s.stats, ask, log); err != nil {
+			return nil, err
+		}
+		s.Pages = s.Gateway.pages.Addr()
+	}
+	for _, one := range s.servers {
+		s.work.Go(func() {
+			select {
+			case <-one.Done():
+				s.once.Do(func() { close(s.ended) })
+			case <-life.Done():
+			}
+		})
+	}
+	return s.Gateway, nil
+}
+
+func (s *starting) web(ctx, life context.Context, at places) error {
+	f := s.flags
+	cfg := webhdfs.Config{
+		Client: s.client, Logger: s.log, Guard: s.guard, Observe: s.calls.Of("webhdfs"),
+		Listen: at.web, Advertise: at.advertise, TrustClients: f.Bool("insecure-trust-clients"),
+		Names: f.StringSlice("alias"), Proxies: f.StringSlice("doas"), Streams: f.Int("streams"), Idle: f.Duration("idle"),
+	}
+	cert, key := f.String("web-cert"), f.String("web-key")
+	if (cert == "") != (key == "") {
+		return argv.Usagef(s.op, "TLS needs --web-cert and --web-key")
+	}
+	if cert != "" {
+		pair, err := proof.OpenPair(clock.System{}, cert, key)
+		if err != nil {
+			return err
+		}
+		cfg.TLS = proof.ServerTLS(pair, nil, false)
+		s.work.Go(func() { watch(life, pair, s.log) })
+	}
+	web, err := webhdfs.Start(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	s.servers, s.WebHDFS = append(s.servers, web), web.Addr()
+	s.gauges("webhdfs", "streams", "Files that clients of WebHDFS read and write now.", web.InUse)
+	return nil
+}
+
+// watch reads a certificate again when its files change.
+func watch(ctx context.Context, pair *proof.File[*tls.Certificate], log *slog.Logger) {
+	t := time.NewTicker(checkEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			if changed, err := pair.Check(); err != nil {
+				log.Error("the certificate for WebHDFS cannot be read; the one from before is shown", "cause", err)
+			} else if changed {
+				log.Info("the certificate for WebHDFS has changed")
+			}
+		}
+	}
+}
+
+func (s *starting) native(ctx context.Context, at places) error {
+	f := s.flags
+	host, err := hostOf(at.advertise)
+	if err != nil {
+		return err
+	}
+	if f.Int("open") < 1 {
+		return fserror.New(fserror.InvalidArgument, "hdfs", "", "%d open files are too few; allow 1 at least", f.Int("open"))
+	}
+	native, err := hdfs.Start(ctx, hdfs.Config{
+		Client: s.client, Logger: s.log, Guard: s.guard, Key: s.key, Observe: s.calls.Of("hdfs"),
+		Listen: at.native, Data: at.data, Advertise: host, TrustClients: f.Bool("insecure-trust-clients"),
+		Proxies: f.StringSlice("doas"), Open: f.Int("open"), Idle: f.Duration("idle"),
+	})
+	if err != nil {
+		return err
+	}
+	s.servers, s.HDFS, s.Data = append(s.servers, native), native.Addr(), native.DataAddr()
+	s.gauges("hdfs", "open_files", "Files that clients of hdfs:// have open for write.", native.InUse)
+	return nil
+}
+
+func (s *starting) gauges(protocol, files, help string, inUse func() (sessions, files int)) {
+	pages.Gauge(s.stats, "sessions", "Sessions with the namenode, one for each user and writing client.", prometheus.Labels{"protocol": protocol}, func() float64 {
+		n, _ := inUse()
+		return float64(n)
+	})
+	pages.Gauge(s.stats, files, help, nil, func() float64 {
+		_, n := inUse()
+		return float64(n)
+	})
+}
+
+// Done is closed when a part of it serves no more. A nil Gateway never ends by itself.
+func (g *Gateway) Done() <-chan struct{} {
+	if g == nil {
+		return nil
+	}
+	return g.ended
+}
+
+// Err says why it serves no more, after Done.
+func (g *Gateway) Err() error {
+	for _, s := range g.servers {
+		select {
+		case <-s.Done():
+			if err := s.Err(); err != nil {
+				return err
+			}
+		default:
+		}
+	}
+	return nil
+}
+
+// Close ends it: requests under way have ten seconds to finish. It waits until nothing is left.
+// It may be called again.
+func (g *Gateway) Close() error {
+	if g == nil {
+		return nil
+	}
+	g.closing.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), endTime)
+		defer cancel()
+		if g.pages != nil {
+			g.err = g.pages.Close(ctx)
+		}
+		for _, s := range g.servers {
+			g.err = cmp.Or(g.err, s.Close(ctx))
+		}
+		g.end()
+		g.work.Wait()
+	})
+	return g.err
 }

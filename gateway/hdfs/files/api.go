@@ -48,7 +48,8 @@ type Opened struct {
 
 // Create says how to make a file.
 type Create struct {
-	Mode         fs.FileMode // as it is to be: the client has applied its umask
+	Mode         fs.FileMode // before the client's umask
+	Umask        fs.FileMode // what that takes away, unless a default ACL is inherited
 	Create       bool        // make it if it is missing; else NotFound
 	Overwrite    bool        // replace it, whoever writes it
 	CreateParent bool        // make missing directories

@@ -32,7 +32,7 @@ func (t *Table) Create(ctx context.Context, u *users.User, name, path string, c 
 	if err != nil {
 		return Opened{}, err
 	}
-	opts := []client.OpenOption{client.WithMode(c.Attr.Making(c.Mode))}
+	opts := []client.OpenOption{client.WithMode(c.Attr.Making(c.Mode)), client.WithUmask(c.Umask)}
 	if c.Overwrite { // as HDFS: whoever is writing the old one loses it
 		opts = append(opts, client.WithOverwrite(), client.WithSteal())
 	}
@@ -57,7 +57,7 @@ func (t *Table) Create(ctx context.Context, u *users.User, name, path string, c 
 		p.leave()
 		return Opened{}, err
 	}
-	if err := t.rules(p.u).Keep(ctx, w.Inode(), path, c.Attr, c.Mode); err != nil {
+	if err := t.rules(p.u).Keep(ctx, w.Inode(), path, c.Attr, c.Mode&^c.Umask); err != nil {
 		return Opened{}, errors.Join(err, t.giveUp(ctx, f))
 	}
 	i, _, err := p.u.FS.LstatKept(ctx, lowlevel.Inode(w.Inode()))

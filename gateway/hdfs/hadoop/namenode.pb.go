@@ -3397,6 +3397,59 @@ func (x *AclStatusProto) GetPermission() *FsPermissionProto {
 	return nil
 }
 
+// Of setAcl, modifyAclEntries and removeAclEntries; those that have no entries send the path alone.
+type AclRequestProto struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Src           *string                `protobuf:"bytes,1,req,name=src" json:"src,omitempty"`
+	AclSpec       []*AclEntryProto       `protobuf:"bytes,2,rep,name=aclSpec" json:"aclSpec,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AclRequestProto) Reset() {
+	*x = AclRequestProto{}
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AclRequestProto) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AclRequestProto) ProtoMessage() {}
+
+func (x *AclRequestProto) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AclRequestProto.ProtoReflect.Descriptor instead.
+func (*AclRequestProto) Descriptor() ([]byte, []int) {
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *AclRequestProto) GetSrc() string {
+	if x != nil && x.Src != nil {
+		return *x.Src
+	}
+	return ""
+}
+
+func (x *AclRequestProto) GetAclSpec() []*AclEntryProto {
+	if x != nil {
+		return x.AclSpec
+	}
+	return nil
+}
+
 type GetAclStatusResponseProto struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Result        *AclStatusProto        `protobuf:"bytes,1,req,name=result" json:"result,omitempty"`
@@ -3406,7 +3459,7 @@ type GetAclStatusResponseProto struct {
 
 func (x *GetAclStatusResponseProto) Reset() {
 	*x = GetAclStatusResponseProto{}
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[54]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3418,7 +3471,7 @@ func (x *GetAclStatusResponseProto) String() string {
 func (*GetAclStatusResponseProto) ProtoMessage() {}
 
 func (x *GetAclStatusResponseProto) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[54]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3431,7 +3484,7 @@ func (x *GetAclStatusResponseProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAclStatusResponseProto.ProtoReflect.Descriptor instead.
 func (*GetAclStatusResponseProto) Descriptor() ([]byte, []int) {
-	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{54}
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *GetAclStatusResponseProto) GetResult() *AclStatusProto {
@@ -3452,7 +3505,7 @@ type SetXAttrRequestProto struct {
 
 func (x *SetXAttrRequestProto) Reset() {
 	*x = SetXAttrRequestProto{}
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[55]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3464,7 +3517,7 @@ func (x *SetXAttrRequestProto) String() string {
 func (*SetXAttrRequestProto) ProtoMessage() {}
 
 func (x *SetXAttrRequestProto) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[55]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3477,7 +3530,7 @@ func (x *SetXAttrRequestProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetXAttrRequestProto.ProtoReflect.Descriptor instead.
 func (*SetXAttrRequestProto) Descriptor() ([]byte, []int) {
-	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{55}
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *SetXAttrRequestProto) GetSrc() string {
@@ -3512,7 +3565,7 @@ type XAttrsRequestProto struct {
 
 func (x *XAttrsRequestProto) Reset() {
 	*x = XAttrsRequestProto{}
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[56]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3524,7 +3577,7 @@ func (x *XAttrsRequestProto) String() string {
 func (*XAttrsRequestProto) ProtoMessage() {}
 
 func (x *XAttrsRequestProto) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[56]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3537,7 +3590,7 @@ func (x *XAttrsRequestProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use XAttrsRequestProto.ProtoReflect.Descriptor instead.
 func (*XAttrsRequestProto) Descriptor() ([]byte, []int) {
-	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{56}
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *XAttrsRequestProto) GetSrc() string {
@@ -3563,7 +3616,7 @@ type XAttrsResponseProto struct {
 
 func (x *XAttrsResponseProto) Reset() {
 	*x = XAttrsResponseProto{}
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[57]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3575,7 +3628,7 @@ func (x *XAttrsResponseProto) String() string {
 func (*XAttrsResponseProto) ProtoMessage() {}
 
 func (x *XAttrsResponseProto) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[57]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3588,7 +3641,7 @@ func (x *XAttrsResponseProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use XAttrsResponseProto.ProtoReflect.Descriptor instead.
 func (*XAttrsResponseProto) Descriptor() ([]byte, []int) {
-	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{57}
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *XAttrsResponseProto) GetXAttrs() []*XAttrProto {
@@ -3608,7 +3661,7 @@ type CheckAccessRequestProto struct {
 
 func (x *CheckAccessRequestProto) Reset() {
 	*x = CheckAccessRequestProto{}
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[58]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3620,7 +3673,7 @@ func (x *CheckAccessRequestProto) String() string {
 func (*CheckAccessRequestProto) ProtoMessage() {}
 
 func (x *CheckAccessRequestProto) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[58]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3633,7 +3686,7 @@ func (x *CheckAccessRequestProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckAccessRequestProto.ProtoReflect.Descriptor instead.
 func (*CheckAccessRequestProto) Descriptor() ([]byte, []int) {
-	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{58}
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *CheckAccessRequestProto) GetPath() string {
@@ -3659,7 +3712,7 @@ type HAServiceStateResponseProto struct {
 
 func (x *HAServiceStateResponseProto) Reset() {
 	*x = HAServiceStateResponseProto{}
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[59]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3671,7 +3724,7 @@ func (x *HAServiceStateResponseProto) String() string {
 func (*HAServiceStateResponseProto) ProtoMessage() {}
 
 func (x *HAServiceStateResponseProto) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[59]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3684,7 +3737,7 @@ func (x *HAServiceStateResponseProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HAServiceStateResponseProto.ProtoReflect.Descriptor instead.
 func (*HAServiceStateResponseProto) Descriptor() ([]byte, []int) {
-	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{59}
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *HAServiceStateResponseProto) GetState() HAServiceStateProto {
@@ -3705,7 +3758,7 @@ type GetServiceStatusResponseProto struct {
 
 func (x *GetServiceStatusResponseProto) Reset() {
 	*x = GetServiceStatusResponseProto{}
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[60]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3717,7 +3770,7 @@ func (x *GetServiceStatusResponseProto) String() string {
 func (*GetServiceStatusResponseProto) ProtoMessage() {}
 
 func (x *GetServiceStatusResponseProto) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[60]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3730,7 +3783,7 @@ func (x *GetServiceStatusResponseProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServiceStatusResponseProto.ProtoReflect.Descriptor instead.
 func (*GetServiceStatusResponseProto) Descriptor() ([]byte, []int) {
-	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{60}
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *GetServiceStatusResponseProto) GetState() HAServiceStateProto {
@@ -3766,7 +3819,7 @@ type StorageInfoProto struct {
 
 func (x *StorageInfoProto) Reset() {
 	*x = StorageInfoProto{}
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[61]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3778,7 +3831,7 @@ func (x *StorageInfoProto) String() string {
 func (*StorageInfoProto) ProtoMessage() {}
 
 func (x *StorageInfoProto) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[61]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3791,7 +3844,7 @@ func (x *StorageInfoProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StorageInfoProto.ProtoReflect.Descriptor instead.
 func (*StorageInfoProto) Descriptor() ([]byte, []int) {
-	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{61}
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *StorageInfoProto) GetLayoutVersion() uint32 {
@@ -3841,7 +3894,7 @@ const (
 
 func (x *NamespaceInfoProto) Reset() {
 	*x = NamespaceInfoProto{}
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[62]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3853,7 +3906,7 @@ func (x *NamespaceInfoProto) String() string {
 func (*NamespaceInfoProto) ProtoMessage() {}
 
 func (x *NamespaceInfoProto) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[62]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3866,7 +3919,7 @@ func (x *NamespaceInfoProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamespaceInfoProto.ProtoReflect.Descriptor instead.
 func (*NamespaceInfoProto) Descriptor() ([]byte, []int) {
-	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{62}
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *NamespaceInfoProto) GetBuildVersion() string {
@@ -3920,7 +3973,7 @@ type VersionResponseProto struct {
 
 func (x *VersionResponseProto) Reset() {
 	*x = VersionResponseProto{}
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[63]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3932,7 +3985,7 @@ func (x *VersionResponseProto) String() string {
 func (*VersionResponseProto) ProtoMessage() {}
 
 func (x *VersionResponseProto) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[63]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3945,7 +3998,7 @@ func (x *VersionResponseProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionResponseProto.ProtoReflect.Descriptor instead.
 func (*VersionResponseProto) Descriptor() ([]byte, []int) {
-	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{63}
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *VersionResponseProto) GetInfo() *NamespaceInfoProto {
@@ -3953,6 +4006,183 @@ func (x *VersionResponseProto) GetInfo() *NamespaceInfoProto {
 		return x.Info
 	}
 	return nil
+}
+
+type GetDelegationTokenRequestProto struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Renewer       *string                `protobuf:"bytes,1,req,name=renewer" json:"renewer,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetDelegationTokenRequestProto) Reset() {
+	*x = GetDelegationTokenRequestProto{}
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetDelegationTokenRequestProto) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetDelegationTokenRequestProto) ProtoMessage() {}
+
+func (x *GetDelegationTokenRequestProto) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetDelegationTokenRequestProto.ProtoReflect.Descriptor instead.
+func (*GetDelegationTokenRequestProto) Descriptor() ([]byte, []int) {
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *GetDelegationTokenRequestProto) GetRenewer() string {
+	if x != nil && x.Renewer != nil {
+		return *x.Renewer
+	}
+	return ""
+}
+
+type GetDelegationTokenResponseProto struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Token         *TokenProto            `protobuf:"bytes,1,opt,name=token" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetDelegationTokenResponseProto) Reset() {
+	*x = GetDelegationTokenResponseProto{}
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetDelegationTokenResponseProto) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetDelegationTokenResponseProto) ProtoMessage() {}
+
+func (x *GetDelegationTokenResponseProto) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetDelegationTokenResponseProto.ProtoReflect.Descriptor instead.
+func (*GetDelegationTokenResponseProto) Descriptor() ([]byte, []int) {
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{66}
+}
+
+func (x *GetDelegationTokenResponseProto) GetToken() *TokenProto {
+	if x != nil {
+		return x.Token
+	}
+	return nil
+}
+
+// Of renewDelegationToken and cancelDelegationToken.
+type DelegationTokenRequestProto struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Token         *TokenProto            `protobuf:"bytes,1,req,name=token" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DelegationTokenRequestProto) Reset() {
+	*x = DelegationTokenRequestProto{}
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[67]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DelegationTokenRequestProto) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DelegationTokenRequestProto) ProtoMessage() {}
+
+func (x *DelegationTokenRequestProto) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[67]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DelegationTokenRequestProto.ProtoReflect.Descriptor instead.
+func (*DelegationTokenRequestProto) Descriptor() ([]byte, []int) {
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{67}
+}
+
+func (x *DelegationTokenRequestProto) GetToken() *TokenProto {
+	if x != nil {
+		return x.Token
+	}
+	return nil
+}
+
+type RenewDelegationTokenResponseProto struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	NewExpiryTime *uint64                `protobuf:"varint,1,req,name=newExpiryTime" json:"newExpiryTime,omitempty"` // ms since 1970
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenewDelegationTokenResponseProto) Reset() {
+	*x = RenewDelegationTokenResponseProto{}
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenewDelegationTokenResponseProto) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenewDelegationTokenResponseProto) ProtoMessage() {}
+
+func (x *RenewDelegationTokenResponseProto) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenewDelegationTokenResponseProto.ProtoReflect.Descriptor instead.
+func (*RenewDelegationTokenResponseProto) Descriptor() ([]byte, []int) {
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{68}
+}
+
+func (x *RenewDelegationTokenResponseProto) GetNewExpiryTime() uint64 {
+	if x != nil && x.NewExpiryTime != nil {
+		return *x.NewExpiryTime
+	}
+	return 0
 }
 
 var File_gateway_hdfs_hadoop_namenode_proto protoreflect.FileDescriptor
@@ -4207,7 +4437,10 @@ const file_gateway_hdfs_hadoop_namenode_proto_rawDesc = "" +
 	"\aentries\x18\x04 \x03(\v2\x1d.leasefs.hadoop.AclEntryProtoR\aentries\x12A\n" +
 	"\n" +
 	"permission\x18\x05 \x01(\v2!.leasefs.hadoop.FsPermissionProtoR\n" +
-	"permission\"S\n" +
+	"permission\"\\\n" +
+	"\x0fAclRequestProto\x12\x10\n" +
+	"\x03src\x18\x01 \x02(\tR\x03src\x127\n" +
+	"\aaclSpec\x18\x02 \x03(\v2\x1d.leasefs.hadoop.AclEntryProtoR\aaclSpec\"S\n" +
 	"\x19GetAclStatusResponseProto\x126\n" +
 	"\x06result\x18\x01 \x02(\v2\x1e.leasefs.hadoop.AclStatusProtoR\x06result\"n\n" +
 	"\x14SetXAttrRequestProto\x12\x10\n" +
@@ -4243,7 +4476,15 @@ const file_gateway_hdfs_hadoop_namenode_proto_rawDesc = "" +
 	"\x0fsoftwareVersion\x18\x05 \x02(\tR\x0fsoftwareVersion\x12%\n" +
 	"\fcapabilities\x18\x06 \x01(\x04:\x010R\fcapabilities\"N\n" +
 	"\x14VersionResponseProto\x126\n" +
-	"\x04info\x18\x01 \x02(\v2\".leasefs.hadoop.NamespaceInfoProtoR\x04info*p\n" +
+	"\x04info\x18\x01 \x02(\v2\".leasefs.hadoop.NamespaceInfoProtoR\x04info\":\n" +
+	"\x1eGetDelegationTokenRequestProto\x12\x18\n" +
+	"\arenewer\x18\x01 \x02(\tR\arenewer\"S\n" +
+	"\x1fGetDelegationTokenResponseProto\x120\n" +
+	"\x05token\x18\x01 \x01(\v2\x1a.leasefs.hadoop.TokenProtoR\x05token\"O\n" +
+	"\x1bDelegationTokenRequestProto\x120\n" +
+	"\x05token\x18\x01 \x02(\v2\x1a.leasefs.hadoop.TokenProtoR\x05token\"I\n" +
+	"!RenewDelegationTokenResponseProto\x12$\n" +
+	"\rnewExpiryTime\x18\x01 \x02(\x04R\rnewExpiryTime*p\n" +
 	"\x0fCreateFlagProto\x12\n" +
 	"\n" +
 	"\x06CREATE\x10\x01\x12\r\n" +
@@ -4267,7 +4508,7 @@ func file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP() []byte {
 }
 
 var file_gateway_hdfs_hadoop_namenode_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_gateway_hdfs_hadoop_namenode_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
+var file_gateway_hdfs_hadoop_namenode_proto_msgTypes = make([]protoimpl.MessageInfo, 69)
 var file_gateway_hdfs_hadoop_namenode_proto_goTypes = []any{
 	(CreateFlagProto)(0),                           // 0: leasefs.hadoop.CreateFlagProto
 	(SetSafeModeRequestProto_Action)(0),            // 1: leasefs.hadoop.SetSafeModeRequestProto.Action
@@ -4325,78 +4566,87 @@ var file_gateway_hdfs_hadoop_namenode_proto_goTypes = []any{
 	(*UpdateBlockForPipelineRequestProto)(nil),     // 53: leasefs.hadoop.UpdateBlockForPipelineRequestProto
 	(*UpdatePipelineRequestProto)(nil),             // 54: leasefs.hadoop.UpdatePipelineRequestProto
 	(*AclStatusProto)(nil),                         // 55: leasefs.hadoop.AclStatusProto
-	(*GetAclStatusResponseProto)(nil),              // 56: leasefs.hadoop.GetAclStatusResponseProto
-	(*SetXAttrRequestProto)(nil),                   // 57: leasefs.hadoop.SetXAttrRequestProto
-	(*XAttrsRequestProto)(nil),                     // 58: leasefs.hadoop.XAttrsRequestProto
-	(*XAttrsResponseProto)(nil),                    // 59: leasefs.hadoop.XAttrsResponseProto
-	(*CheckAccessRequestProto)(nil),                // 60: leasefs.hadoop.CheckAccessRequestProto
-	(*HAServiceStateResponseProto)(nil),            // 61: leasefs.hadoop.HAServiceStateResponseProto
-	(*GetServiceStatusResponseProto)(nil),          // 62: leasefs.hadoop.GetServiceStatusResponseProto
-	(*StorageInfoProto)(nil),                       // 63: leasefs.hadoop.StorageInfoProto
-	(*NamespaceInfoProto)(nil),                     // 64: leasefs.hadoop.NamespaceInfoProto
-	(*VersionResponseProto)(nil),                   // 65: leasefs.hadoop.VersionResponseProto
-	(*LocatedBlocksProto)(nil),                     // 66: leasefs.hadoop.LocatedBlocksProto
-	(ChecksumTypeProto)(0),                         // 67: leasefs.hadoop.ChecksumTypeProto
-	(*FsPermissionProto)(nil),                      // 68: leasefs.hadoop.FsPermissionProto
-	(*HdfsFileStatusProto)(nil),                    // 69: leasefs.hadoop.HdfsFileStatusProto
-	(*LocatedBlockProto)(nil),                      // 70: leasefs.hadoop.LocatedBlockProto
-	(StorageTypeProto)(0),                          // 71: leasefs.hadoop.StorageTypeProto
-	(*ExtendedBlockProto)(nil),                     // 72: leasefs.hadoop.ExtendedBlockProto
-	(*DatanodeInfoProto)(nil),                      // 73: leasefs.hadoop.DatanodeInfoProto
-	(*AclEntryProto)(nil),                          // 74: leasefs.hadoop.AclEntryProto
-	(*XAttrProto)(nil),                             // 75: leasefs.hadoop.XAttrProto
-	(HAServiceStateProto)(0),                       // 76: leasefs.hadoop.HAServiceStateProto
+	(*AclRequestProto)(nil),                        // 56: leasefs.hadoop.AclRequestProto
+	(*GetAclStatusResponseProto)(nil),              // 57: leasefs.hadoop.GetAclStatusResponseProto
+	(*SetXAttrRequestProto)(nil),                   // 58: leasefs.hadoop.SetXAttrRequestProto
+	(*XAttrsRequestProto)(nil),                     // 59: leasefs.hadoop.XAttrsRequestProto
+	(*XAttrsResponseProto)(nil),                    // 60: leasefs.hadoop.XAttrsResponseProto
+	(*CheckAccessRequestProto)(nil),                // 61: leasefs.hadoop.CheckAccessRequestProto
+	(*HAServiceStateResponseProto)(nil),            // 62: leasefs.hadoop.HAServiceStateResponseProto
+	(*GetServiceStatusResponseProto)(nil),          // 63: leasefs.hadoop.GetServiceStatusResponseProto
+	(*StorageInfoProto)(nil),                       // 64: leasefs.hadoop.StorageInfoProto
+	(*NamespaceInfoProto)(nil),                     // 65: leasefs.hadoop.NamespaceInfoProto
+	(*VersionResponseProto)(nil),                   // 66: leasefs.hadoop.VersionResponseProto
+	(*GetDelegationTokenRequestProto)(nil),         // 67: leasefs.hadoop.GetDelegationTokenRequestProto
+	(*GetDelegationTokenResponseProto)(nil),        // 68: leasefs.hadoop.GetDelegationTokenResponseProto
+	(*DelegationTokenRequestProto)(nil),            // 69: leasefs.hadoop.DelegationTokenRequestProto
+	(*RenewDelegationTokenResponseProto)(nil),      // 70: leasefs.hadoop.RenewDelegationTokenResponseProto
+	(*LocatedBlocksProto)(nil),                     // 71: leasefs.hadoop.LocatedBlocksProto
+	(ChecksumTypeProto)(0),                         // 72: leasefs.hadoop.ChecksumTypeProto
+	(*FsPermissionProto)(nil),                      // 73: leasefs.hadoop.FsPermissionProto
+	(*HdfsFileStatusProto)(nil),                    // 74: leasefs.hadoop.HdfsFileStatusProto
+	(*LocatedBlockProto)(nil),                      // 75: leasefs.hadoop.LocatedBlockProto
+	(StorageTypeProto)(0),                          // 76: leasefs.hadoop.StorageTypeProto
+	(*ExtendedBlockProto)(nil),                     // 77: leasefs.hadoop.ExtendedBlockProto
+	(*DatanodeInfoProto)(nil),                      // 78: leasefs.hadoop.DatanodeInfoProto
+	(*AclEntryProto)(nil),                          // 79: leasefs.hadoop.AclEntryProto
+	(*XAttrProto)(nil),                             // 80: leasefs.hadoop.XAttrProto
+	(HAServiceStateProto)(0),                       // 81: leasefs.hadoop.HAServiceStateProto
+	(*TokenProto)(nil),                             // 82: leasefs.hadoop.TokenProto
 }
 var file_gateway_hdfs_hadoop_namenode_proto_depIdxs = []int32{
-	66, // 0: leasefs.hadoop.GetBlockLocationsResponseProto.locations:type_name -> leasefs.hadoop.LocatedBlocksProto
-	67, // 1: leasefs.hadoop.FsServerDefaultsProto.checksumType:type_name -> leasefs.hadoop.ChecksumTypeProto
+	71, // 0: leasefs.hadoop.GetBlockLocationsResponseProto.locations:type_name -> leasefs.hadoop.LocatedBlocksProto
+	72, // 1: leasefs.hadoop.FsServerDefaultsProto.checksumType:type_name -> leasefs.hadoop.ChecksumTypeProto
 	7,  // 2: leasefs.hadoop.GetServerDefaultsResponseProto.serverDefaults:type_name -> leasefs.hadoop.FsServerDefaultsProto
-	68, // 3: leasefs.hadoop.CreateRequestProto.masked:type_name -> leasefs.hadoop.FsPermissionProto
-	68, // 4: leasefs.hadoop.CreateRequestProto.unmasked:type_name -> leasefs.hadoop.FsPermissionProto
-	69, // 5: leasefs.hadoop.StatusResponseProto.fs:type_name -> leasefs.hadoop.HdfsFileStatusProto
-	70, // 6: leasefs.hadoop.AppendResponseProto.block:type_name -> leasefs.hadoop.LocatedBlockProto
-	69, // 7: leasefs.hadoop.AppendResponseProto.stat:type_name -> leasefs.hadoop.HdfsFileStatusProto
-	71, // 8: leasefs.hadoop.StorageTypesProto.storageTypes:type_name -> leasefs.hadoop.StorageTypeProto
+	73, // 3: leasefs.hadoop.CreateRequestProto.masked:type_name -> leasefs.hadoop.FsPermissionProto
+	73, // 4: leasefs.hadoop.CreateRequestProto.unmasked:type_name -> leasefs.hadoop.FsPermissionProto
+	74, // 5: leasefs.hadoop.StatusResponseProto.fs:type_name -> leasefs.hadoop.HdfsFileStatusProto
+	75, // 6: leasefs.hadoop.AppendResponseProto.block:type_name -> leasefs.hadoop.LocatedBlockProto
+	74, // 7: leasefs.hadoop.AppendResponseProto.stat:type_name -> leasefs.hadoop.HdfsFileStatusProto
+	76, // 8: leasefs.hadoop.StorageTypesProto.storageTypes:type_name -> leasefs.hadoop.StorageTypeProto
 	14, // 9: leasefs.hadoop.BlockStoragePolicyProto.creationPolicy:type_name -> leasefs.hadoop.StorageTypesProto
 	14, // 10: leasefs.hadoop.BlockStoragePolicyProto.creationFallbackPolicy:type_name -> leasefs.hadoop.StorageTypesProto
 	14, // 11: leasefs.hadoop.BlockStoragePolicyProto.replicationFallbackPolicy:type_name -> leasefs.hadoop.StorageTypesProto
 	15, // 12: leasefs.hadoop.GetStoragePolicyResponseProto.storagePolicy:type_name -> leasefs.hadoop.BlockStoragePolicyProto
 	15, // 13: leasefs.hadoop.GetStoragePoliciesResponseProto.policies:type_name -> leasefs.hadoop.BlockStoragePolicyProto
-	68, // 14: leasefs.hadoop.SetPermissionRequestProto.permission:type_name -> leasefs.hadoop.FsPermissionProto
-	72, // 15: leasefs.hadoop.AbandonBlockRequestProto.b:type_name -> leasefs.hadoop.ExtendedBlockProto
-	72, // 16: leasefs.hadoop.AddBlockRequestProto.previous:type_name -> leasefs.hadoop.ExtendedBlockProto
-	73, // 17: leasefs.hadoop.AddBlockRequestProto.excludeNodes:type_name -> leasefs.hadoop.DatanodeInfoProto
-	70, // 18: leasefs.hadoop.BlockResponseProto.block:type_name -> leasefs.hadoop.LocatedBlockProto
-	72, // 19: leasefs.hadoop.CompleteRequestProto.last:type_name -> leasefs.hadoop.ExtendedBlockProto
-	70, // 20: leasefs.hadoop.ReportBadBlocksRequestProto.blocks:type_name -> leasefs.hadoop.LocatedBlockProto
-	68, // 21: leasefs.hadoop.MkdirsRequestProto.masked:type_name -> leasefs.hadoop.FsPermissionProto
-	68, // 22: leasefs.hadoop.MkdirsRequestProto.unmasked:type_name -> leasefs.hadoop.FsPermissionProto
-	69, // 23: leasefs.hadoop.DirectoryListingProto.partialListing:type_name -> leasefs.hadoop.HdfsFileStatusProto
+	73, // 14: leasefs.hadoop.SetPermissionRequestProto.permission:type_name -> leasefs.hadoop.FsPermissionProto
+	77, // 15: leasefs.hadoop.AbandonBlockRequestProto.b:type_name -> leasefs.hadoop.ExtendedBlockProto
+	77, // 16: leasefs.hadoop.AddBlockRequestProto.previous:type_name -> leasefs.hadoop.ExtendedBlockProto
+	78, // 17: leasefs.hadoop.AddBlockRequestProto.excludeNodes:type_name -> leasefs.hadoop.DatanodeInfoProto
+	75, // 18: leasefs.hadoop.BlockResponseProto.block:type_name -> leasefs.hadoop.LocatedBlockProto
+	77, // 19: leasefs.hadoop.CompleteRequestProto.last:type_name -> leasefs.hadoop.ExtendedBlockProto
+	75, // 20: leasefs.hadoop.ReportBadBlocksRequestProto.blocks:type_name -> leasefs.hadoop.LocatedBlockProto
+	73, // 21: leasefs.hadoop.MkdirsRequestProto.masked:type_name -> leasefs.hadoop.FsPermissionProto
+	73, // 22: leasefs.hadoop.MkdirsRequestProto.unmasked:type_name -> leasefs.hadoop.FsPermissionProto
+	74, // 23: leasefs.hadoop.DirectoryListingProto.partialListing:type_name -> leasefs.hadoop.HdfsFileStatusProto
 	32, // 24: leasefs.hadoop.GetListingResponseProto.dirList:type_name -> leasefs.hadoop.DirectoryListingProto
-	73, // 25: leasefs.hadoop.GetDatanodeReportResponseProto.di:type_name -> leasefs.hadoop.DatanodeInfoProto
+	78, // 25: leasefs.hadoop.GetDatanodeReportResponseProto.di:type_name -> leasefs.hadoop.DatanodeInfoProto
 	1,  // 26: leasefs.hadoop.SetSafeModeRequestProto.action:type_name -> leasefs.hadoop.SetSafeModeRequestProto.Action
 	42, // 27: leasefs.hadoop.ListCorruptFileBlocksResponseProto.corrupt:type_name -> leasefs.hadoop.CorruptFileBlocksProto
 	45, // 28: leasefs.hadoop.GetContentSummaryResponseProto.summary:type_name -> leasefs.hadoop.ContentSummaryProto
 	47, // 29: leasefs.hadoop.GetQuotaUsageResponseProto.usage:type_name -> leasefs.hadoop.QuotaUsageProto
-	68, // 30: leasefs.hadoop.CreateSymlinkRequestProto.dirPerm:type_name -> leasefs.hadoop.FsPermissionProto
-	72, // 31: leasefs.hadoop.UpdateBlockForPipelineRequestProto.block:type_name -> leasefs.hadoop.ExtendedBlockProto
-	72, // 32: leasefs.hadoop.UpdatePipelineRequestProto.oldBlock:type_name -> leasefs.hadoop.ExtendedBlockProto
-	72, // 33: leasefs.hadoop.UpdatePipelineRequestProto.newBlock:type_name -> leasefs.hadoop.ExtendedBlockProto
-	74, // 34: leasefs.hadoop.AclStatusProto.entries:type_name -> leasefs.hadoop.AclEntryProto
-	68, // 35: leasefs.hadoop.AclStatusProto.permission:type_name -> leasefs.hadoop.FsPermissionProto
-	55, // 36: leasefs.hadoop.GetAclStatusResponseProto.result:type_name -> leasefs.hadoop.AclStatusProto
-	75, // 37: leasefs.hadoop.SetXAttrRequestProto.xAttr:type_name -> leasefs.hadoop.XAttrProto
-	75, // 38: leasefs.hadoop.XAttrsRequestProto.xAttrs:type_name -> leasefs.hadoop.XAttrProto
-	75, // 39: leasefs.hadoop.XAttrsResponseProto.xAttrs:type_name -> leasefs.hadoop.XAttrProto
-	76, // 40: leasefs.hadoop.HAServiceStateResponseProto.state:type_name -> leasefs.hadoop.HAServiceStateProto
-	76, // 41: leasefs.hadoop.GetServiceStatusResponseProto.state:type_name -> leasefs.hadoop.HAServiceStateProto
-	63, // 42: leasefs.hadoop.NamespaceInfoProto.storageInfo:type_name -> leasefs.hadoop.StorageInfoProto
-	64, // 43: leasefs.hadoop.VersionResponseProto.info:type_name -> leasefs.hadoop.NamespaceInfoProto
-	44, // [44:44] is the sub-list for method output_type
-	44, // [44:44] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	73, // 30: leasefs.hadoop.CreateSymlinkRequestProto.dirPerm:type_name -> leasefs.hadoop.FsPermissionProto
+	77, // 31: leasefs.hadoop.UpdateBlockForPipelineRequestProto.block:type_name -> leasefs.hadoop.ExtendedBlockProto
+	77, // 32: leasefs.hadoop.UpdatePipelineRequestProto.oldBlock:type_name -> leasefs.hadoop.ExtendedBlockProto
+	77, // 33: leasefs.hadoop.UpdatePipelineRequestProto.newBlock:type_name -> leasefs.hadoop.ExtendedBlockProto
+	79, // 34: leasefs.hadoop.AclStatusProto.entries:type_name -> leasefs.hadoop.AclEntryProto
+	73, // 35: leasefs.hadoop.AclStatusProto.permission:type_name -> leasefs.hadoop.FsPermissionProto
+	79, // 36: leasefs.hadoop.AclRequestProto.aclSpec:type_name -> leasefs.hadoop.AclEntryProto
+	55, // 37: leasefs.hadoop.GetAclStatusResponseProto.result:type_name -> leasefs.hadoop.AclStatusProto
+	80, // 38: leasefs.hadoop.SetXAttrRequestProto.xAttr:type_name -> leasefs.hadoop.XAttrProto
+	80, // 39: leasefs.hadoop.XAttrsRequestProto.xAttrs:type_name -> leasefs.hadoop.XAttrProto
+	80, // 40: leasefs.hadoop.XAttrsResponseProto.xAttrs:type_name -> leasefs.hadoop.XAttrProto
+	81, // 41: leasefs.hadoop.HAServiceStateResponseProto.state:type_name -> leasefs.hadoop.HAServiceStateProto
+	81, // 42: leasefs.hadoop.GetServiceStatusResponseProto.state:type_name -> leasefs.hadoop.HAServiceStateProto
+	64, // 43: leasefs.hadoop.NamespaceInfoProto.storageInfo:type_name -> leasefs.hadoop.StorageInfoProto
+	65, // 44: leasefs.hadoop.VersionResponseProto.info:type_name -> leasefs.hadoop.NamespaceInfoProto
+	82, // 45: leasefs.hadoop.GetDelegationTokenResponseProto.token:type_name -> leasefs.hadoop.TokenProto
+	82, // 46: leasefs.hadoop.DelegationTokenRequestProto.token:type_name -> leasefs.hadoop.TokenProto
+	47, // [47:47] is the sub-list for method output_type
+	47, // [47:47] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_gateway_hdfs_hadoop_namenode_proto_init() }
@@ -4411,7 +4661,7 @@ func file_gateway_hdfs_hadoop_namenode_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_gateway_hdfs_hadoop_namenode_proto_rawDesc), len(file_gateway_hdfs_hadoop_namenode_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   64,
+			NumMessages:   69,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -37,7 +37,14 @@ type conn struct {
 	slots  chan struct{}  // one for each call under way
 	calls  sync.WaitGroup // those
 
-	out sync.Mutex // for answers to be written whole
+	steps  int              // of the proof
+	begun  map[string]Proof // that the client can choose from, by their methods
+	proof  Proof            // nil: none was begun
+	method string           // that of proof
+	proven bool
+
+	out   sync.Mutex // for answers to be written whole
+	wraps bool       // they are protected
 }
 
 func newConn(s *Server, nc net.Conn) *conn {
@@ -69,10 +76,14 @@ func (c *conn) serve() {
 		c.server.log.Debug("a client was cut off", "from", c.nc.RemoteAddr(), "user", c.user, "cause", b.text)
 		c.fatal(b.code, hadoop.ClassOf(err), b.text)
 	}
-	if !c.server.isEnding() {
+	if !c.server.isEnding() && !errors.Is(err, errExpired) {
 		c.kill() // whoever is gone waits for nothing
 	}
 }
+
+// errExpired ends a connection when its calls have ended: the client makes another one, and
+// proves again who it is.
+var errExpired = errors.New("the proof of who the client is has expired")
 
 // JavaClass says what Hadoop calls it.
 func (e *badFrame) JavaClass() string {
@@ -138,6 +149,9 @@ func (c *conn) preamble() (sasl bool, err error) {
 	}
 	auth := head[6]
 	_, _ = c.in.Discard(len(head)) // they are there
+	if auth == authNone && len(c.server.cfg.Mechanisms) > 0 {
+		return false, unauthorized("SIMPLE authentication is not enabled.  Available:%s", c.server.methods())
+	}
 	if auth != authNone && auth != authSASL {
 		return false, bad(pb.RpcResponseHeaderProto_FATAL_UNAUTHORIZED, "Unknown auth protocol:%d; this server knows NONE (0) and SASL (%d)", auth, authSASL)
 	}
@@ -151,13 +165,20 @@ func (c *conn) await() error {
 		if c.user == "" {
 			idle = frameTime
 		}
+		if c.proven {
+			if left := time.Until(c.proof.Until()); left <= 0 {
+				return errExpired
+			} else if left < idle {
+				idle = left
+			}
+		}
 		_ = c.nc.SetReadDeadline(time.Now().Add(idle))
 		if c.server.isEnding() {
 			return io.EOF // readNoMore may have come before
 		}
 		_, err := c.in.Peek(1)
-		if errors.Is(err, os.ErrDeadlineExceeded) && len(c.slots) > 0 && !c.server.isEnding() {
-			continue // it waits for an answer
+		if errors.Is(err, os.ErrDeadlineExceeded) && !c.server.isEnding() && (len(c.slots) > 0 || c.proven && !time.Now().Before(c.proof.Until())) {
+			continue // it waits for an answer, or has proven nothing any more
 		}
 		if err != nil {
 			return err
@@ -182,9 +203,9 @@ func (c *conn) message(frame []byte, sasl bool, free func()) (again bool, err er
 	switch id := h.GetCallId(); {
 	case id == pingCall:
 		return false, nil
-	case id == saslCall && sasl && c.user == "":
+	case id == saslCall && sasl && c.user == "" && !c.proven:
 		return false, c.negotiate(&h, rest)
-	case id == contextID && c.user == "":
+	case id == contextID && c.user == "" && (c.proven || len(c.server.cfg.Mechanisms) == 0):
 		return false, c.introduce(rest)
 	case id < 0:
 		return false, bad(invalid, "a call has the number %d at a point where it makes no sense", id)
@@ -199,7 +220,7 @@ func (c *conn) message(frame []byte, sasl bool, free func()) (again bool, err er
 	if rest, err = take(rest, &r); err != nil {
 		return false, bad(pb.RpcResponseHeaderProto_FATAL_DESERIALIZING_REQUEST, "the method of a call cannot be decoded: %s", err)
 	}
-	call := &Call{Protocol: r.GetDeclaringClassProtocolName(), Method: r.GetMethodName(), User: c.user, Real: c.real, Local: c.nc.LocalAddr(), Taker: c.taker, body: rest}
+	call := &Call{Protocol: r.GetDeclaringClassProtocolName(), Method: r.GetMethodName(), User: c.user, Real: c.real, Proof: c.method, Local: c.nc.LocalAddr(), Taker: c.taker, body: rest}
 	c.slots <- struct{}{} // while there is none, nothing more is read
 	if cc, ok := c.nc.(*conns.Conn); ok {
 		cc.Begin() // it does not make room for others, see package conns
@@ -217,48 +238,29 @@ func (c *conn) message(frame []byte, sasl bool, free func()) (again bool, err er
 	return true, nil
 }
 
-// negotiate offers SIMPLE, whatever a client would rather have. A client that takes it says
-// so, and waits for nothing, or just continues.
-func (c *conn) negotiate(h *pb.RpcRequestHeaderProto, rest []byte) error {
-	const unauthorized = pb.RpcResponseHeaderProto_FATAL_UNAUTHORIZED
-	var m pb.RpcSaslProto
-	if _, err := take(rest, &m); err != nil {
-		return bad(unauthorized, "a message of SASL cannot be decoded: %s", err)
-	}
-	switch m.GetState() {
-	case pb.RpcSaslProto_NEGOTIATE:
-		return c.write(c.frame(&pb.RpcResponseHeaderProto{
-			CallId: callID(h.GetCallId()), Status: pb.RpcResponseHeaderProto_SUCCESS.Enum(), ServerIpcVersionNum: proto.Uint32(version), ClientId: h.GetClientId(),
-		}, &pb.RpcSaslProto{
-			State: pb.RpcSaslProto_NEGOTIATE.Enum(),
-			Auths: []*pb.RpcSaslProto_Auth{{Method: proto.String("SIMPLE"), Mechanism: proto.String("")}},
-		}))
-	case pb.RpcSaslProto_INITIATE:
-		if a := m.GetAuths(); len(a) == 1 && a[0].GetMethod() == "SIMPLE" {
-			return nil
-		}
-	}
-	return bad(unauthorized, "SASL: this server offers SIMPLE and nothing else")
-}
-
 // introduce reads who asks.
 func (c *conn) introduce(rest []byte) error {
-	const unauthorized = pb.RpcResponseHeaderProto_FATAL_UNAUTHORIZED
 	var m pb.IpcConnectionContextProto
 	if _, err := take(rest, &m); err != nil {
-		return bad(unauthorized, "the context of a connection cannot be decoded: %s", err)
+		return unauthorized("the context of a connection cannot be decoded: %s", err)
 	}
 	user, by := m.GetUserInfo().GetEffectiveUser(), m.GetUserInfo().GetRealUser()
 	if by == "" {
 		by = user
 	}
+	if c.proven {
+		var err error
+		if user, by, err = c.proof.User(user); err != nil {
+			return unauthorized("%s", hadoop.Message(err))
+		}
+	}
 	for _, name := range []string{user, by} {
 		if name == "" || len(name) > 255 || !utf8.ValidString(name) || !isPrint(name) {
-			return bad(unauthorized, "a connection says that its user is %.300q; a name has 1 to 255 bytes, and only characters that can be printed", name)
+			return unauthorized("a connection says that its user is %.300q; a name has 1 to 255 bytes, and only characters that can be printed", name)
 		}
 	}
 	if err := c.server.cfg.Admit(user, by); err != nil {
-		return bad(unauthorized, "%s", hadoop.Message(err))
+		return unauthorized("%s", hadoop.Message(err))
 	}
 	c.user, c.real = user, by
 	c.taker = share.Taker{Names: []string{"user " + by}}
@@ -398,11 +400,23 @@ func (c *conn) answer(frame []byte) {
 }
 
 func (c *conn) write(frame []byte) error {
-	n := len(frame) - 4
-	frame[0], frame[1], frame[2], frame[3] = byte(n>>24), byte(n>>16), byte(n>>8), byte(n) //nolint:gosec // Java's int
+	sized(frame)
 	c.out.Lock()
 	defer c.out.Unlock()
+	if c.wraps {
+		var err error
+		if frame, err = c.wrap(frame); err != nil {
+			return err
+		}
+		sized(frame)
+	}
 	_ = c.nc.SetWriteDeadline(time.Now().Add(writeTime))
 	_, err := c.nc.Write(frame)
 	return err
+}
+
+// sized writes the length of a frame at its beginning.
+func sized(frame []byte) {
+	n := len(frame) - 4
+	frame[0], frame[1], frame[2], frame[3] = byte(n>>24), byte(n>>16), byte(n>>8), byte(n) //nolint:gosec // Java's int
 }

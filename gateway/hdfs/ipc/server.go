@@ -40,6 +40,7 @@ type Call struct {
 	Protocol, Method string      // their Java and their own name
 	User             string      // for whom it is made
 	Real             string      // who makes it; mostly the same
+	Proof            string      // the Method by which that was proven; empty: nobody has asked
 	Local            net.Addr    // where the client has reached the server
 	Taker            share.Taker // who takes a share of what there is only so much of
 
@@ -70,6 +71,9 @@ type Config struct {
 	// call is one of Once, and after two minutes. The client is told an error by its Java
 	// name (package gateway/hadoop) and text. A panic ends the call alone.
 	Handle func(context.Context, *Call) (proto.Message, error)
+	// Mechanisms are the ways for clients to prove who they are, one of which each has to
+	// take. None: they say it.
+	Mechanisms []Mechanism
 	// Admit is asked whether a client that says that it is by may ask for user; needed.
 	Admit func(user, by string) error
 	// Once tells whether a call must not happen twice; nil: none.

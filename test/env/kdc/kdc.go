@@ -10,9 +10,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/leasefs/leasefs/test/env/spawn"
 )
 
 // KDC is a server of one or several realms.
@@ -22,6 +23,7 @@ type KDC struct {
 	port   int
 	Config string // the krb5.conf of its clients
 	server *exec.Cmd
+	exited <-chan struct{}
 }
 
 // programs are where Debian has them.
@@ -66,8 +68,8 @@ func Start(t testing.TB, realms ...string) *KDC {
 func (k *KDC) up(args []string) {
 	k.t.Helper()
 	k.server = k.command(programs+"krb5kdc", args...)
-	k.server.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := k.server.Start(); err != nil {
+	var err error
+	if k.exited, err = spawn.Start(k.server); err != nil {
 		k.t.Fatal(err)
 	}
 	for deadline := time.Now().Add(time.Minute); ; {
@@ -87,7 +89,7 @@ func (k *KDC) up(args []string) {
 func (k *KDC) Stop() {
 	if k.server != nil {
 		_ = k.server.Process.Kill()
-		_ = k.server.Wait() // killed
+		<-k.exited
 		k.server = nil
 	}
 }
