@@ -1,13 +1,11 @@
 package namenode
 
 import (
-	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
 	"io"
 	"strconv"
-	"strings"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -302,11 +300,7 @@ func (s *granted) leaseFilter(ctx context.Context, c *namespace.Call, r *pb.List
 		}
 	}
 	if h := r.GetHolder(); h != "" {
-		f.Client = h
-		if raw, err := hex.DecodeString(strings.ToLower(h)); err == nil && len(raw) == len(leasemanager.SessionID{}) {
-			f.Client = ""
-			f.Match = func(h leasemanager.Holder) bool { return bytes.Equal(pb.SessionName(h.Session[:]), raw) }
-		}
+		f.Client, f.Match = holderFilter(h)
 	}
 	return f, nil
 }

@@ -482,7 +482,7 @@ func (x SafeModeRequest_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SafeModeRequest_Action.Descriptor instead.
 func (SafeModeRequest_Action) EnumDescriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100, 0}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{103, 0}
 }
 
 // CallId makes a call happen at most once. Both numbers are chosen by the
@@ -2881,6 +2881,293 @@ func (x *LeaseFile) GetEpoch() uint64 {
 	return 0
 }
 
+// LeaseHistoryRequest asks for one of path, holder and lease.
+type LeaseHistoryRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	Cursor        string                 `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Limit         int32                  `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`                                  // at most 1,000; 0 means 100
+	Path          string                 `protobuf:"bytes,4,opt,name=path,proto3" json:"path,omitempty"`                                     // of the file that is there, and of what had that path when it was closed
+	Holder        string                 `protobuf:"bytes,5,opt,name=holder,proto3" json:"holder,omitempty"`                                 // a client name or session (hex)
+	Lease         string                 `protobuf:"bytes,6,opt,name=lease,proto3" json:"lease,omitempty"`                                   // the id (hex) or name of a granted lease
+	SinceUnixMs   int64                  `protobuf:"varint,7,opt,name=since_unix_ms,json=sinceUnixMs,proto3" json:"since_unix_ms,omitempty"` // nothing that ended before
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaseHistoryRequest) Reset() {
+	*x = LeaseHistoryRequest{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaseHistoryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaseHistoryRequest) ProtoMessage() {}
+
+func (x *LeaseHistoryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaseHistoryRequest.ProtoReflect.Descriptor instead.
+func (*LeaseHistoryRequest) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *LeaseHistoryRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *LeaseHistoryRequest) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+func (x *LeaseHistoryRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *LeaseHistoryRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *LeaseHistoryRequest) GetHolder() string {
+	if x != nil {
+		return x.Holder
+	}
+	return ""
+}
+
+func (x *LeaseHistoryRequest) GetLease() string {
+	if x != nil {
+		return x.Lease
+	}
+	return ""
+}
+
+func (x *LeaseHistoryRequest) GetSinceUnixMs() int64 {
+	if x != nil {
+		return x.SinceUnixMs
+	}
+	return 0
+}
+
+type LeaseHistoryResponse struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Spans          []*LeaseSpan           `protobuf:"bytes,1,rep,name=spans,proto3" json:"spans,omitempty"`
+	NextCursor     string                 `protobuf:"bytes,2,opt,name=next_cursor,json=nextCursor,proto3" json:"next_cursor,omitempty"`                  // empty at the end; a page without spans may have one
+	KeptFromUnixMs int64                  `protobuf:"varint,3,opt,name=kept_from_unix_ms,json=keptFromUnixMs,proto3" json:"kept_from_unix_ms,omitempty"` // what ended before is not kept
+	Problem        string                 `protobuf:"bytes,4,opt,name=problem,proto3" json:"problem,omitempty"`                                          // why the latest may be missing; empty: it is there
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *LeaseHistoryResponse) Reset() {
+	*x = LeaseHistoryResponse{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaseHistoryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaseHistoryResponse) ProtoMessage() {}
+
+func (x *LeaseHistoryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaseHistoryResponse.ProtoReflect.Descriptor instead.
+func (*LeaseHistoryResponse) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *LeaseHistoryResponse) GetSpans() []*LeaseSpan {
+	if x != nil {
+		return x.Spans
+	}
+	return nil
+}
+
+func (x *LeaseHistoryResponse) GetNextCursor() string {
+	if x != nil {
+		return x.NextCursor
+	}
+	return ""
+}
+
+func (x *LeaseHistoryResponse) GetKeptFromUnixMs() int64 {
+	if x != nil {
+		return x.KeptFromUnixMs
+	}
+	return 0
+}
+
+func (x *LeaseHistoryResponse) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+// LeaseSpan is a time for which a file or a granted lease was held. One without a holder
+// is a time of which nothing is known.
+type LeaseSpan struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Txid          uint64                 `protobuf:"varint,1,opt,name=txid,proto3" json:"txid,omitempty"`    // of the change that ended it; 0: it has not ended
+	Holder        *HolderInfo            `protobuf:"bytes,2,opt,name=holder,proto3" json:"holder,omitempty"` // since_ms and idle_ms are not set
+	FromUnixMs    int64                  `protobuf:"varint,3,opt,name=from_unix_ms,json=fromUnixMs,proto3" json:"from_unix_ms,omitempty"`
+	ToUnixMs      int64                  `protobuf:"varint,4,opt,name=to_unix_ms,json=toUnixMs,proto3" json:"to_unix_ms,omitempty"`
+	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"` // why it ended
+	By            *HolderInfo            `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`         // who ended it, if another did and that is known
+	Lease         string                 `protobuf:"bytes,7,opt,name=lease,proto3" json:"lease,omitempty"`   // id of a granted lease; empty: it is about a file
+	Name          string                 `protobuf:"bytes,8,opt,name=name,proto3" json:"name,omitempty"`     // of that lease
+	Path          string                 `protobuf:"bytes,9,opt,name=path,proto3" json:"path,omitempty"`     // of the file when it was closed; empty: the caller may not know it
+	Inode         uint64                 `protobuf:"varint,10,opt,name=inode,proto3" json:"inode,omitempty"`
+	Epoch         uint64                 `protobuf:"varint,11,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaseSpan) Reset() {
+	*x = LeaseSpan{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaseSpan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaseSpan) ProtoMessage() {}
+
+func (x *LeaseSpan) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaseSpan.ProtoReflect.Descriptor instead.
+func (*LeaseSpan) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *LeaseSpan) GetTxid() uint64 {
+	if x != nil {
+		return x.Txid
+	}
+	return 0
+}
+
+func (x *LeaseSpan) GetHolder() *HolderInfo {
+	if x != nil {
+		return x.Holder
+	}
+	return nil
+}
+
+func (x *LeaseSpan) GetFromUnixMs() int64 {
+	if x != nil {
+		return x.FromUnixMs
+	}
+	return 0
+}
+
+func (x *LeaseSpan) GetToUnixMs() int64 {
+	if x != nil {
+		return x.ToUnixMs
+	}
+	return 0
+}
+
+func (x *LeaseSpan) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *LeaseSpan) GetBy() *HolderInfo {
+	if x != nil {
+		return x.By
+	}
+	return nil
+}
+
+func (x *LeaseSpan) GetLease() string {
+	if x != nil {
+		return x.Lease
+	}
+	return ""
+}
+
+func (x *LeaseSpan) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *LeaseSpan) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *LeaseSpan) GetInode() uint64 {
+	if x != nil {
+		return x.Inode
+	}
+	return 0
+}
+
+func (x *LeaseSpan) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
 type RecoverRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
@@ -2894,7 +3181,7 @@ type RecoverRequest struct {
 
 func (x *RecoverRequest) Reset() {
 	*x = RecoverRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[28]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2906,7 +3193,7 @@ func (x *RecoverRequest) String() string {
 func (*RecoverRequest) ProtoMessage() {}
 
 func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[28]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2919,7 +3206,7 @@ func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverRequest.ProtoReflect.Descriptor instead.
 func (*RecoverRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{28}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RecoverRequest) GetCall() *CallId {
@@ -2968,7 +3255,7 @@ type RecoverResponse struct {
 
 func (x *RecoverResponse) Reset() {
 	*x = RecoverResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[29]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2980,7 +3267,7 @@ func (x *RecoverResponse) String() string {
 func (*RecoverResponse) ProtoMessage() {}
 
 func (x *RecoverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[29]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2993,7 +3280,7 @@ func (x *RecoverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverResponse.ProtoReflect.Descriptor instead.
 func (*RecoverResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{29}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RecoverResponse) GetWasOpen() bool {
@@ -3030,7 +3317,7 @@ type GrantLeaseRequest struct {
 
 func (x *GrantLeaseRequest) Reset() {
 	*x = GrantLeaseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[30]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3042,7 +3329,7 @@ func (x *GrantLeaseRequest) String() string {
 func (*GrantLeaseRequest) ProtoMessage() {}
 
 func (x *GrantLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[30]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3055,7 +3342,7 @@ func (x *GrantLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantLeaseRequest.ProtoReflect.Descriptor instead.
 func (*GrantLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{30}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GrantLeaseRequest) GetCall() *CallId {
@@ -3105,7 +3392,7 @@ type GrantLeaseResponse struct {
 
 func (x *GrantLeaseResponse) Reset() {
 	*x = GrantLeaseResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[31]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3117,7 +3404,7 @@ func (x *GrantLeaseResponse) String() string {
 func (*GrantLeaseResponse) ProtoMessage() {}
 
 func (x *GrantLeaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[31]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3130,7 +3417,7 @@ func (x *GrantLeaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantLeaseResponse.ProtoReflect.Descriptor instead.
 func (*GrantLeaseResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{31}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *GrantLeaseResponse) GetId() uint64 {
@@ -3172,7 +3459,7 @@ type RevokeLeaseRequest struct {
 
 func (x *RevokeLeaseRequest) Reset() {
 	*x = RevokeLeaseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[32]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3184,7 +3471,7 @@ func (x *RevokeLeaseRequest) String() string {
 func (*RevokeLeaseRequest) ProtoMessage() {}
 
 func (x *RevokeLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[32]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3197,7 +3484,7 @@ func (x *RevokeLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeLeaseRequest.ProtoReflect.Descriptor instead.
 func (*RevokeLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{32}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RevokeLeaseRequest) GetCall() *CallId {
@@ -3230,7 +3517,7 @@ type RevokeLeaseResponse struct {
 
 func (x *RevokeLeaseResponse) Reset() {
 	*x = RevokeLeaseResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[33]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3242,7 +3529,7 @@ func (x *RevokeLeaseResponse) String() string {
 func (*RevokeLeaseResponse) ProtoMessage() {}
 
 func (x *RevokeLeaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[33]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3255,7 +3542,7 @@ func (x *RevokeLeaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeLeaseResponse.ProtoReflect.Descriptor instead.
 func (*RevokeLeaseResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{33}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RevokeLeaseResponse) GetTxid() uint64 {
@@ -3277,7 +3564,7 @@ type KeepAliveRequest struct {
 
 func (x *KeepAliveRequest) Reset() {
 	*x = KeepAliveRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[34]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3289,7 +3576,7 @@ func (x *KeepAliveRequest) String() string {
 func (*KeepAliveRequest) ProtoMessage() {}
 
 func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[34]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3302,7 +3589,7 @@ func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveRequest.ProtoReflect.Descriptor instead.
 func (*KeepAliveRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{34}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *KeepAliveRequest) GetCaller() *Caller {
@@ -3338,7 +3625,7 @@ type KeepAliveResponse struct {
 
 func (x *KeepAliveResponse) Reset() {
 	*x = KeepAliveResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[35]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3350,7 +3637,7 @@ func (x *KeepAliveResponse) String() string {
 func (*KeepAliveResponse) ProtoMessage() {}
 
 func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[35]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3363,7 +3650,7 @@ func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveResponse.ProtoReflect.Descriptor instead.
 func (*KeepAliveResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{35}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *KeepAliveResponse) GetLeases() []*LeaseAlive {
@@ -3392,7 +3679,7 @@ type LeaseAlive struct {
 
 func (x *LeaseAlive) Reset() {
 	*x = LeaseAlive{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[36]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3404,7 +3691,7 @@ func (x *LeaseAlive) String() string {
 func (*LeaseAlive) ProtoMessage() {}
 
 func (x *LeaseAlive) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[36]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3417,7 +3704,7 @@ func (x *LeaseAlive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseAlive.ProtoReflect.Descriptor instead.
 func (*LeaseAlive) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{36}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *LeaseAlive) GetId() uint64 {
@@ -3460,7 +3747,7 @@ type LeaseTimeToLiveRequest struct {
 
 func (x *LeaseTimeToLiveRequest) Reset() {
 	*x = LeaseTimeToLiveRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[37]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3472,7 +3759,7 @@ func (x *LeaseTimeToLiveRequest) String() string {
 func (*LeaseTimeToLiveRequest) ProtoMessage() {}
 
 func (x *LeaseTimeToLiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[37]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3485,7 +3772,7 @@ func (x *LeaseTimeToLiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseTimeToLiveRequest.ProtoReflect.Descriptor instead.
 func (*LeaseTimeToLiveRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{37}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *LeaseTimeToLiveRequest) GetCaller() *Caller {
@@ -3530,7 +3817,7 @@ type LeaseTimeToLiveResponse struct {
 
 func (x *LeaseTimeToLiveResponse) Reset() {
 	*x = LeaseTimeToLiveResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[38]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3542,7 +3829,7 @@ func (x *LeaseTimeToLiveResponse) String() string {
 func (*LeaseTimeToLiveResponse) ProtoMessage() {}
 
 func (x *LeaseTimeToLiveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[38]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3555,7 +3842,7 @@ func (x *LeaseTimeToLiveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseTimeToLiveResponse.ProtoReflect.Descriptor instead.
 func (*LeaseTimeToLiveResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{38}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *LeaseTimeToLiveResponse) GetId() uint64 {
@@ -3612,7 +3899,7 @@ type AttachLeaseRequest struct {
 
 func (x *AttachLeaseRequest) Reset() {
 	*x = AttachLeaseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[39]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3624,7 +3911,7 @@ func (x *AttachLeaseRequest) String() string {
 func (*AttachLeaseRequest) ProtoMessage() {}
 
 func (x *AttachLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[39]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3637,7 +3924,7 @@ func (x *AttachLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachLeaseRequest.ProtoReflect.Descriptor instead.
 func (*AttachLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{39}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *AttachLeaseRequest) GetCall() *CallId {
@@ -3679,7 +3966,7 @@ type DetachLeaseRequest struct {
 
 func (x *DetachLeaseRequest) Reset() {
 	*x = DetachLeaseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[40]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3691,7 +3978,7 @@ func (x *DetachLeaseRequest) String() string {
 func (*DetachLeaseRequest) ProtoMessage() {}
 
 func (x *DetachLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[40]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3704,7 +3991,7 @@ func (x *DetachLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DetachLeaseRequest.ProtoReflect.Descriptor instead.
 func (*DetachLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{40}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *DetachLeaseRequest) GetCall() *CallId {
@@ -3741,7 +4028,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[41]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3753,7 +4040,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[41]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3766,7 +4053,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{41}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *WatchRequest) GetCaller() *Caller {
@@ -3816,7 +4103,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[42]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3828,7 +4115,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[42]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3841,7 +4128,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{42}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *WatchResponse) GetEvents() []*Event {
@@ -3868,14 +4155,16 @@ type Event struct {
 	TimeUnixMs    int64                  `protobuf:"varint,6,opt,name=time_unix_ms,json=timeUnixMs,proto3" json:"time_unix_ms,omitempty"`
 	Length        int64                  `protobuf:"varint,7,opt,name=length,proto3" json:"length,omitempty"` // of a file
 	Directory     bool                   `protobuf:"varint,8,opt,name=directory,proto3" json:"directory,omitempty"`
-	Holder        string                 `protobuf:"bytes,9,opt,name=holder,proto3" json:"holder,omitempty"` // of a lease event: the client that has the file open
+	Holder        string                 `protobuf:"bytes,9,opt,name=holder,proto3" json:"holder,omitempty"`  // of a lease event: the client that has the file open
+	Reason        string                 `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"` // of a deletion, and of a close that its writer did not make
+	By            *HolderInfo            `protobuf:"bytes,11,opt,name=by,proto3" json:"by,omitempty"`         // who made that (user, client, host), if that is known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[43]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3887,7 +4176,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[43]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3900,7 +4189,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{43}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Event) GetTxid() uint64 {
@@ -3966,6 +4255,20 @@ func (x *Event) GetHolder() string {
 	return ""
 }
 
+func (x *Event) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Event) GetBy() *HolderInfo {
+	if x != nil {
+		return x.By
+	}
+	return nil
+}
+
 type CreateRequest struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Call        *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
@@ -4003,7 +4306,7 @@ type CreateRequest struct {
 
 func (x *CreateRequest) Reset() {
 	*x = CreateRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[44]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4015,7 +4318,7 @@ func (x *CreateRequest) String() string {
 func (*CreateRequest) ProtoMessage() {}
 
 func (x *CreateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[44]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4028,7 +4331,7 @@ func (x *CreateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRequest.ProtoReflect.Descriptor instead.
 func (*CreateRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{44}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CreateRequest) GetCall() *CallId {
@@ -4190,7 +4493,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[45]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4202,7 +4505,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[45]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4215,7 +4518,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{45}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Owner) GetUser() string {
@@ -4256,7 +4559,7 @@ type OpenResponse struct {
 
 func (x *OpenResponse) Reset() {
 	*x = OpenResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[46]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4268,7 +4571,7 @@ func (x *OpenResponse) String() string {
 func (*OpenResponse) ProtoMessage() {}
 
 func (x *OpenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[46]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4281,7 +4584,7 @@ func (x *OpenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenResponse.ProtoReflect.Descriptor instead.
 func (*OpenResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{46}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *OpenResponse) GetAttr() *Attr {
@@ -4393,7 +4696,7 @@ type AppendRequest struct {
 
 func (x *AppendRequest) Reset() {
 	*x = AppendRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4405,7 +4708,7 @@ func (x *AppendRequest) String() string {
 func (*AppendRequest) ProtoMessage() {}
 
 func (x *AppendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4418,7 +4721,7 @@ func (x *AppendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendRequest.ProtoReflect.Descriptor instead.
 func (*AppendRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{47}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *AppendRequest) GetCall() *CallId {
@@ -4555,7 +4858,7 @@ type AppendTailRequest struct {
 
 func (x *AppendTailRequest) Reset() {
 	*x = AppendTailRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4567,7 +4870,7 @@ func (x *AppendTailRequest) String() string {
 func (*AppendTailRequest) ProtoMessage() {}
 
 func (x *AppendTailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4580,7 +4883,7 @@ func (x *AppendTailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendTailRequest.ProtoReflect.Descriptor instead.
 func (*AppendTailRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{48}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *AppendTailRequest) GetWriter() *WriterId {
@@ -4627,7 +4930,7 @@ type AppendTailResponse struct {
 
 func (x *AppendTailResponse) Reset() {
 	*x = AppendTailResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4639,7 +4942,7 @@ func (x *AppendTailResponse) String() string {
 func (*AppendTailResponse) ProtoMessage() {}
 
 func (x *AppendTailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4652,7 +4955,7 @@ func (x *AppendTailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendTailResponse.ProtoReflect.Descriptor instead.
 func (*AppendTailResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{49}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *AppendTailResponse) GetLength() int64 {
@@ -4673,7 +4976,7 @@ type AllocateBlockRequest struct {
 
 func (x *AllocateBlockRequest) Reset() {
 	*x = AllocateBlockRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4685,7 +4988,7 @@ func (x *AllocateBlockRequest) String() string {
 func (*AllocateBlockRequest) ProtoMessage() {}
 
 func (x *AllocateBlockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4698,7 +5001,7 @@ func (x *AllocateBlockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocateBlockRequest.ProtoReflect.Descriptor instead.
 func (*AllocateBlockRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{50}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *AllocateBlockRequest) GetWriter() *WriterId {
@@ -4725,7 +5028,7 @@ type BlockIntent struct {
 
 func (x *BlockIntent) Reset() {
 	*x = BlockIntent{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4737,7 +5040,7 @@ func (x *BlockIntent) String() string {
 func (*BlockIntent) ProtoMessage() {}
 
 func (x *BlockIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4750,7 +5053,7 @@ func (x *BlockIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlockIntent.ProtoReflect.Descriptor instead.
 func (*BlockIntent) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{51}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *BlockIntent) GetStoredLength() int64 {
@@ -4776,7 +5079,7 @@ type AllocateBlockResponse struct {
 
 func (x *AllocateBlockResponse) Reset() {
 	*x = AllocateBlockResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4788,7 +5091,7 @@ func (x *AllocateBlockResponse) String() string {
 func (*AllocateBlockResponse) ProtoMessage() {}
 
 func (x *AllocateBlockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4801,7 +5104,7 @@ func (x *AllocateBlockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocateBlockResponse.ProtoReflect.Descriptor instead.
 func (*AllocateBlockResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{52}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *AllocateBlockResponse) GetTargets() []*BlockTarget {
@@ -4824,7 +5127,7 @@ type BlockTarget struct {
 
 func (x *BlockTarget) Reset() {
 	*x = BlockTarget{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4836,7 +5139,7 @@ func (x *BlockTarget) String() string {
 func (*BlockTarget) ProtoMessage() {}
 
 func (x *BlockTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4849,7 +5152,7 @@ func (x *BlockTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlockTarget.ProtoReflect.Descriptor instead.
 func (*BlockTarget) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{53}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *BlockTarget) GetTerm() uint64 {
@@ -4902,7 +5205,7 @@ type CommitRequest struct {
 
 func (x *CommitRequest) Reset() {
 	*x = CommitRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4914,7 +5217,7 @@ func (x *CommitRequest) String() string {
 func (*CommitRequest) ProtoMessage() {}
 
 func (x *CommitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4927,7 +5230,7 @@ func (x *CommitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitRequest.ProtoReflect.Descriptor instead.
 func (*CommitRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{54}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *CommitRequest) GetWriter() *WriterId {
@@ -4975,7 +5278,7 @@ type CommitResponse struct {
 
 func (x *CommitResponse) Reset() {
 	*x = CommitResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4987,7 +5290,7 @@ func (x *CommitResponse) String() string {
 func (*CommitResponse) ProtoMessage() {}
 
 func (x *CommitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5000,7 +5303,7 @@ func (x *CommitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitResponse.ProtoReflect.Descriptor instead.
 func (*CommitResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{55}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *CommitResponse) GetLength() int64 {
@@ -5034,7 +5337,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5046,7 +5349,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5059,7 +5362,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{56}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *CloseRequest) GetCall() *CallId {
@@ -5127,7 +5430,7 @@ type CloseResponse struct {
 
 func (x *CloseResponse) Reset() {
 	*x = CloseResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5139,7 +5442,7 @@ func (x *CloseResponse) String() string {
 func (*CloseResponse) ProtoMessage() {}
 
 func (x *CloseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5152,7 +5455,7 @@ func (x *CloseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseResponse.ProtoReflect.Descriptor instead.
 func (*CloseResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{57}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *CloseResponse) GetLength() int64 {
@@ -5173,7 +5476,7 @@ type CloseAbandonedRequest struct {
 
 func (x *CloseAbandonedRequest) Reset() {
 	*x = CloseAbandonedRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5185,7 +5488,7 @@ func (x *CloseAbandonedRequest) String() string {
 func (*CloseAbandonedRequest) ProtoMessage() {}
 
 func (x *CloseAbandonedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5198,7 +5501,7 @@ func (x *CloseAbandonedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseAbandonedRequest.ProtoReflect.Descriptor instead.
 func (*CloseAbandonedRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{58}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *CloseAbandonedRequest) GetCall() *CallId {
@@ -5243,7 +5546,7 @@ type GetFileRequest struct {
 
 func (x *GetFileRequest) Reset() {
 	*x = GetFileRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5255,7 +5558,7 @@ func (x *GetFileRequest) String() string {
 func (*GetFileRequest) ProtoMessage() {}
 
 func (x *GetFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5268,7 +5571,7 @@ func (x *GetFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFileRequest.ProtoReflect.Descriptor instead.
 func (*GetFileRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{59}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *GetFileRequest) GetCaller() *Caller {
@@ -5369,7 +5672,7 @@ type GetFileResponse struct {
 
 func (x *GetFileResponse) Reset() {
 	*x = GetFileResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5381,7 +5684,7 @@ func (x *GetFileResponse) String() string {
 func (*GetFileResponse) ProtoMessage() {}
 
 func (x *GetFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5394,7 +5697,7 @@ func (x *GetFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFileResponse.ProtoReflect.Descriptor instead.
 func (*GetFileResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{60}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *GetFileResponse) GetAttr() *Attr {
@@ -5489,7 +5792,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5501,7 +5804,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5514,7 +5817,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{61}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *StatRequest) GetCaller() *Caller {
@@ -5569,7 +5872,7 @@ type StatResponse struct {
 
 func (x *StatResponse) Reset() {
 	*x = StatResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5581,7 +5884,7 @@ func (x *StatResponse) String() string {
 func (*StatResponse) ProtoMessage() {}
 
 func (x *StatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5594,7 +5897,7 @@ func (x *StatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatResponse.ProtoReflect.Descriptor instead.
 func (*StatResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{62}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *StatResponse) GetAttr() *Attr {
@@ -5643,7 +5946,7 @@ type XattrsRequest struct {
 
 func (x *XattrsRequest) Reset() {
 	*x = XattrsRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5655,7 +5958,7 @@ func (x *XattrsRequest) String() string {
 func (*XattrsRequest) ProtoMessage() {}
 
 func (x *XattrsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5668,7 +5971,7 @@ func (x *XattrsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use XattrsRequest.ProtoReflect.Descriptor instead.
 func (*XattrsRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{63}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *XattrsRequest) GetCaller() *Caller {
@@ -5702,7 +6005,7 @@ type XattrsResponse struct {
 
 func (x *XattrsResponse) Reset() {
 	*x = XattrsResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5714,7 +6017,7 @@ func (x *XattrsResponse) String() string {
 func (*XattrsResponse) ProtoMessage() {}
 
 func (x *XattrsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5727,7 +6030,7 @@ func (x *XattrsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use XattrsResponse.ProtoReflect.Descriptor instead.
 func (*XattrsResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{64}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *XattrsResponse) GetXattrs() []*Xattr {
@@ -5754,7 +6057,7 @@ type Xattr struct {
 
 func (x *Xattr) Reset() {
 	*x = Xattr{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5766,7 +6069,7 @@ func (x *Xattr) String() string {
 func (*Xattr) ProtoMessage() {}
 
 func (x *Xattr) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5779,7 +6082,7 @@ func (x *Xattr) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Xattr.ProtoReflect.Descriptor instead.
 func (*Xattr) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{65}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Xattr) GetName() string {
@@ -5809,7 +6112,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5821,7 +6124,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5834,7 +6137,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{66}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ListRequest) GetCaller() *Caller {
@@ -5888,7 +6191,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5900,7 +6203,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5913,7 +6216,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{67}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ListResponse) GetEntries() []*Entry {
@@ -5962,7 +6265,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5974,7 +6277,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5987,7 +6290,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{68}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Entry) GetName() string {
@@ -6021,7 +6324,7 @@ type SummaryRequest struct {
 
 func (x *SummaryRequest) Reset() {
 	*x = SummaryRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6033,7 +6336,7 @@ func (x *SummaryRequest) String() string {
 func (*SummaryRequest) ProtoMessage() {}
 
 func (x *SummaryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6046,7 +6349,7 @@ func (x *SummaryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummaryRequest.ProtoReflect.Descriptor instead.
 func (*SummaryRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{69}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *SummaryRequest) GetCaller() *Caller {
@@ -6077,7 +6380,7 @@ type SummaryResponse struct {
 
 func (x *SummaryResponse) Reset() {
 	*x = SummaryResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6089,7 +6392,7 @@ func (x *SummaryResponse) String() string {
 func (*SummaryResponse) ProtoMessage() {}
 
 func (x *SummaryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6102,7 +6405,7 @@ func (x *SummaryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummaryResponse.ProtoReflect.Descriptor instead.
 func (*SummaryResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{70}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *SummaryResponse) GetFiles() uint64 {
@@ -6159,7 +6462,7 @@ type FindRequest struct {
 
 func (x *FindRequest) Reset() {
 	*x = FindRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6171,7 +6474,7 @@ func (x *FindRequest) String() string {
 func (*FindRequest) ProtoMessage() {}
 
 func (x *FindRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6184,7 +6487,7 @@ func (x *FindRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindRequest.ProtoReflect.Descriptor instead.
 func (*FindRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{71}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *FindRequest) GetCaller() *Caller {
@@ -6225,7 +6528,7 @@ type FindResponse struct {
 
 func (x *FindResponse) Reset() {
 	*x = FindResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6237,7 +6540,7 @@ func (x *FindResponse) String() string {
 func (*FindResponse) ProtoMessage() {}
 
 func (x *FindResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6250,7 +6553,7 @@ func (x *FindResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindResponse.ProtoReflect.Descriptor instead.
 func (*FindResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{72}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *FindResponse) GetEntries() []*FoundEntry {
@@ -6277,7 +6580,7 @@ type FoundEntry struct {
 
 func (x *FoundEntry) Reset() {
 	*x = FoundEntry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6289,7 +6592,7 @@ func (x *FoundEntry) String() string {
 func (*FoundEntry) ProtoMessage() {}
 
 func (x *FoundEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6302,7 +6605,7 @@ func (x *FoundEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FoundEntry.ProtoReflect.Descriptor instead.
 func (*FoundEntry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{73}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *FoundEntry) GetPath() string {
@@ -6330,7 +6633,7 @@ type MutateResponse struct {
 
 func (x *MutateResponse) Reset() {
 	*x = MutateResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6342,7 +6645,7 @@ func (x *MutateResponse) String() string {
 func (*MutateResponse) ProtoMessage() {}
 
 func (x *MutateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6355,7 +6658,7 @@ func (x *MutateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MutateResponse.ProtoReflect.Descriptor instead.
 func (*MutateResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{74}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *MutateResponse) GetAttr() *Attr {
@@ -6398,7 +6701,7 @@ type MkdirRequest struct {
 
 func (x *MkdirRequest) Reset() {
 	*x = MkdirRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6410,7 +6713,7 @@ func (x *MkdirRequest) String() string {
 func (*MkdirRequest) ProtoMessage() {}
 
 func (x *MkdirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6423,7 +6726,7 @@ func (x *MkdirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MkdirRequest.ProtoReflect.Descriptor instead.
 func (*MkdirRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{75}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *MkdirRequest) GetCall() *CallId {
@@ -6504,7 +6807,7 @@ type RenameRequest struct {
 
 func (x *RenameRequest) Reset() {
 	*x = RenameRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6516,7 +6819,7 @@ func (x *RenameRequest) String() string {
 func (*RenameRequest) ProtoMessage() {}
 
 func (x *RenameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6529,7 +6832,7 @@ func (x *RenameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameRequest.ProtoReflect.Descriptor instead.
 func (*RenameRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{76}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *RenameRequest) GetCall() *CallId {
@@ -6595,7 +6898,7 @@ type Hide struct {
 
 func (x *Hide) Reset() {
 	*x = Hide{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6607,7 +6910,7 @@ func (x *Hide) String() string {
 func (*Hide) ProtoMessage() {}
 
 func (x *Hide) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6620,7 +6923,7 @@ func (x *Hide) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hide.ProtoReflect.Descriptor instead.
 func (*Hide) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{77}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Hide) GetInode() uint64 {
@@ -6658,7 +6961,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6670,7 +6973,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6683,7 +6986,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{78}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *DeleteRequest) GetCall() *CallId {
@@ -6745,7 +7048,7 @@ type SetAttrRequest struct {
 
 func (x *SetAttrRequest) Reset() {
 	*x = SetAttrRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6757,7 +7060,7 @@ func (x *SetAttrRequest) String() string {
 func (*SetAttrRequest) ProtoMessage() {}
 
 func (x *SetAttrRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6770,7 +7073,7 @@ func (x *SetAttrRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAttrRequest.ProtoReflect.Descriptor instead.
 func (*SetAttrRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{79}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *SetAttrRequest) GetCall() *CallId {
@@ -6852,7 +7155,7 @@ type TransactRequest struct {
 
 func (x *TransactRequest) Reset() {
 	*x = TransactRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6864,7 +7167,7 @@ func (x *TransactRequest) String() string {
 func (*TransactRequest) ProtoMessage() {}
 
 func (x *TransactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6877,7 +7180,7 @@ func (x *TransactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactRequest.ProtoReflect.Descriptor instead.
 func (*TransactRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{80}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *TransactRequest) GetCall() *CallId {
@@ -6927,7 +7230,7 @@ type TxCompare struct {
 
 func (x *TxCompare) Reset() {
 	*x = TxCompare{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6939,7 +7242,7 @@ func (x *TxCompare) String() string {
 func (*TxCompare) ProtoMessage() {}
 
 func (x *TxCompare) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6952,7 +7255,7 @@ func (x *TxCompare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxCompare.ProtoReflect.Descriptor instead.
 func (*TxCompare) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{81}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *TxCompare) GetPath() string {
@@ -7073,7 +7376,7 @@ type TxXattr struct {
 
 func (x *TxXattr) Reset() {
 	*x = TxXattr{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7085,7 +7388,7 @@ func (x *TxXattr) String() string {
 func (*TxXattr) ProtoMessage() {}
 
 func (x *TxXattr) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7098,7 +7401,7 @@ func (x *TxXattr) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxXattr.ProtoReflect.Descriptor instead.
 func (*TxXattr) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{82}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *TxXattr) GetName() string {
@@ -7138,7 +7441,7 @@ type TxOp struct {
 
 func (x *TxOp) Reset() {
 	*x = TxOp{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7150,7 +7453,7 @@ func (x *TxOp) String() string {
 func (*TxOp) ProtoMessage() {}
 
 func (x *TxOp) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7163,7 +7466,7 @@ func (x *TxOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxOp.ProtoReflect.Descriptor instead.
 func (*TxOp) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{83}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *TxOp) GetPath() string {
@@ -7342,7 +7645,7 @@ type TxFile struct {
 
 func (x *TxFile) Reset() {
 	*x = TxFile{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7354,7 +7657,7 @@ func (x *TxFile) String() string {
 func (*TxFile) ProtoMessage() {}
 
 func (x *TxFile) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7367,7 +7670,7 @@ func (x *TxFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxFile.ProtoReflect.Descriptor instead.
 func (*TxFile) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{84}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *TxFile) GetData() []byte {
@@ -7430,7 +7733,7 @@ type TxDir struct {
 
 func (x *TxDir) Reset() {
 	*x = TxDir{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7442,7 +7745,7 @@ func (x *TxDir) String() string {
 func (*TxDir) ProtoMessage() {}
 
 func (x *TxDir) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7455,7 +7758,7 @@ func (x *TxDir) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxDir.ProtoReflect.Descriptor instead.
 func (*TxDir) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{85}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *TxDir) GetMode() uint32 {
@@ -7489,7 +7792,7 @@ type TxRename struct {
 
 func (x *TxRename) Reset() {
 	*x = TxRename{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7501,7 +7804,7 @@ func (x *TxRename) String() string {
 func (*TxRename) ProtoMessage() {}
 
 func (x *TxRename) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7514,7 +7817,7 @@ func (x *TxRename) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxRename.ProtoReflect.Descriptor instead.
 func (*TxRename) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{86}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *TxRename) GetTo() string {
@@ -7539,7 +7842,7 @@ type TxDelete struct {
 
 func (x *TxDelete) Reset() {
 	*x = TxDelete{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7551,7 +7854,7 @@ func (x *TxDelete) String() string {
 func (*TxDelete) ProtoMessage() {}
 
 func (x *TxDelete) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7564,7 +7867,7 @@ func (x *TxDelete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxDelete.ProtoReflect.Descriptor instead.
 func (*TxDelete) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{87}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{90}
 }
 
 type TxDetach struct {
@@ -7575,7 +7878,7 @@ type TxDetach struct {
 
 func (x *TxDetach) Reset() {
 	*x = TxDetach{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7587,7 +7890,7 @@ func (x *TxDetach) String() string {
 func (*TxDetach) ProtoMessage() {}
 
 func (x *TxDetach) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7600,7 +7903,7 @@ func (x *TxDetach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxDetach.ProtoReflect.Descriptor instead.
 func (*TxDetach) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{88}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{91}
 }
 
 type SetXattrRequest struct {
@@ -7617,7 +7920,7 @@ type SetXattrRequest struct {
 
 func (x *SetXattrRequest) Reset() {
 	*x = SetXattrRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7629,7 +7932,7 @@ func (x *SetXattrRequest) String() string {
 func (*SetXattrRequest) ProtoMessage() {}
 
 func (x *SetXattrRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7642,7 +7945,7 @@ func (x *SetXattrRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetXattrRequest.ProtoReflect.Descriptor instead.
 func (*SetXattrRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *SetXattrRequest) GetCall() *CallId {
@@ -7702,7 +8005,7 @@ type SymlinkRequest struct {
 
 func (x *SymlinkRequest) Reset() {
 	*x = SymlinkRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7714,7 +8017,7 @@ func (x *SymlinkRequest) String() string {
 func (*SymlinkRequest) ProtoMessage() {}
 
 func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7727,7 +8030,7 @@ func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SymlinkRequest.ProtoReflect.Descriptor instead.
 func (*SymlinkRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{90}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *SymlinkRequest) GetCall() *CallId {
@@ -7791,7 +8094,7 @@ type TruncateRequest struct {
 
 func (x *TruncateRequest) Reset() {
 	*x = TruncateRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7803,7 +8106,7 @@ func (x *TruncateRequest) String() string {
 func (*TruncateRequest) ProtoMessage() {}
 
 func (x *TruncateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7816,7 +8119,7 @@ func (x *TruncateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TruncateRequest.ProtoReflect.Descriptor instead.
 func (*TruncateRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{91}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *TruncateRequest) GetCall() *CallId {
@@ -7859,7 +8162,7 @@ type ConcatRequest struct {
 
 func (x *ConcatRequest) Reset() {
 	*x = ConcatRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7871,7 +8174,7 @@ func (x *ConcatRequest) String() string {
 func (*ConcatRequest) ProtoMessage() {}
 
 func (x *ConcatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7884,7 +8187,7 @@ func (x *ConcatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConcatRequest.ProtoReflect.Descriptor instead.
 func (*ConcatRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{92}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ConcatRequest) GetCall() *CallId {
@@ -7924,7 +8227,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7936,7 +8239,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7949,7 +8252,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{93}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *StatusRequest) GetCaller() *Caller {
@@ -8005,7 +8308,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8017,7 +8320,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8030,7 +8333,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{94}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *StatusResponse) GetAddress() string {
@@ -8311,7 +8614,7 @@ type AuditStatus struct {
 
 func (x *AuditStatus) Reset() {
 	*x = AuditStatus{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8323,7 +8626,7 @@ func (x *AuditStatus) String() string {
 func (*AuditStatus) ProtoMessage() {}
 
 func (x *AuditStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8336,7 +8639,7 @@ func (x *AuditStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditStatus.ProtoReflect.Descriptor instead.
 func (*AuditStatus) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{95}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *AuditStatus) GetLines() uint64 {
@@ -8375,7 +8678,7 @@ type Holding struct {
 
 func (x *Holding) Reset() {
 	*x = Holding{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8387,7 +8690,7 @@ func (x *Holding) String() string {
 func (*Holding) ProtoMessage() {}
 
 func (x *Holding) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8400,7 +8703,7 @@ func (x *Holding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holding.ProtoReflect.Descriptor instead.
 func (*Holding) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{96}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *Holding) GetWhat() string {
@@ -8457,7 +8760,7 @@ type ClockSkew struct {
 
 func (x *ClockSkew) Reset() {
 	*x = ClockSkew{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8469,7 +8772,7 @@ func (x *ClockSkew) String() string {
 func (*ClockSkew) ProtoMessage() {}
 
 func (x *ClockSkew) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8482,7 +8785,7 @@ func (x *ClockSkew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClockSkew.ProtoReflect.Descriptor instead.
 func (*ClockSkew) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ClockSkew) GetThan() string {
@@ -8515,7 +8818,7 @@ type CheckpointRequest struct {
 
 func (x *CheckpointRequest) Reset() {
 	*x = CheckpointRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8527,7 +8830,7 @@ func (x *CheckpointRequest) String() string {
 func (*CheckpointRequest) ProtoMessage() {}
 
 func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8540,7 +8843,7 @@ func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *CheckpointRequest) GetCaller() *Caller {
@@ -8561,7 +8864,7 @@ type CheckpointResponse struct {
 
 func (x *CheckpointResponse) Reset() {
 	*x = CheckpointResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8573,7 +8876,7 @@ func (x *CheckpointResponse) String() string {
 func (*CheckpointResponse) ProtoMessage() {}
 
 func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8586,7 +8889,7 @@ func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointResponse.ProtoReflect.Descriptor instead.
 func (*CheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{99}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *CheckpointResponse) GetTxid() uint64 {
@@ -8620,7 +8923,7 @@ type SafeModeRequest struct {
 
 func (x *SafeModeRequest) Reset() {
 	*x = SafeModeRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8632,7 +8935,7 @@ func (x *SafeModeRequest) String() string {
 func (*SafeModeRequest) ProtoMessage() {}
 
 func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8645,7 +8948,7 @@ func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeRequest.ProtoReflect.Descriptor instead.
 func (*SafeModeRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *SafeModeRequest) GetCaller() *Caller {
@@ -8672,7 +8975,7 @@ type SafeModeResponse struct {
 
 func (x *SafeModeResponse) Reset() {
 	*x = SafeModeResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8684,7 +8987,7 @@ func (x *SafeModeResponse) String() string {
 func (*SafeModeResponse) ProtoMessage() {}
 
 func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8697,7 +9000,7 @@ func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeResponse.ProtoReflect.Descriptor instead.
 func (*SafeModeResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{101}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *SafeModeResponse) GetOn() bool {
@@ -8725,7 +9028,7 @@ type FsckRequest struct {
 
 func (x *FsckRequest) Reset() {
 	*x = FsckRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8737,7 +9040,7 @@ func (x *FsckRequest) String() string {
 func (*FsckRequest) ProtoMessage() {}
 
 func (x *FsckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8750,7 +9053,7 @@ func (x *FsckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckRequest.ProtoReflect.Descriptor instead.
 func (*FsckRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{102}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *FsckRequest) GetCaller() *Caller {
@@ -8786,7 +9089,7 @@ type FsckResponse struct {
 
 func (x *FsckResponse) Reset() {
 	*x = FsckResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8798,7 +9101,7 @@ func (x *FsckResponse) String() string {
 func (*FsckResponse) ProtoMessage() {}
 
 func (x *FsckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8811,7 +9114,7 @@ func (x *FsckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckResponse.ProtoReflect.Descriptor instead.
 func (*FsckResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{103}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *FsckResponse) GetPath() string {
@@ -8855,7 +9158,7 @@ type FsckSummary struct {
 
 func (x *FsckSummary) Reset() {
 	*x = FsckSummary{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8867,7 +9170,7 @@ func (x *FsckSummary) String() string {
 func (*FsckSummary) ProtoMessage() {}
 
 func (x *FsckSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8880,7 +9183,7 @@ func (x *FsckSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckSummary.ProtoReflect.Descriptor instead.
 func (*FsckSummary) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{104}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *FsckSummary) GetInodes() uint64 {
@@ -8927,7 +9230,7 @@ type CollectRequest struct {
 
 func (x *CollectRequest) Reset() {
 	*x = CollectRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8939,7 +9242,7 @@ func (x *CollectRequest) String() string {
 func (*CollectRequest) ProtoMessage() {}
 
 func (x *CollectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8952,7 +9255,7 @@ func (x *CollectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectRequest.ProtoReflect.Descriptor instead.
 func (*CollectRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{105}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *CollectRequest) GetCaller() *Caller {
@@ -8974,7 +9277,7 @@ type CollectResponse struct {
 
 func (x *CollectResponse) Reset() {
 	*x = CollectResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8986,7 +9289,7 @@ func (x *CollectResponse) String() string {
 func (*CollectResponse) ProtoMessage() {}
 
 func (x *CollectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8999,7 +9302,7 @@ func (x *CollectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectResponse.ProtoReflect.Descriptor instead.
 func (*CollectResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{106}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *CollectResponse) GetGarbage() uint64 {
@@ -9043,7 +9346,7 @@ type FailoverRequest struct {
 
 func (x *FailoverRequest) Reset() {
 	*x = FailoverRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9055,7 +9358,7 @@ func (x *FailoverRequest) String() string {
 func (*FailoverRequest) ProtoMessage() {}
 
 func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9068,7 +9371,7 @@ func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverRequest.ProtoReflect.Descriptor instead.
 func (*FailoverRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{107}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *FailoverRequest) GetCaller() *Caller {
@@ -9094,7 +9397,7 @@ type FailoverResponse struct {
 
 func (x *FailoverResponse) Reset() {
 	*x = FailoverResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9106,7 +9409,7 @@ func (x *FailoverResponse) String() string {
 func (*FailoverResponse) ProtoMessage() {}
 
 func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9119,7 +9422,7 @@ func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverResponse.ProtoReflect.Descriptor instead.
 func (*FailoverResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{108}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *FailoverResponse) GetNext() string {
@@ -9138,7 +9441,7 @@ type ResolveStoreRequest struct {
 
 func (x *ResolveStoreRequest) Reset() {
 	*x = ResolveStoreRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9150,7 +9453,7 @@ func (x *ResolveStoreRequest) String() string {
 func (*ResolveStoreRequest) ProtoMessage() {}
 
 func (x *ResolveStoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9163,7 +9466,7 @@ func (x *ResolveStoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveStoreRequest.ProtoReflect.Descriptor instead.
 func (*ResolveStoreRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{109}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *ResolveStoreRequest) GetCaller() *Caller {
@@ -9182,7 +9485,7 @@ type ResolveStoreResponse struct {
 
 func (x *ResolveStoreResponse) Reset() {
 	*x = ResolveStoreResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9194,7 +9497,7 @@ func (x *ResolveStoreResponse) String() string {
 func (*ResolveStoreResponse) ProtoMessage() {}
 
 func (x *ResolveStoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9207,7 +9510,7 @@ func (x *ResolveStoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveStoreResponse.ProtoReflect.Descriptor instead.
 func (*ResolveStoreResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{110}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *ResolveStoreResponse) GetResolved() bool {
@@ -9227,7 +9530,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9239,7 +9542,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9252,7 +9555,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{111}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *BackupRequest) GetCaller() *Caller {
@@ -9291,7 +9594,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9303,7 +9606,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9316,7 +9619,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{112}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *BackupResponse) GetName() string {
@@ -9420,7 +9723,7 @@ type CarryRequest struct {
 
 func (x *CarryRequest) Reset() {
 	*x = CarryRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9432,7 +9735,7 @@ func (x *CarryRequest) String() string {
 func (*CarryRequest) ProtoMessage() {}
 
 func (x *CarryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9445,7 +9748,7 @@ func (x *CarryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryRequest.ProtoReflect.Descriptor instead.
 func (*CarryRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{113}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *CarryRequest) GetCalls() []*CarriedCall {
@@ -9474,7 +9777,7 @@ type CarriedCall struct {
 
 func (x *CarriedCall) Reset() {
 	*x = CarriedCall{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9486,7 +9789,7 @@ func (x *CarriedCall) String() string {
 func (*CarriedCall) ProtoMessage() {}
 
 func (x *CarriedCall) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9499,7 +9802,7 @@ func (x *CarriedCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarriedCall.ProtoReflect.Descriptor instead.
 func (*CarriedCall) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{114}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *CarriedCall) GetId() uint64 {
@@ -9539,7 +9842,7 @@ type CarryResponse struct {
 
 func (x *CarryResponse) Reset() {
 	*x = CarryResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9551,7 +9854,7 @@ func (x *CarryResponse) String() string {
 func (*CarryResponse) ProtoMessage() {}
 
 func (x *CarryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9564,7 +9867,7 @@ func (x *CarryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryResponse.ProtoReflect.Descriptor instead.
 func (*CarryResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{115}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *CarryResponse) GetAnswers() []*CarriedAnswer {
@@ -9588,7 +9891,7 @@ type CarriedAnswer struct {
 
 func (x *CarriedAnswer) Reset() {
 	*x = CarriedAnswer{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9600,7 +9903,7 @@ func (x *CarriedAnswer) String() string {
 func (*CarriedAnswer) ProtoMessage() {}
 
 func (x *CarriedAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9613,7 +9916,7 @@ func (x *CarriedAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarriedAnswer.ProtoReflect.Descriptor instead.
 func (*CarriedAnswer) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{116}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *CarriedAnswer) GetId() uint64 {
@@ -9660,7 +9963,7 @@ type WhoAmIRequest struct {
 
 func (x *WhoAmIRequest) Reset() {
 	*x = WhoAmIRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9672,7 +9975,7 @@ func (x *WhoAmIRequest) String() string {
 func (*WhoAmIRequest) ProtoMessage() {}
 
 func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9685,7 +9988,7 @@ func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoAmIRequest.ProtoReflect.Descriptor instead.
 func (*WhoAmIRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{117}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *WhoAmIRequest) GetCaller() *Caller {
@@ -9707,7 +10010,7 @@ type WhoAmIResponse struct {
 
 func (x *WhoAmIResponse) Reset() {
 	*x = WhoAmIResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9719,7 +10022,7 @@ func (x *WhoAmIResponse) String() string {
 func (*WhoAmIResponse) ProtoMessage() {}
 
 func (x *WhoAmIResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9732,7 +10035,7 @@ func (x *WhoAmIResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoAmIResponse.ProtoReflect.Descriptor instead.
 func (*WhoAmIResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{118}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *WhoAmIResponse) GetUser() string {
@@ -9775,7 +10078,7 @@ type AclEntry struct {
 
 func (x *AclEntry) Reset() {
 	*x = AclEntry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9787,7 +10090,7 @@ func (x *AclEntry) String() string {
 func (*AclEntry) ProtoMessage() {}
 
 func (x *AclEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9800,7 +10103,7 @@ func (x *AclEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AclEntry.ProtoReflect.Descriptor instead.
 func (*AclEntry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{119}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *AclEntry) GetDefault() bool {
@@ -9842,7 +10145,7 @@ type AclRequest struct {
 
 func (x *AclRequest) Reset() {
 	*x = AclRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9854,7 +10157,7 @@ func (x *AclRequest) String() string {
 func (*AclRequest) ProtoMessage() {}
 
 func (x *AclRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9867,7 +10170,7 @@ func (x *AclRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AclRequest.ProtoReflect.Descriptor instead.
 func (*AclRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{120}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *AclRequest) GetCaller() *Caller {
@@ -9903,7 +10206,7 @@ type AclResponse struct {
 
 func (x *AclResponse) Reset() {
 	*x = AclResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9915,7 +10218,7 @@ func (x *AclResponse) String() string {
 func (*AclResponse) ProtoMessage() {}
 
 func (x *AclResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9928,7 +10231,7 @@ func (x *AclResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AclResponse.ProtoReflect.Descriptor instead.
 func (*AclResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{121}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *AclResponse) GetEntries() []*AclEntry {
@@ -9958,7 +10261,7 @@ type ChangeAclRequest struct {
 
 func (x *ChangeAclRequest) Reset() {
 	*x = ChangeAclRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9970,7 +10273,7 @@ func (x *ChangeAclRequest) String() string {
 func (*ChangeAclRequest) ProtoMessage() {}
 
 func (x *ChangeAclRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9983,7 +10286,7 @@ func (x *ChangeAclRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeAclRequest.ProtoReflect.Descriptor instead.
 func (*ChangeAclRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{122}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *ChangeAclRequest) GetCall() *CallId {
@@ -10034,7 +10337,7 @@ type GetDelegationTokenRequest struct {
 
 func (x *GetDelegationTokenRequest) Reset() {
 	*x = GetDelegationTokenRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10046,7 +10349,7 @@ func (x *GetDelegationTokenRequest) String() string {
 func (*GetDelegationTokenRequest) ProtoMessage() {}
 
 func (x *GetDelegationTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10059,7 +10362,7 @@ func (x *GetDelegationTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDelegationTokenRequest.ProtoReflect.Descriptor instead.
 func (*GetDelegationTokenRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{123}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *GetDelegationTokenRequest) GetCall() *CallId {
@@ -10111,7 +10414,7 @@ type ChangeDelegationTokenRequest struct {
 
 func (x *ChangeDelegationTokenRequest) Reset() {
 	*x = ChangeDelegationTokenRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10123,7 +10426,7 @@ func (x *ChangeDelegationTokenRequest) String() string {
 func (*ChangeDelegationTokenRequest) ProtoMessage() {}
 
 func (x *ChangeDelegationTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10136,7 +10439,7 @@ func (x *ChangeDelegationTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeDelegationTokenRequest.ProtoReflect.Descriptor instead.
 func (*ChangeDelegationTokenRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{124}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *ChangeDelegationTokenRequest) GetCall() *CallId {
@@ -10187,7 +10490,7 @@ type DelegationTokenResponse struct {
 
 func (x *DelegationTokenResponse) Reset() {
 	*x = DelegationTokenResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10199,7 +10502,7 @@ func (x *DelegationTokenResponse) String() string {
 func (*DelegationTokenResponse) ProtoMessage() {}
 
 func (x *DelegationTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10212,7 +10515,7 @@ func (x *DelegationTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DelegationTokenResponse.ProtoReflect.Descriptor instead.
 func (*DelegationTokenResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{125}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *DelegationTokenResponse) GetId() uint64 {
@@ -10262,7 +10565,7 @@ type ListDelegationTokensRequest struct {
 
 func (x *ListDelegationTokensRequest) Reset() {
 	*x = ListDelegationTokensRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10274,7 +10577,7 @@ func (x *ListDelegationTokensRequest) String() string {
 func (*ListDelegationTokensRequest) ProtoMessage() {}
 
 func (x *ListDelegationTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10287,7 +10590,7 @@ func (x *ListDelegationTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDelegationTokensRequest.ProtoReflect.Descriptor instead.
 func (*ListDelegationTokensRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{126}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *ListDelegationTokensRequest) GetCaller() *Caller {
@@ -10328,7 +10631,7 @@ type ListDelegationTokensResponse struct {
 
 func (x *ListDelegationTokensResponse) Reset() {
 	*x = ListDelegationTokensResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10340,7 +10643,7 @@ func (x *ListDelegationTokensResponse) String() string {
 func (*ListDelegationTokensResponse) ProtoMessage() {}
 
 func (x *ListDelegationTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10353,7 +10656,7 @@ func (x *ListDelegationTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDelegationTokensResponse.ProtoReflect.Descriptor instead.
 func (*ListDelegationTokensResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{127}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *ListDelegationTokensResponse) GetTokens() []*DelegationToken {
@@ -10385,7 +10688,7 @@ type DelegationToken struct {
 
 func (x *DelegationToken) Reset() {
 	*x = DelegationToken{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10397,7 +10700,7 @@ func (x *DelegationToken) String() string {
 func (*DelegationToken) ProtoMessage() {}
 
 func (x *DelegationToken) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10410,7 +10713,7 @@ func (x *DelegationToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DelegationToken.ProtoReflect.Descriptor instead.
 func (*DelegationToken) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{128}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *DelegationToken) GetId() uint64 {
@@ -10674,7 +10977,36 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\tLeaseFile\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x14\n" +
 	"\x05inode\x18\x02 \x01(\x04R\x05inode\x12\x14\n" +
-	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\"\xb1\x01\n" +
+	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\"\xd5\x01\n" +
+	"\x13LeaseHistoryRequest\x12*\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x16\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\x05R\x05limit\x12\x12\n" +
+	"\x04path\x18\x04 \x01(\tR\x04path\x12\x16\n" +
+	"\x06holder\x18\x05 \x01(\tR\x06holder\x12\x14\n" +
+	"\x05lease\x18\x06 \x01(\tR\x05lease\x12\"\n" +
+	"\rsince_unix_ms\x18\a \x01(\x03R\vsinceUnixMs\"\xa9\x01\n" +
+	"\x14LeaseHistoryResponse\x12+\n" +
+	"\x05spans\x18\x01 \x03(\v2\x15.leasefs.v1.LeaseSpanR\x05spans\x12\x1f\n" +
+	"\vnext_cursor\x18\x02 \x01(\tR\n" +
+	"nextCursor\x12)\n" +
+	"\x11kept_from_unix_ms\x18\x03 \x01(\x03R\x0ekeptFromUnixMs\x12\x18\n" +
+	"\aproblem\x18\x04 \x01(\tR\aproblem\"\xb9\x02\n" +
+	"\tLeaseSpan\x12\x12\n" +
+	"\x04txid\x18\x01 \x01(\x04R\x04txid\x12.\n" +
+	"\x06holder\x18\x02 \x01(\v2\x16.leasefs.v1.HolderInfoR\x06holder\x12 \n" +
+	"\ffrom_unix_ms\x18\x03 \x01(\x03R\n" +
+	"fromUnixMs\x12\x1c\n" +
+	"\n" +
+	"to_unix_ms\x18\x04 \x01(\x03R\btoUnixMs\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12&\n" +
+	"\x02by\x18\x06 \x01(\v2\x16.leasefs.v1.HolderInfoR\x02by\x12\x14\n" +
+	"\x05lease\x18\a \x01(\tR\x05lease\x12\x12\n" +
+	"\x04name\x18\b \x01(\tR\x04name\x12\x12\n" +
+	"\x04path\x18\t \x01(\tR\x04path\x12\x14\n" +
+	"\x05inode\x18\n" +
+	" \x01(\x04R\x05inode\x12\x14\n" +
+	"\x05epoch\x18\v \x01(\x04R\x05epoch\"\xb1\x01\n" +
 	"\x0eRecoverRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
@@ -10746,7 +11078,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x05inode\x18\x05 \x01(\x04R\x05inode\"N\n" +
 	"\rWatchResponse\x12)\n" +
 	"\x06events\x18\x01 \x03(\v2\x11.leasefs.v1.EventR\x06events\x12\x12\n" +
-	"\x04txid\x18\x02 \x01(\x04R\x04txid\"\xfb\x01\n" +
+	"\x04txid\x18\x02 \x01(\x04R\x04txid\"\xbb\x02\n" +
 	"\x05Event\x12\x12\n" +
 	"\x04txid\x18\x01 \x01(\x04R\x04txid\x12)\n" +
 	"\x04type\x18\x02 \x01(\x0e2\x15.leasefs.v1.EventTypeR\x04type\x12\x12\n" +
@@ -10757,7 +11089,10 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"timeUnixMs\x12\x16\n" +
 	"\x06length\x18\a \x01(\x03R\x06length\x12\x1c\n" +
 	"\tdirectory\x18\b \x01(\bR\tdirectory\x12\x16\n" +
-	"\x06holder\x18\t \x01(\tR\x06holder\"\xfb\x04\n" +
+	"\x06holder\x18\t \x01(\tR\x06holder\x12\x16\n" +
+	"\x06reason\x18\n" +
+	" \x01(\tR\x06reason\x12&\n" +
+	"\x02by\x18\v \x01(\v2\x16.leasefs.v1.HolderInfoR\x02by\"\xfb\x04\n" +
 	"\rCreateRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
@@ -11345,13 +11680,14 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x19ACL_ACTION_REMOVE_DEFAULT\x10\x03\x12\x19\n" +
 	"\x15ACL_ACTION_REMOVE_ALL\x10\x04\x12\x14\n" +
 	"\x10ACL_ACTION_EXACT\x10\x05\x12\x14\n" +
-	"\x10ACL_ACTION_WHOLE\x10\x062\x85\x16\n" +
+	"\x10ACL_ACTION_WHOLE\x10\x062\xd8\x16\n" +
 	"\bNamenode\x12F\n" +
 	"\aSession\x12\x1a.leasefs.v1.SessionRequest\x1a\x1b.leasefs.v1.SessionResponse(\x010\x01\x12K\n" +
 	"\n" +
 	"RenewLease\x12\x1d.leasefs.v1.RenewLeaseRequest\x1a\x1e.leasefs.v1.RenewLeaseResponse\x12K\n" +
 	"\n" +
-	"ListLeases\x12\x1d.leasefs.v1.ListLeasesRequest\x1a\x1e.leasefs.v1.ListLeasesResponse\x12B\n" +
+	"ListLeases\x12\x1d.leasefs.v1.ListLeasesRequest\x1a\x1e.leasefs.v1.ListLeasesResponse\x12Q\n" +
+	"\fLeaseHistory\x12\x1f.leasefs.v1.LeaseHistoryRequest\x1a .leasefs.v1.LeaseHistoryResponse\x12B\n" +
 	"\aRecover\x12\x1a.leasefs.v1.RecoverRequest\x1a\x1b.leasefs.v1.RecoverResponse\x12K\n" +
 	"\n" +
 	"GrantLease\x12\x1d.leasefs.v1.GrantLeaseRequest\x1a\x1e.leasefs.v1.GrantLeaseResponse\x12N\n" +
@@ -11416,7 +11752,7 @@ func file_leasefs_v1_leasefs_proto_rawDescGZIP() []byte {
 }
 
 var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 132)
+var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 135)
 var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(RefHow)(0),                          // 0: leasefs.v1.RefHow
 	(FileType)(0),                        // 1: leasefs.v1.FileType
@@ -11454,116 +11790,119 @@ var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(*ListLeasesResponse)(nil),           // 33: leasefs.v1.ListLeasesResponse
 	(*Lease)(nil),                        // 34: leasefs.v1.Lease
 	(*LeaseFile)(nil),                    // 35: leasefs.v1.LeaseFile
-	(*RecoverRequest)(nil),               // 36: leasefs.v1.RecoverRequest
-	(*RecoverResponse)(nil),              // 37: leasefs.v1.RecoverResponse
-	(*GrantLeaseRequest)(nil),            // 38: leasefs.v1.GrantLeaseRequest
-	(*GrantLeaseResponse)(nil),           // 39: leasefs.v1.GrantLeaseResponse
-	(*RevokeLeaseRequest)(nil),           // 40: leasefs.v1.RevokeLeaseRequest
-	(*RevokeLeaseResponse)(nil),          // 41: leasefs.v1.RevokeLeaseResponse
-	(*KeepAliveRequest)(nil),             // 42: leasefs.v1.KeepAliveRequest
-	(*KeepAliveResponse)(nil),            // 43: leasefs.v1.KeepAliveResponse
-	(*LeaseAlive)(nil),                   // 44: leasefs.v1.LeaseAlive
-	(*LeaseTimeToLiveRequest)(nil),       // 45: leasefs.v1.LeaseTimeToLiveRequest
-	(*LeaseTimeToLiveResponse)(nil),      // 46: leasefs.v1.LeaseTimeToLiveResponse
-	(*AttachLeaseRequest)(nil),           // 47: leasefs.v1.AttachLeaseRequest
-	(*DetachLeaseRequest)(nil),           // 48: leasefs.v1.DetachLeaseRequest
-	(*WatchRequest)(nil),                 // 49: leasefs.v1.WatchRequest
-	(*WatchResponse)(nil),                // 50: leasefs.v1.WatchResponse
-	(*Event)(nil),                        // 51: leasefs.v1.Event
-	(*CreateRequest)(nil),                // 52: leasefs.v1.CreateRequest
-	(*Owner)(nil),                        // 53: leasefs.v1.Owner
-	(*OpenResponse)(nil),                 // 54: leasefs.v1.OpenResponse
-	(*AppendRequest)(nil),                // 55: leasefs.v1.AppendRequest
-	(*AppendTailRequest)(nil),            // 56: leasefs.v1.AppendTailRequest
-	(*AppendTailResponse)(nil),           // 57: leasefs.v1.AppendTailResponse
-	(*AllocateBlockRequest)(nil),         // 58: leasefs.v1.AllocateBlockRequest
-	(*BlockIntent)(nil),                  // 59: leasefs.v1.BlockIntent
-	(*AllocateBlockResponse)(nil),        // 60: leasefs.v1.AllocateBlockResponse
-	(*BlockTarget)(nil),                  // 61: leasefs.v1.BlockTarget
-	(*CommitRequest)(nil),                // 62: leasefs.v1.CommitRequest
-	(*CommitResponse)(nil),               // 63: leasefs.v1.CommitResponse
-	(*CloseRequest)(nil),                 // 64: leasefs.v1.CloseRequest
-	(*CloseResponse)(nil),                // 65: leasefs.v1.CloseResponse
-	(*CloseAbandonedRequest)(nil),        // 66: leasefs.v1.CloseAbandonedRequest
-	(*GetFileRequest)(nil),               // 67: leasefs.v1.GetFileRequest
-	(*GetFileResponse)(nil),              // 68: leasefs.v1.GetFileResponse
-	(*StatRequest)(nil),                  // 69: leasefs.v1.StatRequest
-	(*StatResponse)(nil),                 // 70: leasefs.v1.StatResponse
-	(*XattrsRequest)(nil),                // 71: leasefs.v1.XattrsRequest
-	(*XattrsResponse)(nil),               // 72: leasefs.v1.XattrsResponse
-	(*Xattr)(nil),                        // 73: leasefs.v1.Xattr
-	(*ListRequest)(nil),                  // 74: leasefs.v1.ListRequest
-	(*ListResponse)(nil),                 // 75: leasefs.v1.ListResponse
-	(*Entry)(nil),                        // 76: leasefs.v1.Entry
-	(*SummaryRequest)(nil),               // 77: leasefs.v1.SummaryRequest
-	(*SummaryResponse)(nil),              // 78: leasefs.v1.SummaryResponse
-	(*FindRequest)(nil),                  // 79: leasefs.v1.FindRequest
-	(*FindResponse)(nil),                 // 80: leasefs.v1.FindResponse
-	(*FoundEntry)(nil),                   // 81: leasefs.v1.FoundEntry
-	(*MutateResponse)(nil),               // 82: leasefs.v1.MutateResponse
-	(*MkdirRequest)(nil),                 // 83: leasefs.v1.MkdirRequest
-	(*RenameRequest)(nil),                // 84: leasefs.v1.RenameRequest
-	(*Hide)(nil),                         // 85: leasefs.v1.Hide
-	(*DeleteRequest)(nil),                // 86: leasefs.v1.DeleteRequest
-	(*SetAttrRequest)(nil),               // 87: leasefs.v1.SetAttrRequest
-	(*TransactRequest)(nil),              // 88: leasefs.v1.TransactRequest
-	(*TxCompare)(nil),                    // 89: leasefs.v1.TxCompare
-	(*TxXattr)(nil),                      // 90: leasefs.v1.TxXattr
-	(*TxOp)(nil),                         // 91: leasefs.v1.TxOp
-	(*TxFile)(nil),                       // 92: leasefs.v1.TxFile
-	(*TxDir)(nil),                        // 93: leasefs.v1.TxDir
-	(*TxRename)(nil),                     // 94: leasefs.v1.TxRename
-	(*TxDelete)(nil),                     // 95: leasefs.v1.TxDelete
-	(*TxDetach)(nil),                     // 96: leasefs.v1.TxDetach
-	(*SetXattrRequest)(nil),              // 97: leasefs.v1.SetXattrRequest
-	(*SymlinkRequest)(nil),               // 98: leasefs.v1.SymlinkRequest
-	(*TruncateRequest)(nil),              // 99: leasefs.v1.TruncateRequest
-	(*ConcatRequest)(nil),                // 100: leasefs.v1.ConcatRequest
-	(*StatusRequest)(nil),                // 101: leasefs.v1.StatusRequest
-	(*StatusResponse)(nil),               // 102: leasefs.v1.StatusResponse
-	(*AuditStatus)(nil),                  // 103: leasefs.v1.AuditStatus
-	(*Holding)(nil),                      // 104: leasefs.v1.Holding
-	(*ClockSkew)(nil),                    // 105: leasefs.v1.ClockSkew
-	(*CheckpointRequest)(nil),            // 106: leasefs.v1.CheckpointRequest
-	(*CheckpointResponse)(nil),           // 107: leasefs.v1.CheckpointResponse
-	(*SafeModeRequest)(nil),              // 108: leasefs.v1.SafeModeRequest
-	(*SafeModeResponse)(nil),             // 109: leasefs.v1.SafeModeResponse
-	(*FsckRequest)(nil),                  // 110: leasefs.v1.FsckRequest
-	(*FsckResponse)(nil),                 // 111: leasefs.v1.FsckResponse
-	(*FsckSummary)(nil),                  // 112: leasefs.v1.FsckSummary
-	(*CollectRequest)(nil),               // 113: leasefs.v1.CollectRequest
-	(*CollectResponse)(nil),              // 114: leasefs.v1.CollectResponse
-	(*FailoverRequest)(nil),              // 115: leasefs.v1.FailoverRequest
-	(*FailoverResponse)(nil),             // 116: leasefs.v1.FailoverResponse
-	(*ResolveStoreRequest)(nil),          // 117: leasefs.v1.ResolveStoreRequest
-	(*ResolveStoreResponse)(nil),         // 118: leasefs.v1.ResolveStoreResponse
-	(*BackupRequest)(nil),                // 119: leasefs.v1.BackupRequest
-	(*BackupResponse)(nil),               // 120: leasefs.v1.BackupResponse
-	(*CarryRequest)(nil),                 // 121: leasefs.v1.CarryRequest
-	(*CarriedCall)(nil),                  // 122: leasefs.v1.CarriedCall
-	(*CarryResponse)(nil),                // 123: leasefs.v1.CarryResponse
-	(*CarriedAnswer)(nil),                // 124: leasefs.v1.CarriedAnswer
-	(*WhoAmIRequest)(nil),                // 125: leasefs.v1.WhoAmIRequest
-	(*WhoAmIResponse)(nil),               // 126: leasefs.v1.WhoAmIResponse
-	(*AclEntry)(nil),                     // 127: leasefs.v1.AclEntry
-	(*AclRequest)(nil),                   // 128: leasefs.v1.AclRequest
-	(*AclResponse)(nil),                  // 129: leasefs.v1.AclResponse
-	(*ChangeAclRequest)(nil),             // 130: leasefs.v1.ChangeAclRequest
-	(*GetDelegationTokenRequest)(nil),    // 131: leasefs.v1.GetDelegationTokenRequest
-	(*ChangeDelegationTokenRequest)(nil), // 132: leasefs.v1.ChangeDelegationTokenRequest
-	(*DelegationTokenResponse)(nil),      // 133: leasefs.v1.DelegationTokenResponse
-	(*ListDelegationTokensRequest)(nil),  // 134: leasefs.v1.ListDelegationTokensRequest
-	(*ListDelegationTokensResponse)(nil), // 135: leasefs.v1.ListDelegationTokensResponse
-	(*DelegationToken)(nil),              // 136: leasefs.v1.DelegationToken
-	nil,                                  // 137: leasefs.v1.Block.HeadersEntry
-	nil,                                  // 138: leasefs.v1.BlockTarget.HeadersEntry
-	nil,                                  // 139: leasefs.v1.BackupResponse.HeadersEntry
+	(*LeaseHistoryRequest)(nil),          // 36: leasefs.v1.LeaseHistoryRequest
+	(*LeaseHistoryResponse)(nil),         // 37: leasefs.v1.LeaseHistoryResponse
+	(*LeaseSpan)(nil),                    // 38: leasefs.v1.LeaseSpan
+	(*RecoverRequest)(nil),               // 39: leasefs.v1.RecoverRequest
+	(*RecoverResponse)(nil),              // 40: leasefs.v1.RecoverResponse
+	(*GrantLeaseRequest)(nil),            // 41: leasefs.v1.GrantLeaseRequest
+	(*GrantLeaseResponse)(nil),           // 42: leasefs.v1.GrantLeaseResponse
+	(*RevokeLeaseRequest)(nil),           // 43: leasefs.v1.RevokeLeaseRequest
+	(*RevokeLeaseResponse)(nil),          // 44: leasefs.v1.RevokeLeaseResponse
+	(*KeepAliveRequest)(nil),             // 45: leasefs.v1.KeepAliveRequest
+	(*KeepAliveResponse)(nil),            // 46: leasefs.v1.KeepAliveResponse
+	(*LeaseAlive)(nil),                   // 47: leasefs.v1.LeaseAlive
+	(*LeaseTimeToLiveRequest)(nil),       // 48: leasefs.v1.LeaseTimeToLiveRequest
+	(*LeaseTimeToLiveResponse)(nil),      // 49: leasefs.v1.LeaseTimeToLiveResponse
+	(*AttachLeaseRequest)(nil),           // 50: leasefs.v1.AttachLeaseRequest
+	(*DetachLeaseRequest)(nil),           // 51: leasefs.v1.DetachLeaseRequest
+	(*WatchRequest)(nil),                 // 52: leasefs.v1.WatchRequest
+	(*WatchResponse)(nil),                // 53: leasefs.v1.WatchResponse
+	(*Event)(nil),                        // 54: leasefs.v1.Event
+	(*CreateRequest)(nil),                // 55: leasefs.v1.CreateRequest
+	(*Owner)(nil),                        // 56: leasefs.v1.Owner
+	(*OpenResponse)(nil),                 // 57: leasefs.v1.OpenResponse
+	(*AppendRequest)(nil),                // 58: leasefs.v1.AppendRequest
+	(*AppendTailRequest)(nil),            // 59: leasefs.v1.AppendTailRequest
+	(*AppendTailResponse)(nil),           // 60: leasefs.v1.AppendTailResponse
+	(*AllocateBlockRequest)(nil),         // 61: leasefs.v1.AllocateBlockRequest
+	(*BlockIntent)(nil),                  // 62: leasefs.v1.BlockIntent
+	(*AllocateBlockResponse)(nil),        // 63: leasefs.v1.AllocateBlockResponse
+	(*BlockTarget)(nil),                  // 64: leasefs.v1.BlockTarget
+	(*CommitRequest)(nil),                // 65: leasefs.v1.CommitRequest
+	(*CommitResponse)(nil),               // 66: leasefs.v1.CommitResponse
+	(*CloseRequest)(nil),                 // 67: leasefs.v1.CloseRequest
+	(*CloseResponse)(nil),                // 68: leasefs.v1.CloseResponse
+	(*CloseAbandonedRequest)(nil),        // 69: leasefs.v1.CloseAbandonedRequest
+	(*GetFileRequest)(nil),               // 70: leasefs.v1.GetFileRequest
+	(*GetFileResponse)(nil),              // 71: leasefs.v1.GetFileResponse
+	(*StatRequest)(nil),                  // 72: leasefs.v1.StatRequest
+	(*StatResponse)(nil),                 // 73: leasefs.v1.StatResponse
+	(*XattrsRequest)(nil),                // 74: leasefs.v1.XattrsRequest
+	(*XattrsResponse)(nil),               // 75: leasefs.v1.XattrsResponse
+	(*Xattr)(nil),                        // 76: leasefs.v1.Xattr
+	(*ListRequest)(nil),                  // 77: leasefs.v1.ListRequest
+	(*ListResponse)(nil),                 // 78: leasefs.v1.ListResponse
+	(*Entry)(nil),                        // 79: leasefs.v1.Entry
+	(*SummaryRequest)(nil),               // 80: leasefs.v1.SummaryRequest
+	(*SummaryResponse)(nil),              // 81: leasefs.v1.SummaryResponse
+	(*FindRequest)(nil),                  // 82: leasefs.v1.FindRequest
+	(*FindResponse)(nil),                 // 83: leasefs.v1.FindResponse
+	(*FoundEntry)(nil),                   // 84: leasefs.v1.FoundEntry
+	(*MutateResponse)(nil),               // 85: leasefs.v1.MutateResponse
+	(*MkdirRequest)(nil),                 // 86: leasefs.v1.MkdirRequest
+	(*RenameRequest)(nil),                // 87: leasefs.v1.RenameRequest
+	(*Hide)(nil),                         // 88: leasefs.v1.Hide
+	(*DeleteRequest)(nil),                // 89: leasefs.v1.DeleteRequest
+	(*SetAttrRequest)(nil),               // 90: leasefs.v1.SetAttrRequest
+	(*TransactRequest)(nil),              // 91: leasefs.v1.TransactRequest
+	(*TxCompare)(nil),                    // 92: leasefs.v1.TxCompare
+	(*TxXattr)(nil),                      // 93: leasefs.v1.TxXattr
+	(*TxOp)(nil),                         // 94: leasefs.v1.TxOp
+	(*TxFile)(nil),                       // 95: leasefs.v1.TxFile
+	(*TxDir)(nil),                        // 96: leasefs.v1.TxDir
+	(*TxRename)(nil),                     // 97: leasefs.v1.TxRename
+	(*TxDelete)(nil),                     // 98: leasefs.v1.TxDelete
+	(*TxDetach)(nil),                     // 99: leasefs.v1.TxDetach
+	(*SetXattrRequest)(nil),              // 100: leasefs.v1.SetXattrRequest
+	(*SymlinkRequest)(nil),               // 101: leasefs.v1.SymlinkRequest
+	(*TruncateRequest)(nil),              // 102: leasefs.v1.TruncateRequest
+	(*ConcatRequest)(nil),                // 103: leasefs.v1.ConcatRequest
+	(*StatusRequest)(nil),                // 104: leasefs.v1.StatusRequest
+	(*StatusResponse)(nil),               // 105: leasefs.v1.StatusResponse
+	(*AuditStatus)(nil),                  // 106: leasefs.v1.AuditStatus
+	(*Holding)(nil),                      // 107: leasefs.v1.Holding
+	(*ClockSkew)(nil),                    // 108: leasefs.v1.ClockSkew
+	(*CheckpointRequest)(nil),            // 109: leasefs.v1.CheckpointRequest
+	(*CheckpointResponse)(nil),           // 110: leasefs.v1.CheckpointResponse
+	(*SafeModeRequest)(nil),              // 111: leasefs.v1.SafeModeRequest
+	(*SafeModeResponse)(nil),             // 112: leasefs.v1.SafeModeResponse
+	(*FsckRequest)(nil),                  // 113: leasefs.v1.FsckRequest
+	(*FsckResponse)(nil),                 // 114: leasefs.v1.FsckResponse
+	(*FsckSummary)(nil),                  // 115: leasefs.v1.FsckSummary
+	(*CollectRequest)(nil),               // 116: leasefs.v1.CollectRequest
+	(*CollectResponse)(nil),              // 117: leasefs.v1.CollectResponse
+	(*FailoverRequest)(nil),              // 118: leasefs.v1.FailoverRequest
+	(*FailoverResponse)(nil),             // 119: leasefs.v1.FailoverResponse
+	(*ResolveStoreRequest)(nil),          // 120: leasefs.v1.ResolveStoreRequest
+	(*ResolveStoreResponse)(nil),         // 121: leasefs.v1.ResolveStoreResponse
+	(*BackupRequest)(nil),                // 122: leasefs.v1.BackupRequest
+	(*BackupResponse)(nil),               // 123: leasefs.v1.BackupResponse
+	(*CarryRequest)(nil),                 // 124: leasefs.v1.CarryRequest
+	(*CarriedCall)(nil),                  // 125: leasefs.v1.CarriedCall
+	(*CarryResponse)(nil),                // 126: leasefs.v1.CarryResponse
+	(*CarriedAnswer)(nil),                // 127: leasefs.v1.CarriedAnswer
+	(*WhoAmIRequest)(nil),                // 128: leasefs.v1.WhoAmIRequest
+	(*WhoAmIResponse)(nil),               // 129: leasefs.v1.WhoAmIResponse
+	(*AclEntry)(nil),                     // 130: leasefs.v1.AclEntry
+	(*AclRequest)(nil),                   // 131: leasefs.v1.AclRequest
+	(*AclResponse)(nil),                  // 132: leasefs.v1.AclResponse
+	(*ChangeAclRequest)(nil),             // 133: leasefs.v1.ChangeAclRequest
+	(*GetDelegationTokenRequest)(nil),    // 134: leasefs.v1.GetDelegationTokenRequest
+	(*ChangeDelegationTokenRequest)(nil), // 135: leasefs.v1.ChangeDelegationTokenRequest
+	(*DelegationTokenResponse)(nil),      // 136: leasefs.v1.DelegationTokenResponse
+	(*ListDelegationTokensRequest)(nil),  // 137: leasefs.v1.ListDelegationTokensRequest
+	(*ListDelegationTokensResponse)(nil), // 138: leasefs.v1.ListDelegationTokensResponse
+	(*DelegationToken)(nil),              // 139: leasefs.v1.DelegationToken
+	nil,                                  // 140: leasefs.v1.Block.HeadersEntry
+	nil,                                  // 141: leasefs.v1.BlockTarget.HeadersEntry
+	nil,                                  // 142: leasefs.v1.BackupResponse.HeadersEntry
 }
 var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	1,   // 0: leasefs.v1.Attr.type:type_name -> leasefs.v1.FileType
 	13,  // 1: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
 	14,  // 2: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
-	137, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
+	140, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
 	14,  // 4: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
 	9,   // 5: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
 	17,  // 6: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
@@ -11588,261 +11927,268 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	34,  // 25: leasefs.v1.ListLeasesResponse.leases:type_name -> leasefs.v1.Lease
 	14,  // 26: leasefs.v1.Lease.holder:type_name -> leasefs.v1.HolderInfo
 	35,  // 27: leasefs.v1.Lease.files:type_name -> leasefs.v1.LeaseFile
-	8,   // 28: leasefs.v1.RecoverRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 29: leasefs.v1.RecoverRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 30: leasefs.v1.RecoverRequest.at:type_name -> leasefs.v1.Ref
-	8,   // 31: leasefs.v1.GrantLeaseRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 32: leasefs.v1.GrantLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	8,   // 33: leasefs.v1.RevokeLeaseRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 34: leasefs.v1.RevokeLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	9,   // 35: leasefs.v1.KeepAliveRequest.caller:type_name -> leasefs.v1.Caller
-	44,  // 36: leasefs.v1.KeepAliveResponse.leases:type_name -> leasefs.v1.LeaseAlive
-	9,   // 37: leasefs.v1.LeaseTimeToLiveRequest.caller:type_name -> leasefs.v1.Caller
-	8,   // 38: leasefs.v1.AttachLeaseRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 39: leasefs.v1.AttachLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 40: leasefs.v1.AttachLeaseRequest.at:type_name -> leasefs.v1.Ref
-	8,   // 41: leasefs.v1.DetachLeaseRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 42: leasefs.v1.DetachLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 43: leasefs.v1.DetachLeaseRequest.at:type_name -> leasefs.v1.Ref
-	9,   // 44: leasefs.v1.WatchRequest.caller:type_name -> leasefs.v1.Caller
-	51,  // 45: leasefs.v1.WatchResponse.events:type_name -> leasefs.v1.Event
-	3,   // 46: leasefs.v1.Event.type:type_name -> leasefs.v1.EventType
-	8,   // 47: leasefs.v1.CreateRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 48: leasefs.v1.CreateRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 49: leasefs.v1.CreateRequest.at:type_name -> leasefs.v1.Ref
-	27,  // 50: leasefs.v1.CreateRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	53,  // 51: leasefs.v1.CreateRequest.owner:type_name -> leasefs.v1.Owner
-	12,  // 52: leasefs.v1.OpenResponse.attr:type_name -> leasefs.v1.Attr
-	11,  // 53: leasefs.v1.OpenResponse.writer:type_name -> leasefs.v1.WriterId
-	26,  // 54: leasefs.v1.OpenResponse.keys:type_name -> leasefs.v1.CacheKey
-	12,  // 55: leasefs.v1.OpenResponse.parent:type_name -> leasefs.v1.Attr
-	26,  // 56: leasefs.v1.OpenResponse.parent_keys:type_name -> leasefs.v1.CacheKey
-	8,   // 57: leasefs.v1.AppendRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 58: leasefs.v1.AppendRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 59: leasefs.v1.AppendRequest.at:type_name -> leasefs.v1.Ref
-	11,  // 60: leasefs.v1.AppendRequest.writer:type_name -> leasefs.v1.WriterId
-	11,  // 61: leasefs.v1.AppendTailRequest.writer:type_name -> leasefs.v1.WriterId
-	27,  // 62: leasefs.v1.AppendTailRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	11,  // 63: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
-	59,  // 64: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
-	61,  // 65: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
-	138, // 66: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
-	11,  // 67: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
-	15,  // 68: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
-	8,   // 69: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 70: leasefs.v1.CloseRequest.writer:type_name -> leasefs.v1.WriterId
-	27,  // 71: leasefs.v1.CloseRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	8,   // 72: leasefs.v1.CloseAbandonedRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 73: leasefs.v1.CloseAbandonedRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 74: leasefs.v1.CloseAbandonedRequest.at:type_name -> leasefs.v1.Ref
-	9,   // 75: leasefs.v1.GetFileRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 76: leasefs.v1.GetFileRequest.at:type_name -> leasefs.v1.Ref
-	11,  // 77: leasefs.v1.GetFileRequest.writer:type_name -> leasefs.v1.WriterId
-	12,  // 78: leasefs.v1.GetFileResponse.attr:type_name -> leasefs.v1.Attr
-	15,  // 79: leasefs.v1.GetFileResponse.blocks:type_name -> leasefs.v1.Block
-	26,  // 80: leasefs.v1.GetFileResponse.keys:type_name -> leasefs.v1.CacheKey
-	9,   // 81: leasefs.v1.StatRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 82: leasefs.v1.StatRequest.at:type_name -> leasefs.v1.Ref
-	12,  // 83: leasefs.v1.StatResponse.attr:type_name -> leasefs.v1.Attr
-	26,  // 84: leasefs.v1.StatResponse.keys:type_name -> leasefs.v1.CacheKey
-	16,  // 85: leasefs.v1.StatResponse.missing:type_name -> leasefs.v1.ErrorDetail
-	9,   // 86: leasefs.v1.XattrsRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 87: leasefs.v1.XattrsRequest.at:type_name -> leasefs.v1.Ref
-	73,  // 88: leasefs.v1.XattrsResponse.xattrs:type_name -> leasefs.v1.Xattr
-	26,  // 89: leasefs.v1.XattrsResponse.keys:type_name -> leasefs.v1.CacheKey
-	9,   // 90: leasefs.v1.ListRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 91: leasefs.v1.ListRequest.at:type_name -> leasefs.v1.Ref
-	76,  // 92: leasefs.v1.ListResponse.entries:type_name -> leasefs.v1.Entry
-	12,  // 93: leasefs.v1.ListResponse.directory:type_name -> leasefs.v1.Attr
-	26,  // 94: leasefs.v1.ListResponse.keys:type_name -> leasefs.v1.CacheKey
-	12,  // 95: leasefs.v1.Entry.attr:type_name -> leasefs.v1.Attr
-	9,   // 96: leasefs.v1.SummaryRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 97: leasefs.v1.SummaryRequest.at:type_name -> leasefs.v1.Ref
-	9,   // 98: leasefs.v1.FindRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 99: leasefs.v1.FindRequest.at:type_name -> leasefs.v1.Ref
-	81,  // 100: leasefs.v1.FindResponse.entries:type_name -> leasefs.v1.FoundEntry
-	12,  // 101: leasefs.v1.FoundEntry.attr:type_name -> leasefs.v1.Attr
-	12,  // 102: leasefs.v1.MutateResponse.attr:type_name -> leasefs.v1.Attr
-	8,   // 103: leasefs.v1.MkdirRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 104: leasefs.v1.MkdirRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 105: leasefs.v1.MkdirRequest.at:type_name -> leasefs.v1.Ref
-	53,  // 106: leasefs.v1.MkdirRequest.owner:type_name -> leasefs.v1.Owner
-	8,   // 107: leasefs.v1.RenameRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 108: leasefs.v1.RenameRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 109: leasefs.v1.RenameRequest.from:type_name -> leasefs.v1.Ref
-	10,  // 110: leasefs.v1.RenameRequest.to:type_name -> leasefs.v1.Ref
-	85,  // 111: leasefs.v1.RenameRequest.hide:type_name -> leasefs.v1.Hide
-	8,   // 112: leasefs.v1.DeleteRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 113: leasefs.v1.DeleteRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 114: leasefs.v1.DeleteRequest.at:type_name -> leasefs.v1.Ref
-	1,   // 115: leasefs.v1.DeleteRequest.only:type_name -> leasefs.v1.FileType
-	85,  // 116: leasefs.v1.DeleteRequest.hide:type_name -> leasefs.v1.Hide
-	8,   // 117: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 118: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 119: leasefs.v1.SetAttrRequest.at:type_name -> leasefs.v1.Ref
-	8,   // 120: leasefs.v1.TransactRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 121: leasefs.v1.TransactRequest.caller:type_name -> leasefs.v1.Caller
-	89,  // 122: leasefs.v1.TransactRequest.compares:type_name -> leasefs.v1.TxCompare
-	91,  // 123: leasefs.v1.TransactRequest.ops:type_name -> leasefs.v1.TxOp
-	90,  // 124: leasefs.v1.TxCompare.xattr:type_name -> leasefs.v1.TxXattr
-	92,  // 125: leasefs.v1.TxOp.create:type_name -> leasefs.v1.TxFile
-	92,  // 126: leasefs.v1.TxOp.write:type_name -> leasefs.v1.TxFile
-	93,  // 127: leasefs.v1.TxOp.mkdir:type_name -> leasefs.v1.TxDir
-	94,  // 128: leasefs.v1.TxOp.rename:type_name -> leasefs.v1.TxRename
-	95,  // 129: leasefs.v1.TxOp.delete:type_name -> leasefs.v1.TxDelete
-	90,  // 130: leasefs.v1.TxOp.set_xattr:type_name -> leasefs.v1.TxXattr
-	96,  // 131: leasefs.v1.TxOp.detach:type_name -> leasefs.v1.TxDetach
-	90,  // 132: leasefs.v1.TxOp.xattrs:type_name -> leasefs.v1.TxXattr
-	8,   // 133: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 134: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 135: leasefs.v1.SetXattrRequest.at:type_name -> leasefs.v1.Ref
-	4,   // 136: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
-	8,   // 137: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 138: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 139: leasefs.v1.SymlinkRequest.at:type_name -> leasefs.v1.Ref
-	53,  // 140: leasefs.v1.SymlinkRequest.owner:type_name -> leasefs.v1.Owner
-	8,   // 141: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 142: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 143: leasefs.v1.TruncateRequest.at:type_name -> leasefs.v1.Ref
-	8,   // 144: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 145: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 146: leasefs.v1.ConcatRequest.target:type_name -> leasefs.v1.Ref
-	10,  // 147: leasefs.v1.ConcatRequest.sources:type_name -> leasefs.v1.Ref
-	9,   // 148: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
-	105, // 149: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
-	103, // 150: leasefs.v1.StatusResponse.audit:type_name -> leasefs.v1.AuditStatus
-	104, // 151: leasefs.v1.StatusResponse.greedy:type_name -> leasefs.v1.Holding
-	9,   // 152: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
-	9,   // 153: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 154: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
-	9,   // 155: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
-	112, // 156: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
-	9,   // 157: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
-	9,   // 158: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
-	9,   // 159: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
-	9,   // 160: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
-	139, // 161: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
-	122, // 162: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
-	124, // 163: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
-	16,  // 164: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
-	9,   // 165: leasefs.v1.WhoAmIRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 166: leasefs.v1.AclEntry.tag:type_name -> leasefs.v1.AclTag
-	9,   // 167: leasefs.v1.AclRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 168: leasefs.v1.AclRequest.at:type_name -> leasefs.v1.Ref
-	127, // 169: leasefs.v1.AclResponse.entries:type_name -> leasefs.v1.AclEntry
-	26,  // 170: leasefs.v1.AclResponse.keys:type_name -> leasefs.v1.CacheKey
-	8,   // 171: leasefs.v1.ChangeAclRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 172: leasefs.v1.ChangeAclRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 173: leasefs.v1.ChangeAclRequest.at:type_name -> leasefs.v1.Ref
-	6,   // 174: leasefs.v1.ChangeAclRequest.action:type_name -> leasefs.v1.AclAction
-	127, // 175: leasefs.v1.ChangeAclRequest.entries:type_name -> leasefs.v1.AclEntry
-	8,   // 176: leasefs.v1.GetDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 177: leasefs.v1.GetDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
-	8,   // 178: leasefs.v1.ChangeDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 179: leasefs.v1.ChangeDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
-	9,   // 180: leasefs.v1.ListDelegationTokensRequest.caller:type_name -> leasefs.v1.Caller
-	136, // 181: leasefs.v1.ListDelegationTokensResponse.tokens:type_name -> leasefs.v1.DelegationToken
-	19,  // 182: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
-	28,  // 183: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
-	32,  // 184: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
-	36,  // 185: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
-	38,  // 186: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
-	40,  // 187: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
-	42,  // 188: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
-	45,  // 189: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
-	47,  // 190: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
-	48,  // 191: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
-	49,  // 192: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
-	52,  // 193: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
-	55,  // 194: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
-	56,  // 195: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
-	58,  // 196: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
-	62,  // 197: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
-	64,  // 198: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
-	66,  // 199: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
-	67,  // 200: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
-	69,  // 201: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
-	71,  // 202: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
-	74,  // 203: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
-	77,  // 204: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
-	79,  // 205: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
-	83,  // 206: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
-	84,  // 207: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
-	86,  // 208: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
-	87,  // 209: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
-	98,  // 210: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
-	97,  // 211: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
-	99,  // 212: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
-	100, // 213: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
-	88,  // 214: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
-	125, // 215: leasefs.v1.Namenode.WhoAmI:input_type -> leasefs.v1.WhoAmIRequest
-	128, // 216: leasefs.v1.Namenode.Acl:input_type -> leasefs.v1.AclRequest
-	130, // 217: leasefs.v1.Namenode.ChangeAcl:input_type -> leasefs.v1.ChangeAclRequest
-	131, // 218: leasefs.v1.Namenode.GetDelegationToken:input_type -> leasefs.v1.GetDelegationTokenRequest
-	132, // 219: leasefs.v1.Namenode.ChangeDelegationToken:input_type -> leasefs.v1.ChangeDelegationTokenRequest
-	134, // 220: leasefs.v1.Namenode.ListDelegationTokens:input_type -> leasefs.v1.ListDelegationTokensRequest
-	101, // 221: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
-	106, // 222: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
-	108, // 223: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
-	110, // 224: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
-	113, // 225: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
-	119, // 226: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
-	115, // 227: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
-	117, // 228: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
-	121, // 229: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
-	20,  // 230: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
-	30,  // 231: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
-	33,  // 232: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
-	37,  // 233: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
-	39,  // 234: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
-	41,  // 235: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
-	43,  // 236: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
-	46,  // 237: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
-	82,  // 238: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
-	82,  // 239: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
-	50,  // 240: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
-	54,  // 241: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
-	54,  // 242: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
-	57,  // 243: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
-	60,  // 244: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
-	63,  // 245: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
-	65,  // 246: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
-	65,  // 247: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
-	68,  // 248: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
-	70,  // 249: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
-	72,  // 250: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
-	75,  // 251: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
-	78,  // 252: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
-	80,  // 253: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
-	82,  // 254: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
-	82,  // 255: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
-	82,  // 256: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
-	82,  // 257: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
-	82,  // 258: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
-	82,  // 259: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
-	82,  // 260: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
-	82,  // 261: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
-	82,  // 262: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
-	126, // 263: leasefs.v1.Namenode.WhoAmI:output_type -> leasefs.v1.WhoAmIResponse
-	129, // 264: leasefs.v1.Namenode.Acl:output_type -> leasefs.v1.AclResponse
-	82,  // 265: leasefs.v1.Namenode.ChangeAcl:output_type -> leasefs.v1.MutateResponse
-	133, // 266: leasefs.v1.Namenode.GetDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
-	133, // 267: leasefs.v1.Namenode.ChangeDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
-	135, // 268: leasefs.v1.Namenode.ListDelegationTokens:output_type -> leasefs.v1.ListDelegationTokensResponse
-	102, // 269: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
-	107, // 270: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
-	109, // 271: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
-	111, // 272: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
-	114, // 273: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
-	120, // 274: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
-	116, // 275: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
-	118, // 276: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
-	123, // 277: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
-	230, // [230:278] is the sub-list for method output_type
-	182, // [182:230] is the sub-list for method input_type
-	182, // [182:182] is the sub-list for extension type_name
-	182, // [182:182] is the sub-list for extension extendee
-	0,   // [0:182] is the sub-list for field type_name
+	9,   // 28: leasefs.v1.LeaseHistoryRequest.caller:type_name -> leasefs.v1.Caller
+	38,  // 29: leasefs.v1.LeaseHistoryResponse.spans:type_name -> leasefs.v1.LeaseSpan
+	14,  // 30: leasefs.v1.LeaseSpan.holder:type_name -> leasefs.v1.HolderInfo
+	14,  // 31: leasefs.v1.LeaseSpan.by:type_name -> leasefs.v1.HolderInfo
+	8,   // 32: leasefs.v1.RecoverRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 33: leasefs.v1.RecoverRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 34: leasefs.v1.RecoverRequest.at:type_name -> leasefs.v1.Ref
+	8,   // 35: leasefs.v1.GrantLeaseRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 36: leasefs.v1.GrantLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	8,   // 37: leasefs.v1.RevokeLeaseRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 38: leasefs.v1.RevokeLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	9,   // 39: leasefs.v1.KeepAliveRequest.caller:type_name -> leasefs.v1.Caller
+	47,  // 40: leasefs.v1.KeepAliveResponse.leases:type_name -> leasefs.v1.LeaseAlive
+	9,   // 41: leasefs.v1.LeaseTimeToLiveRequest.caller:type_name -> leasefs.v1.Caller
+	8,   // 42: leasefs.v1.AttachLeaseRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 43: leasefs.v1.AttachLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 44: leasefs.v1.AttachLeaseRequest.at:type_name -> leasefs.v1.Ref
+	8,   // 45: leasefs.v1.DetachLeaseRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 46: leasefs.v1.DetachLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 47: leasefs.v1.DetachLeaseRequest.at:type_name -> leasefs.v1.Ref
+	9,   // 48: leasefs.v1.WatchRequest.caller:type_name -> leasefs.v1.Caller
+	54,  // 49: leasefs.v1.WatchResponse.events:type_name -> leasefs.v1.Event
+	3,   // 50: leasefs.v1.Event.type:type_name -> leasefs.v1.EventType
+	14,  // 51: leasefs.v1.Event.by:type_name -> leasefs.v1.HolderInfo
+	8,   // 52: leasefs.v1.CreateRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 53: leasefs.v1.CreateRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 54: leasefs.v1.CreateRequest.at:type_name -> leasefs.v1.Ref
+	27,  // 55: leasefs.v1.CreateRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	56,  // 56: leasefs.v1.CreateRequest.owner:type_name -> leasefs.v1.Owner
+	12,  // 57: leasefs.v1.OpenResponse.attr:type_name -> leasefs.v1.Attr
+	11,  // 58: leasefs.v1.OpenResponse.writer:type_name -> leasefs.v1.WriterId
+	26,  // 59: leasefs.v1.OpenResponse.keys:type_name -> leasefs.v1.CacheKey
+	12,  // 60: leasefs.v1.OpenResponse.parent:type_name -> leasefs.v1.Attr
+	26,  // 61: leasefs.v1.OpenResponse.parent_keys:type_name -> leasefs.v1.CacheKey
+	8,   // 62: leasefs.v1.AppendRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 63: leasefs.v1.AppendRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 64: leasefs.v1.AppendRequest.at:type_name -> leasefs.v1.Ref
+	11,  // 65: leasefs.v1.AppendRequest.writer:type_name -> leasefs.v1.WriterId
+	11,  // 66: leasefs.v1.AppendTailRequest.writer:type_name -> leasefs.v1.WriterId
+	27,  // 67: leasefs.v1.AppendTailRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	11,  // 68: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
+	62,  // 69: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
+	64,  // 70: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
+	141, // 71: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
+	11,  // 72: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
+	15,  // 73: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
+	8,   // 74: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 75: leasefs.v1.CloseRequest.writer:type_name -> leasefs.v1.WriterId
+	27,  // 76: leasefs.v1.CloseRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	8,   // 77: leasefs.v1.CloseAbandonedRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 78: leasefs.v1.CloseAbandonedRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 79: leasefs.v1.CloseAbandonedRequest.at:type_name -> leasefs.v1.Ref
+	9,   // 80: leasefs.v1.GetFileRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 81: leasefs.v1.GetFileRequest.at:type_name -> leasefs.v1.Ref
+	11,  // 82: leasefs.v1.GetFileRequest.writer:type_name -> leasefs.v1.WriterId
+	12,  // 83: leasefs.v1.GetFileResponse.attr:type_name -> leasefs.v1.Attr
+	15,  // 84: leasefs.v1.GetFileResponse.blocks:type_name -> leasefs.v1.Block
+	26,  // 85: leasefs.v1.GetFileResponse.keys:type_name -> leasefs.v1.CacheKey
+	9,   // 86: leasefs.v1.StatRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 87: leasefs.v1.StatRequest.at:type_name -> leasefs.v1.Ref
+	12,  // 88: leasefs.v1.StatResponse.attr:type_name -> leasefs.v1.Attr
+	26,  // 89: leasefs.v1.StatResponse.keys:type_name -> leasefs.v1.CacheKey
+	16,  // 90: leasefs.v1.StatResponse.missing:type_name -> leasefs.v1.ErrorDetail
+	9,   // 91: leasefs.v1.XattrsRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 92: leasefs.v1.XattrsRequest.at:type_name -> leasefs.v1.Ref
+	76,  // 93: leasefs.v1.XattrsResponse.xattrs:type_name -> leasefs.v1.Xattr
+	26,  // 94: leasefs.v1.XattrsResponse.keys:type_name -> leasefs.v1.CacheKey
+	9,   // 95: leasefs.v1.ListRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 96: leasefs.v1.ListRequest.at:type_name -> leasefs.v1.Ref
+	79,  // 97: leasefs.v1.ListResponse.entries:type_name -> leasefs.v1.Entry
+	12,  // 98: leasefs.v1.ListResponse.directory:type_name -> leasefs.v1.Attr
+	26,  // 99: leasefs.v1.ListResponse.keys:type_name -> leasefs.v1.CacheKey
+	12,  // 100: leasefs.v1.Entry.attr:type_name -> leasefs.v1.Attr
+	9,   // 101: leasefs.v1.SummaryRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 102: leasefs.v1.SummaryRequest.at:type_name -> leasefs.v1.Ref
+	9,   // 103: leasefs.v1.FindRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 104: leasefs.v1.FindRequest.at:type_name -> leasefs.v1.Ref
+	84,  // 105: leasefs.v1.FindResponse.entries:type_name -> leasefs.v1.FoundEntry
+	12,  // 106: leasefs.v1.FoundEntry.attr:type_name -> leasefs.v1.Attr
+	12,  // 107: leasefs.v1.MutateResponse.attr:type_name -> leasefs.v1.Attr
+	8,   // 108: leasefs.v1.MkdirRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 109: leasefs.v1.MkdirRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 110: leasefs.v1.MkdirRequest.at:type_name -> leasefs.v1.Ref
+	56,  // 111: leasefs.v1.MkdirRequest.owner:type_name -> leasefs.v1.Owner
+	8,   // 112: leasefs.v1.RenameRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 113: leasefs.v1.RenameRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 114: leasefs.v1.RenameRequest.from:type_name -> leasefs.v1.Ref
+	10,  // 115: leasefs.v1.RenameRequest.to:type_name -> leasefs.v1.Ref
+	88,  // 116: leasefs.v1.RenameRequest.hide:type_name -> leasefs.v1.Hide
+	8,   // 117: leasefs.v1.DeleteRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 118: leasefs.v1.DeleteRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 119: leasefs.v1.DeleteRequest.at:type_name -> leasefs.v1.Ref
+	1,   // 120: leasefs.v1.DeleteRequest.only:type_name -> leasefs.v1.FileType
+	88,  // 121: leasefs.v1.DeleteRequest.hide:type_name -> leasefs.v1.Hide
+	8,   // 122: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 123: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 124: leasefs.v1.SetAttrRequest.at:type_name -> leasefs.v1.Ref
+	8,   // 125: leasefs.v1.TransactRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 126: leasefs.v1.TransactRequest.caller:type_name -> leasefs.v1.Caller
+	92,  // 127: leasefs.v1.TransactRequest.compares:type_name -> leasefs.v1.TxCompare
+	94,  // 128: leasefs.v1.TransactRequest.ops:type_name -> leasefs.v1.TxOp
+	93,  // 129: leasefs.v1.TxCompare.xattr:type_name -> leasefs.v1.TxXattr
+	95,  // 130: leasefs.v1.TxOp.create:type_name -> leasefs.v1.TxFile
+	95,  // 131: leasefs.v1.TxOp.write:type_name -> leasefs.v1.TxFile
+	96,  // 132: leasefs.v1.TxOp.mkdir:type_name -> leasefs.v1.TxDir
+	97,  // 133: leasefs.v1.TxOp.rename:type_name -> leasefs.v1.TxRename
+	98,  // 134: leasefs.v1.TxOp.delete:type_name -> leasefs.v1.TxDelete
+	93,  // 135: leasefs.v1.TxOp.set_xattr:type_name -> leasefs.v1.TxXattr
+	99,  // 136: leasefs.v1.TxOp.detach:type_name -> leasefs.v1.TxDetach
+	93,  // 137: leasefs.v1.TxOp.xattrs:type_name -> leasefs.v1.TxXattr
+	8,   // 138: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 139: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 140: leasefs.v1.SetXattrRequest.at:type_name -> leasefs.v1.Ref
+	4,   // 141: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
+	8,   // 142: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 143: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 144: leasefs.v1.SymlinkRequest.at:type_name -> leasefs.v1.Ref
+	56,  // 145: leasefs.v1.SymlinkRequest.owner:type_name -> leasefs.v1.Owner
+	8,   // 146: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 147: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 148: leasefs.v1.TruncateRequest.at:type_name -> leasefs.v1.Ref
+	8,   // 149: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 150: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 151: leasefs.v1.ConcatRequest.target:type_name -> leasefs.v1.Ref
+	10,  // 152: leasefs.v1.ConcatRequest.sources:type_name -> leasefs.v1.Ref
+	9,   // 153: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
+	108, // 154: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
+	106, // 155: leasefs.v1.StatusResponse.audit:type_name -> leasefs.v1.AuditStatus
+	107, // 156: leasefs.v1.StatusResponse.greedy:type_name -> leasefs.v1.Holding
+	9,   // 157: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
+	9,   // 158: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 159: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
+	9,   // 160: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
+	115, // 161: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
+	9,   // 162: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
+	9,   // 163: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
+	9,   // 164: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
+	9,   // 165: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
+	142, // 166: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
+	125, // 167: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
+	127, // 168: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
+	16,  // 169: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
+	9,   // 170: leasefs.v1.WhoAmIRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 171: leasefs.v1.AclEntry.tag:type_name -> leasefs.v1.AclTag
+	9,   // 172: leasefs.v1.AclRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 173: leasefs.v1.AclRequest.at:type_name -> leasefs.v1.Ref
+	130, // 174: leasefs.v1.AclResponse.entries:type_name -> leasefs.v1.AclEntry
+	26,  // 175: leasefs.v1.AclResponse.keys:type_name -> leasefs.v1.CacheKey
+	8,   // 176: leasefs.v1.ChangeAclRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 177: leasefs.v1.ChangeAclRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 178: leasefs.v1.ChangeAclRequest.at:type_name -> leasefs.v1.Ref
+	6,   // 179: leasefs.v1.ChangeAclRequest.action:type_name -> leasefs.v1.AclAction
+	130, // 180: leasefs.v1.ChangeAclRequest.entries:type_name -> leasefs.v1.AclEntry
+	8,   // 181: leasefs.v1.GetDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 182: leasefs.v1.GetDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
+	8,   // 183: leasefs.v1.ChangeDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 184: leasefs.v1.ChangeDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
+	9,   // 185: leasefs.v1.ListDelegationTokensRequest.caller:type_name -> leasefs.v1.Caller
+	139, // 186: leasefs.v1.ListDelegationTokensResponse.tokens:type_name -> leasefs.v1.DelegationToken
+	19,  // 187: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
+	28,  // 188: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
+	32,  // 189: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
+	36,  // 190: leasefs.v1.Namenode.LeaseHistory:input_type -> leasefs.v1.LeaseHistoryRequest
+	39,  // 191: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
+	41,  // 192: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
+	43,  // 193: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
+	45,  // 194: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
+	48,  // 195: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
+	50,  // 196: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
+	51,  // 197: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
+	52,  // 198: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
+	55,  // 199: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
+	58,  // 200: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
+	59,  // 201: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
+	61,  // 202: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
+	65,  // 203: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
+	67,  // 204: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
+	69,  // 205: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
+	70,  // 206: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
+	72,  // 207: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
+	74,  // 208: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
+	77,  // 209: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
+	80,  // 210: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
+	82,  // 211: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
+	86,  // 212: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
+	87,  // 213: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
+	89,  // 214: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
+	90,  // 215: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
+	101, // 216: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
+	100, // 217: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
+	102, // 218: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
+	103, // 219: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
+	91,  // 220: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
+	128, // 221: leasefs.v1.Namenode.WhoAmI:input_type -> leasefs.v1.WhoAmIRequest
+	131, // 222: leasefs.v1.Namenode.Acl:input_type -> leasefs.v1.AclRequest
+	133, // 223: leasefs.v1.Namenode.ChangeAcl:input_type -> leasefs.v1.ChangeAclRequest
+	134, // 224: leasefs.v1.Namenode.GetDelegationToken:input_type -> leasefs.v1.GetDelegationTokenRequest
+	135, // 225: leasefs.v1.Namenode.ChangeDelegationToken:input_type -> leasefs.v1.ChangeDelegationTokenRequest
+	137, // 226: leasefs.v1.Namenode.ListDelegationTokens:input_type -> leasefs.v1.ListDelegationTokensRequest
+	104, // 227: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
+	109, // 228: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
+	111, // 229: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
+	113, // 230: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
+	116, // 231: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
+	122, // 232: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
+	118, // 233: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
+	120, // 234: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
+	124, // 235: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
+	20,  // 236: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
+	30,  // 237: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
+	33,  // 238: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
+	37,  // 239: leasefs.v1.Namenode.LeaseHistory:output_type -> leasefs.v1.LeaseHistoryResponse
+	40,  // 240: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
+	42,  // 241: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
+	44,  // 242: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
+	46,  // 243: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
+	49,  // 244: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
+	85,  // 245: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
+	85,  // 246: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
+	53,  // 247: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
+	57,  // 248: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
+	57,  // 249: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
+	60,  // 250: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
+	63,  // 251: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
+	66,  // 252: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
+	68,  // 253: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
+	68,  // 254: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
+	71,  // 255: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
+	73,  // 256: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
+	75,  // 257: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
+	78,  // 258: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
+	81,  // 259: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
+	83,  // 260: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
+	85,  // 261: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
+	85,  // 262: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
+	85,  // 263: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
+	85,  // 264: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
+	85,  // 265: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
+	85,  // 266: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
+	85,  // 267: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
+	85,  // 268: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
+	85,  // 269: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
+	129, // 270: leasefs.v1.Namenode.WhoAmI:output_type -> leasefs.v1.WhoAmIResponse
+	132, // 271: leasefs.v1.Namenode.Acl:output_type -> leasefs.v1.AclResponse
+	85,  // 272: leasefs.v1.Namenode.ChangeAcl:output_type -> leasefs.v1.MutateResponse
+	136, // 273: leasefs.v1.Namenode.GetDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
+	136, // 274: leasefs.v1.Namenode.ChangeDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
+	138, // 275: leasefs.v1.Namenode.ListDelegationTokens:output_type -> leasefs.v1.ListDelegationTokensResponse
+	105, // 276: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
+	110, // 277: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
+	112, // 278: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
+	114, // 279: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
+	117, // 280: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
+	123, // 281: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
+	119, // 282: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
+	121, // 283: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
+	126, // 284: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
+	236, // [236:285] is the sub-list for method output_type
+	187, // [187:236] is the sub-list for method input_type
+	187, // [187:187] is the sub-list for extension type_name
+	187, // [187:187] is the sub-list for extension extendee
+	0,   // [0:187] is the sub-list for field type_name
 }
 
 func init() { file_leasefs_v1_leasefs_proto_init() }
@@ -11863,9 +12209,9 @@ func file_leasefs_v1_leasefs_proto_init() {
 		(*SessionResponse_CacheTerm)(nil),
 		(*SessionResponse_CacheRevocation)(nil),
 	}
-	file_leasefs_v1_leasefs_proto_msgTypes[44].OneofWrappers = []any{}
 	file_leasefs_v1_leasefs_proto_msgTypes[47].OneofWrappers = []any{}
-	file_leasefs_v1_leasefs_proto_msgTypes[81].OneofWrappers = []any{
+	file_leasefs_v1_leasefs_proto_msgTypes[50].OneofWrappers = []any{}
+	file_leasefs_v1_leasefs_proto_msgTypes[84].OneofWrappers = []any{
 		(*TxCompare_Exists)(nil),
 		(*TxCompare_Inode)(nil),
 		(*TxCompare_Epoch)(nil),
@@ -11873,7 +12219,7 @@ func file_leasefs_v1_leasefs_proto_init() {
 		(*TxCompare_Xattr)(nil),
 		(*TxCompare_Lease)(nil),
 	}
-	file_leasefs_v1_leasefs_proto_msgTypes[83].OneofWrappers = []any{
+	file_leasefs_v1_leasefs_proto_msgTypes[86].OneofWrappers = []any{
 		(*TxOp_Create)(nil),
 		(*TxOp_Write)(nil),
 		(*TxOp_Mkdir)(nil),
@@ -11884,14 +12230,14 @@ func file_leasefs_v1_leasefs_proto_init() {
 		(*TxOp_RemoveXattr)(nil),
 		(*TxOp_Detach)(nil),
 	}
-	file_leasefs_v1_leasefs_proto_msgTypes[84].OneofWrappers = []any{}
+	file_leasefs_v1_leasefs_proto_msgTypes[87].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leasefs_v1_leasefs_proto_rawDesc), len(file_leasefs_v1_leasefs_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   132,
+			NumMessages:   135,
 			NumExtensions: 0,
 			NumServices:   3,
 		},
