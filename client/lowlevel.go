@@ -81,6 +81,12 @@ func (f lowLevel) AttachInode(ctx context.Context, inode uint64, id LeaseID) err
 	return f.attach(ctx, id, "", pb.Inode(inode))
 }
 
+func (f lowLevel) LeaseHistory(ctx context.Context, r *pb.LeaseHistoryRequest) (*pb.LeaseHistoryResponse, error) {
+	r.Caller = f.caller
+	resp := new(pb.LeaseHistoryResponse)
+	return resp, f.nn.Do(ctx, &namecall.Call{Op: "lease history", Path: r.GetPath()}, pb.Namenode_LeaseHistory_FullMethodName, r, resp)
+}
+
 func (f lowLevel) XattrsInode(inode uint64) *Xattrs { return &Xattrs{fs: f.engine, inode: inode} }
 
 func (f lowLevel) CreateAt(ctx context.Context, r door.Ref, path string, opts ...OpenOption) (*Writer, error) {

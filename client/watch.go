@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fserror/wire"
 	"github.com/leasefs/leasefs/internal/namecall"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -52,6 +53,10 @@ type Event struct {
 	Length  int64     // of a file, in bytes
 	IsDir   bool
 	Holder  string // of EventLease: the client name of who has it open
+	// Why something was deleted, or closed by another than its writer, and who did that, if
+	// it is known: user, client and host.
+	Why string
+	By  *Holder
 }
 
 // WatchOptions choose what a Watch tells.
@@ -162,7 +167,11 @@ func (w *Watcher) receive() ([]Event, error) {
 	for i, e := range m.GetEvents() {
 		events[i] = Event{
 			TxID: e.GetTxid(), Type: EventType(e.GetType()), Path: e.GetPath(), NewPath: e.GetNewPath(), Inode: e.GetInode(),
-			Time: time.UnixMilli(e.GetTimeUnixMs()), Length: e.GetLength(), IsDir: e.GetDirectory(), Holder: e.GetHolder(),
+			Time: time.UnixMilli(e.GetTimeUnixMs()), Length: e.GetLength(), IsDir: e.GetDirectory(), Holder: e.GetHolder(), Why: e.GetReason(),
+		}
+		if e.GetBy() != nil {
+			by := wire.Holder(e.GetBy())
+			events[i].By = &by
 		}
 	}
 	return events, nil

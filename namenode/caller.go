@@ -45,7 +45,7 @@ func (s *desk) caller(ctx context.Context, c *pb.Caller) (*namespace.Call, error
 	if err := cmp.Or(s.proves(who, user), s.ownSession(who, c.GetSession())); err != nil {
 		return nil, err
 	}
-	call := &namespace.Call{User: user, Groups: who.GroupsOf(c, s.cfg.Groups), Nobody: c.GetNobody()}
+	call := &namespace.Call{User: user, Client: c.GetClient(), Host: c.GetHost(), Groups: who.GroupsOf(c, s.cfg.Groups), Nobody: c.GetNobody()}
 	if owner := c.GetSessionUser(); owner != user {
 		call.SessionUser = owner
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/ensemble"
 	"github.com/leasefs/leasefs/namenode/groups"
+	"github.com/leasefs/leasefs/namenode/history"
 	"github.com/leasefs/leasefs/namenode/identity"
 	"github.com/leasefs/leasefs/namenode/loops"
 	"github.com/leasefs/leasefs/namenode/marker"
@@ -171,6 +172,12 @@ type Oversight struct {
 	// Audit is the record of who asked for what. Its clock and log are the namenode's.
 	Audit audit.Config
 
+	// LeaseHistory is for how long it is kept who held files and granted leases, 0:
+	// history.DefaultKeep, below 0: not at all; LeaseHistoryBytes is how many bytes of the
+	// data folder that may take, the oldest go first, 0: history.DefaultBytes.
+	LeaseHistory      time.Duration
+	LeaseHistoryBytes int64
+
 	// Shares is who may have how much of what all share, see OpenShares; nil: as much as
 	// leaves the others theirs.
 	Shares *proof.File[*share.Quotas]
@@ -208,6 +215,8 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.CacheTerm, DefaultCacheTerm)
 	setDefault(&c.WatchEvents, DefaultWatchEvents)
 	setDefault(&c.WatchBytes, DefaultWatchBytes)
+	setDefault(&c.LeaseHistory, history.DefaultKeep)
+	setDefault(&c.LeaseHistoryBytes, history.DefaultBytes)
 	setDefault(&c.MaxInFlight, 8192)
 	setDefault(&c.MaxStreams, 4096)
 	setDefault(&c.Version, "dev")
@@ -349,6 +358,8 @@ func (c *Config) check() error {
 		return fmt.Errorf("a rate of %d files a second removes none; at least 1", c.ReapRate)
 	case c.CacheTerm > 0 && c.CacheTerm < 100*time.Millisecond:
 		return fmt.Errorf("cache term %s is too short; at least 100ms, or below 0 for no caching", c.CacheTerm)
+	case c.LeaseHistoryBytes < history.LeastBytes:
+		return fmt.Errorf("%d bytes for the history of leases are too few; at least 1 MiB", c.LeaseHistoryBytes)
 	case c.MaxConnections < 8:
 		return fmt.Errorf("there is room for %d connections, and at least 8 are needed: raise the limit of open files (ulimit -n)", c.MaxConnections)
 	case c.TakeOver != "" && !marker.IsID(c.TakeOver):

@@ -8,6 +8,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/clocks"
 	"github.com/leasefs/leasefs/namenode/datadir"
 	"github.com/leasefs/leasefs/namenode/engine"
+	"github.com/leasefs/leasefs/namenode/history"
 	"github.com/leasefs/leasefs/namenode/images"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/reign"
@@ -55,7 +56,26 @@ func (r rooms) Applied(tx *engine.Tx, e namespace.Entry, done namespace.Result) 
 	r.s.sessions.Applied(done)
 	r.s.waits.Applied(done)
 	r.s.calls.removals.tell(tx.Tree, e.Op)
-	r.s.keepEvents(e, done.Events)
+	r.s.told(e, done)
+}
+
+// openHistory opens what is kept of who held files and granted leases.
+func (s *Server) openHistory() (err error) {
+	if s.cfg.LeaseHistory < 0 {
+		return nil
+	}
+	s.history, err = history.Open(history.Config{
+		FS: s.cfg.FS, Dir: s.dir.File(datadir.HistoryDir), ID: s.dir.ID, Log: s.log,
+		Keep: s.cfg.LeaseHistory, Bytes: s.cfg.LeaseHistoryBytes, Reserve: s.cfg.Reserve,
+	})
+	return err
+}
+
+// told notes what a record did, for watches and the history of leases. The namespace is
+// locked, or the caller is alone.
+func (s *Server) told(e namespace.Entry, r namespace.Result) {
+	s.history.Applied(&e, &r)
+	s.events.Keep(watchEvents(&e, &r), e.TxID)
 }
 
 // newImages makes the keeper of the images: in the data folder, or of several
@@ -65,8 +85,10 @@ func (s *Server) newImages() *images.Keeper {
 	cfg := images.Config{
 		Store: &folder, Engine: s.engine, Clock: s.cfg.Clock, Log: s.log, ID: s.dir.ID, Folder: s.cfg.Data,
 		Records: s.cfg.CheckpointRecords, Bytes: s.cfg.CheckpointBytes, Every: s.cfg.CheckpointEvery,
-		Open: s.role.OpenJournal, Applied: s.keepEvents,
-		Begin: func(from uint64) {
+		Open: s.role.OpenJournal, Applied: s.told,
+		Begin: func(t *namespace.Tree) {
+			from, _ := t.Last()
+			s.history.Begin(t)
 			s.events = watch.NewFeed(watch.Config{MaxEvents: s.cfg.WatchEvents, MaxBytes: s.cfg.WatchBytes}, from)
 		},
 	}

@@ -1,7 +1,6 @@
 package namenode
 
 import (
-	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -314,13 +313,10 @@ func (s *granted) leaseFilter(ctx context.Context, c *namespace.Call, r *pb.List
 		}
 	}
 	if h := r.GetHolder(); h != "" {
-		f.Client = h
-		if raw, err := hex.DecodeString(strings.ToLower(h)); err == nil && len(raw) == len(leasemanager.SessionID{}) {
-			f.Client = ""
-			and := f.Match
-			f.Match = func(h leasemanager.Holder) bool {
-				return bytes.Equal(pb.SessionName(h.Session[:]), raw) && (and == nil || and(h))
-			}
+		text := f.Match
+		var session func(leasemanager.Holder) bool
+		if f.Client, session = holderFilter(h); session != nil {
+			f.Match = func(h leasemanager.Holder) bool { return session(h) && (text == nil || text(h)) }
 		}
 	}
 	return f, nil

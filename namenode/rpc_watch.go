@@ -12,6 +12,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/namenode/engine"
+	"github.com/leasefs/leasefs/namenode/history"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/serve"
 	"github.com/leasefs/leasefs/namenode/watch"
@@ -26,25 +27,26 @@ const watchProgress = 10 * time.Second
 const maxWatchers = 10_000
 
 // watchEvents is the form in which the events of a record are kept.
-func watchEvents(e namespace.Entry, events []namespace.Event) []watch.Event {
-	if len(events) == 0 {
+func watchEvents(e *namespace.Entry, r *namespace.Result) []watch.Event {
+	if len(r.Events) == 0 {
 		return nil
 	}
-	out := make([]watch.Event, len(events))
-	for i, ev := range events {
+	out := make([]watch.Event, len(r.Events))
+	_, closes := e.Op.(*namespace.OpClose) // which needs no reason
+	for i, ev := range r.Events {
 		out[i] = watch.Event{
 			TxID: e.TxID, Time: e.Time, Type: watch.Type(ev.Type), Inode: uint64(ev.Inode),
 			Dir: uint64(ev.Dir), NewDir: uint64(ev.NewDir), Path: ev.Path, NewPath: ev.NewPath,
 			Length: ev.Length, IsDir: ev.IsDir, Holder: ev.Holder,
 		}
+		if out[i].Type == watch.Delete || out[i].Type == watch.Close && !closes {
+			why, by := history.Why(e, r, "")
+			if out[i].Why = why; by != nil {
+				out[i].By = &watch.Who{User: by.User, Client: by.Client, Host: by.Host}
+			}
+		}
 	}
 	return out
-}
-
-// keepEvents notes what a record did, for watches. The namespace is locked, or the caller is
-// alone.
-func (s *Server) keepEvents(e namespace.Entry, events []namespace.Event) {
-	s.events.Keep(watchEvents(e, events), e.TxID)
 }
 
 // Watch tells what happens to a path or below it.
@@ -216,9 +218,13 @@ func watchResponse(events []*watch.Kept, upTo uint64) *pb.WatchResponse {
 // encodeEvent is the event as one of WatchResponse.events.
 func encodeEvent(e *watch.Event) []byte {
 	valid := func(s string) string { return strings.ToValidUTF8(s, "\ufffd") } // all are; with others Marshal would fail
+	var by *pb.HolderInfo
+	if e.By != nil {
+		by = &pb.HolderInfo{User: valid(e.By.User), Client: valid(e.By.Client), Host: valid(e.By.Host)}
+	}
 	b, _ := proto.Marshal(&pb.WatchResponse{Events: []*pb.Event{{
 		Txid: e.TxID, Type: pb.EventType(e.Type), Path: valid(e.Path), NewPath: valid(e.NewPath), Inode: e.Inode,
-		TimeUnixMs: e.Time, Length: e.Length, Directory: e.IsDir, Holder: valid(e.Holder),
+		TimeUnixMs: e.Time, Length: e.Length, Directory: e.IsDir, Holder: valid(e.Holder), Reason: valid(e.Why), By: by,
 	}}})
 	return b
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/datadir"
 	"github.com/leasefs/leasefs/namenode/drafts"
 	"github.com/leasefs/leasefs/namenode/engine"
+	"github.com/leasefs/leasefs/namenode/history"
 	"github.com/leasefs/leasefs/namenode/identity"
 	"github.com/leasefs/leasefs/namenode/images"
 	"github.com/leasefs/leasefs/namenode/leases"
@@ -67,6 +68,7 @@ type Server struct {
 	drafts   *drafts.Table  // files that sessions make without asking
 	waits    *waiting.Table // who waits for a file to be freed or to grow
 	events   *watch.Feed
+	history  *history.Log // of leases; nil: none is kept
 }
 
 // Start opens the data folder, brings the namespace back, takes the reign and
@@ -97,6 +99,7 @@ func (s *Server) bringUp(ctx context.Context) error {
 	if err := s.load(ctx); err != nil {
 		return err
 	}
+	s.loops.Run("history of leases", func(ctx context.Context) error { return s.history.Run(ctx, s.journal.Durable) })
 	if err := s.role.Begin(ctx, reign.Rooms{Engine: s.engine, Owner: s.owner, Blocks: s.blocks, Images: s.images, Leases: s.leases}); err != nil {
 		return err
 	}
@@ -162,7 +165,7 @@ func (s *Server) open(ctx context.Context) error {
 	s.space = space.New(space.Config{Log: s.log, Dir: s.dir, Store: s.store, Blocks: s.blocks, Reserve: s.cfg.Reserve, Memory: s.cfg.MemoryLimit})
 	s.clocks = s.newClocks()
 	s.images = s.newImages()
-	return nil
+	return s.openHistory()
 }
 
 // openStore opens the block store that the configuration names.
@@ -223,6 +226,7 @@ func (s *Server) load(ctx context.Context) error {
 		return err
 	}
 	s.journal = s.role.Journal()
+	s.history.Loaded(tree)
 	s.engine.Open(tree, s.journal)
 	s.leases = leases.New(leases.Config{
 		Clock: s.cfg.Clock, Log: s.log, Engine: s.engine, Soft: s.cfg.SoftLimit, Hard: s.cfg.HardLimit, AgesEvery: s.cfg.AgesEvery,

@@ -13,6 +13,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/datadir"
 	"github.com/leasefs/leasefs/namenode/drafts"
 	"github.com/leasefs/leasefs/namenode/engine"
+	"github.com/leasefs/leasefs/namenode/history"
 	"github.com/leasefs/leasefs/namenode/images"
 	"github.com/leasefs/leasefs/namenode/leases"
 	"github.com/leasefs/leasefs/namenode/loops"
@@ -81,7 +82,9 @@ type writers struct {
 // granted serves leases that clients ask for, and tells of all.
 type granted struct {
 	*desk
-	waits *waiting.Table
+	waits   *waiting.Table
+	history *history.Log
+	looks   *share.Turns // of looks into it
 }
 
 // streams serves sessions: their lease, and what they keep of what they have read.
@@ -121,7 +124,7 @@ func (s *Server) newService() *service {
 	d := &desk{cfg: &s.cfg, loops: s.loops, engine: s.engine, role: s.role, front: s.front, sessions: &s.sessions, patience: time.Minute}
 	t := &tree{desk: d, walkers: share.NewTurns(2)}
 	return &service{
-		tree: t, writers: &writers{desk: d, older: make(chan struct{}, 4)}, granted: &granted{desk: d}, streams: &streams{desk: d},
+		tree: t, writers: &writers{desk: d, older: make(chan struct{}, 4)}, granted: &granted{desk: d, looks: share.NewTurns(2)}, streams: &streams{desk: d},
 		watches: &watches{desk: d, watchers: share.Of(maxWatchers, share.Watches, s.cfg.quota(share.Watches))}, operators: &operators{desk: d, tree: t, started: s.started, audit: s.audit, greedy: s.greedy},
 	}
 }
@@ -133,7 +136,7 @@ func (s *Server) furnish(to *service) {
 	to.tree.blocks, to.tree.store, to.tree.events = s.blocks, s.store, s.events
 	w, o := to.writers, to.operators
 	w.blocks, w.store, w.space, w.drafts, w.waits = s.blocks, s.store, s.space, s.drafts, s.waits
-	to.granted.waits, to.watches.events = s.waits, s.events
+	to.granted.waits, to.granted.history, to.watches.events = s.waits, s.history, s.events
 	to.streams.dir, to.streams.drafts = s.dir, s.drafts
 	o.journal, o.dir, o.store, o.images, o.owner = s.journal, s.dir, s.store, s.images, s.owner
 	o.blocks, o.space, o.clocks = s.blocks, s.space, s.clocks

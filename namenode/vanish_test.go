@@ -145,6 +145,12 @@ func (v *vanisher) sendings() (list map[string]func() sending, waits map[string]
 				return err
 			}
 		},
+		"LeaseHistory": func() sending {
+			return func(ctx context.Context, l link) error {
+				_, err := l.nn.LeaseHistory(ctx, &pb.LeaseHistoryRequest{Caller: who, Path: "/w"})
+				return err
+			}
+		},
 		"Recover": func() sending {
 			p := v.path()
 			v.n.Raw(v.t, "other").Create(p)

@@ -10,7 +10,9 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
+	history "github.com/leasefs/leasefs/client/leasehistory"
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/cmd/leasefs/leasehistory"
 	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
@@ -43,6 +45,7 @@ func leaseCommand(p *program) *cli.Command {
 				Action:      p.connected(operands{min: 1, max: 1, names: "ID, NAME, HOLDER or PATH", local: true}, showLease),
 			},
 			recoverCommand(p),
+			historyCommand(p),
 		}, grantedCommands(p)...),
 	}
 }
@@ -235,6 +238,49 @@ func takeable(l *client.Lease) string {
 		return "can be taken now"
 	}
 	return "can be taken in " + fserror.Round(l.Remaining).String()
+}
+
+func historyCommand(p *program) *cli.Command {
+	return &cli.Command{
+		Name:      "history",
+		Usage:     "show who held a file or a granted lease, and why that ended",
+		UsageText: "leasefs lease history [--since WHEN] [--limit N] PATH | --holder H | --lease ID|NAME\n\nExample:\n  leasefs lease history --since 24h /logs/a",
+		Description: "Lists who holds it now, then who held it, the last end first: from when to when, and why that ended (closed,\n" +
+			"taken over, deleted, replaced; recovered past the soft limit or the hard limit, forced, or by the same client; of\n" +
+			"granted leases and their files, expired or revoked), and by whom. With PATH it is the file that is there, and\n" +
+			"those that had that path when they were closed. What the namenode did not see is listed as not known.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "holder", Usage: "what the client `NAME` or session held"},
+			&cli.StringFlag{Name: "lease", Usage: "who had the granted lease `ID|NAME`"},
+			&cli.StringFlag{Name: "since", Usage: "nothing that ended before `WHEN`: so long ago, as 36h, or a time in RFC 3339", DefaultText: "all that is kept"},
+			&cli.IntFlag{Name: "limit", Usage: "only the first `N`", DefaultText: "all"},
+		},
+		Action: reading(p, operands{max: 1, names: "PATH"}, historyFilter, func(e *invocation, f history.Filter) error {
+			return e.fail(leasehistory.Print(e.ctx, e.fs, &e.Printer, f), f.Path)
+		}),
+	}
+}
+
+func historyFilter(e *invocation) (f history.Filter, err error) {
+	f = history.Filter{Holder: e.flags.String("holder"), Lease: e.flags.String("lease"), Limit: e.flags.Int("limit")}
+	named := len(e.args)
+	for _, what := range []string{"holder", "lease"} {
+		if e.flags.IsSet(what) {
+			named++
+		}
+	}
+	switch {
+	case named != 1 || len(e.args) == 0 && f.Holder+f.Lease == "":
+		return f, argv.Usagef(e.op, "name one of PATH, --holder H and --lease ID|NAME")
+	case e.flags.IsSet("limit") && f.Limit <= 0:
+		return f, argv.Usagef(e.op, "--limit %d: list at least 1", f.Limit)
+	case len(e.args) == 1:
+		f.Path = e.args[0]
+	}
+	if f.Since, err = leasehistory.Since(e.flags.String("since"), time.Now()); err != nil {
+		return f, argv.Usagef(e.op, "--since: %v", err)
+	}
+	return f, nil
 }
 
 func recoverCommand(p *program) *cli.Command {

@@ -4,6 +4,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/cmd/leasefs/leasehistory"
 	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 )
 
@@ -11,7 +12,7 @@ func watchCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:      "watch",
 		Usage:     "print what happens to a path",
-		UsageText: "leasefs watch [-r] [--from TXID] PATH\n\nExample:\n  leasefs watch -r --json /incoming",
+		UsageText: "leasefs watch [-r] [--why] [--from TXID] PATH\n\nExample:\n  leasefs watch -r --json /incoming",
 		Description: "Prints a line for each durable change of PATH, and of the entries directly in it (-r: of all\n" +
 			"below it): transaction id, type (create, close, delete, rename, length, attr, lease), path, and\n" +
 			"where a rename leads. In order, none left out, over restarts of the namenode too. --from the\n" +
@@ -19,6 +20,7 @@ func watchCommand(p *program) *cli.Command {
 			"says so: list again with leasefs ls --txid, and watch from that id + 1.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "recursive", Aliases: []string{"r"}, Usage: "of all that is below PATH too"},
+			&cli.BoolFlag{Name: "why", Usage: "say why, and by whom, something was deleted or taken from its writer"},
 			&cli.Uint64Flag{Name: "from", Usage: "begin with the change `TXID`", DefaultText: "0: the next one"},
 		},
 		Action: p.connected(operands{min: 1, max: 1, names: "PATH"}, whileRead(watch)),
@@ -27,15 +29,17 @@ func watchCommand(p *program) *cli.Command {
 
 // eventJSON is an event under --json.
 type eventJSON struct {
-	TxID    uint64  `json:"txid"`
-	Type    string  `json:"type"`
-	Path    string  `json:"path"`
-	NewPath *string `json:"new_path"`
-	Inode   uint64  `json:"inode"`
-	Time    string  `json:"time"`
-	Length  *int64  `json:"length"` // of a file
-	Dir     bool    `json:"directory"`
-	Holder  *string `json:"holder"`
+	TxID    uint64                `json:"txid"`
+	Type    string                `json:"type"`
+	Path    string                `json:"path"`
+	NewPath *string               `json:"new_path"`
+	Inode   uint64                `json:"inode"`
+	Time    string                `json:"time"`
+	Length  *int64                `json:"length"` // of a file
+	Dir     bool                  `json:"directory"`
+	Holder  *string               `json:"holder"`
+	Reason  *string               `json:"reason"` // of a deletion, and of a close that its writer did not make
+	By      *leasehistory.WhoJSON `json:"by"`
 }
 
 func watch(e *invocation) error {
@@ -50,7 +54,7 @@ func watch(e *invocation) error {
 			return e.fail(err, e.args[0])
 		}
 		for i := range events {
-			if err := e.printEvent(&events[i]); err != nil {
+			if err := e.printEvent(&events[i], e.flags.Bool("why")); err != nil {
 				return err
 			}
 		}
@@ -60,7 +64,8 @@ func watch(e *invocation) error {
 	}
 }
 
-func (p *program) printEvent(ev *client.Event) error {
+// printEvent prints an event, and as text with why the reason of an end.
+func (p *program) printEvent(ev *client.Event, why bool) error {
 	if p.JSON {
 		j := eventJSON{TxID: ev.TxID, Type: ev.Type.String(), Path: ev.Path, Inode: ev.Inode, Time: ev.Time.UTC().Format(screen.TimeJSON), Dir: ev.IsDir}
 		if !ev.IsDir {
@@ -69,9 +74,7 @@ func (p *program) printEvent(ev *client.Event) error {
 		if ev.Type == client.EventRename {
 			j.NewPath = &ev.NewPath
 		}
-		if ev.Holder != "" {
-			j.Holder = &ev.Holder
-		}
+		j.Holder, j.Reason, j.By = screen.OrNull(ev.Holder), screen.OrNull(ev.Why), leasehistory.WhoOf(ev.By)
 		return p.PrintJSON(j)
 	}
 	p.Printf("%d %s %s", ev.TxID, ev.Type, p.Name(ev.Path))
@@ -82,6 +85,8 @@ func (p *program) printEvent(ev *client.Event) error {
 		p.Printf(" %d", ev.Length)
 	case ev.Holder != "":
 		p.Printf(" %s", screen.QuoteName(ev.Holder))
+	case why && ev.Why != "":
+		p.Printf(" %s", leasehistory.Ended(ev.Why, ev.By))
 	}
 	p.Printf("\n")
 	return nil

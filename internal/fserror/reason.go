@@ -10,6 +10,7 @@ const (
 	ReasonNoAnswer       = "no answer"         // none of them answered a call
 	ReasonSafeMode       = "safe mode"         // it refuses changes
 	ReasonNotSuperuser   = "not the superuser" // only a superuser may
+	ReasonNoHistory      = "no history"        // of leases is kept
 	ReasonNoLease        = "no lease"          // of that id, or on that file
 	ReasonAlone          = "alone"             // it takes, or was, one of several namenodes
 	ReasonNoNamespace    = "no namespace"      // ZooKeeper has none of the name

@@ -14,6 +14,7 @@ import (
 	"github.com/leasefs/leasefs/internal/delegation"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/lowlevel/door"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
 // FS is a client.FS with the calls of this package.
@@ -132,6 +133,9 @@ type Calls interface {
 	SetAttrAll(ctx context.Context, path string, change func(*client.FileInfo) client.AttrChange) error
 	// ChangeACLAll is SetAttrAll for ACLs; change returns false to change nothing.
 	ChangeACLAll(ctx context.Context, path string, change func(*client.FileInfo) (client.ACLChange, bool)) error
+
+	// LeaseHistory asks for a page of it, see package leasehistory.
+	LeaseHistory(ctx context.Context, r *pb.LeaseHistoryRequest) (*pb.LeaseHistoryResponse, error)
 
 	// Vouch says that whoever this client writes for is alive: from the first call on, a
 	// lease is renewed only after another one. For who serves clients that renew, or do not.

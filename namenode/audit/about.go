@@ -6,7 +6,7 @@ import (
 
 // reads are the methods that change nothing, without the name of their service.
 var reads = map[string]bool{
-	"Session": true, "RenewLease": true, "ListLeases": true, "KeepAlive": true, "LeaseTimeToLive": true, "Watch": true,
+	"Session": true, "RenewLease": true, "ListLeases": true, "LeaseHistory": true, "KeepAlive": true, "LeaseTimeToLive": true, "Watch": true,
 	"GetFile": true, "Stat": true, "Xattrs": true, "Acl": true, "WhoAmI": true, "List": true, "Summary": true, "Find": true,
 	"Status": true, "Fsck": true, "Carry": true, "ListDelegationTokens": true,
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/leasefs/leasefs/leasemanager/readlease"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
+	"github.com/leasefs/leasefs/namenode/record"
 )
 
 // maxBacklog is how many bytes may wait for the disk before new changes are
@@ -149,7 +150,7 @@ func (tx *Tx) change(ctx context.Context, r *Request, recall *Recall) (out Outco
 			return out, err
 		}
 	}
-	done, err := tx.Apply(r.ID, op, recall)
+	done, err := tx.apply(r.ID, record.Signer(r.Call, op), op, recall)
 	if err == nil {
 		remembered()
 	}
@@ -185,6 +186,11 @@ func (tx *Tx) RefuseInSafeMode(c *namespace.Call) error {
 // changes, and returns ErrCached before that. It gives the record the next txid,
 // applies and journals it, and tells the rooms. No record is applied otherwise.
 func (tx *Tx) Apply(id namespace.CallID, op namespace.Op, recall *Recall) (namespace.Result, error) {
+	return tx.apply(id, nil, op, recall)
+}
+
+// apply is Apply of a record that names who asks for it, by; nil: it does not.
+func (tx *Tx) apply(id namespace.CallID, by *namespace.Owner, op namespace.Op, recall *Recall) (namespace.Result, error) {
 	e := tx.e
 	if err := tx.recall(op, recall); err != nil {
 		return namespace.Result{}, err
@@ -196,8 +202,8 @@ func (tx *Tx) Apply(id namespace.CallID, op namespace.Op, recall *Recall) (names
 		return namespace.Result{}, err
 	}
 	last, lastMS := tx.Tree.Last()
-	entry := namespace.Entry{TxID: last + 1, Time: max(e.time.now(), lastMS), Call: id, Op: op}
-	typ, body := namespace.EncodeOp(nil, id, op)
+	entry := namespace.Entry{TxID: last + 1, Time: max(e.time.now(), lastMS), Call: id, By: by, Op: op}
+	typ, body := record.Encode(by, id, op)
 	tx.Tree.SetDurable(e.journal.Durable())
 	r, err := tx.Tree.Apply(entry)
 	if err != nil {

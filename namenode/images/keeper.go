@@ -32,10 +32,10 @@ type Config struct {
 
 	// Open opens the journal behind an image of that txid.
 	Open func(ctx context.Context, image uint64) (journal.Journal, error)
-	// Begin is told when another tree is loaded; Applied is told next of the records
-	// behind from.
-	Begin   func(from uint64)
-	Applied func(e namespace.Entry, events []namespace.Event)
+	// Begin is told when another tree was read; Applied is told next of the records
+	// behind its last.
+	Begin   func(t *namespace.Tree)
+	Applied func(e namespace.Entry, r namespace.Result)
 
 	Shared *Shared // nil: the images are this namenode's alone
 }

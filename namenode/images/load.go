@@ -9,6 +9,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/journal"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/record"
 )
 
 // Load brings the tree back: the newest image that can be read, then the
@@ -118,7 +119,7 @@ func (k *Keeper) trusted() bool {
 func (k *Keeper) replay(ctx context.Context, t *namespace.Tree, img Image) (err error) {
 	from, _ := t.Last()
 	k.from, k.named = img, false
-	k.cfg.Begin(from)
+	k.cfg.Begin(t)
 	t.Events(true)
 	if k.journal == nil {
 		if k.journal, err = k.cfg.Open(ctx, from); err != nil {
@@ -184,12 +185,12 @@ var errMisfit = errors.New("does not fit the namespace")
 // Apply applies a record of the journal that another process wrote. The caller has
 // the tree alone.
 func (k *Keeper) Apply(t *namespace.Tree, r journal.Record) error {
-	call, op, err := namespace.DecodeOp(r.Type, r.Body)
+	by, call, op, err := record.Decode(r.Type, r.Body)
 	if err == nil {
-		e := namespace.Entry{TxID: r.TxID, Time: r.Time, Call: call, Op: op}
+		e := namespace.Entry{TxID: r.TxID, Time: r.Time, Call: call, By: by, Op: op}
 		var done namespace.Result
 		if done, err = t.Apply(e); err == nil {
-			k.cfg.Applied(e, done.Events)
+			k.cfg.Applied(e, done)
 			if img, ok := op.(*namespace.OpImage); ok && published(*img) == k.from {
 				k.named = true
 			}

@@ -9,7 +9,7 @@ import (
 
 func closedFile(n *inode, reason string) ClosedFile {
 	g := n.ext.open.grant
-	return ClosedFile{Inode: n.id, Epoch: g.epoch, Session: g.holder.Session, Reason: reason}
+	return ClosedFile{Inode: n.id, Epoch: g.epoch, Session: g.holder.Session, Reason: reason, Holder: g.holder, Since: g.since}
 }
 
 // Apply changes the state as a journal record says. It is the one way to change

@@ -96,6 +96,9 @@ func TestEndOfALeaseDeletesItsFiles(t *testing.T) {
 	}
 	res := r.end(t, 1)
 	want := ClosedFile{Inode: w.Inode, Epoch: w.Epoch, Session: SessionID{'c'}, Reason: ReasonDeleted}
+	if len(res.Closed) == 1 { // who had it, and since when, is for the history
+		want.Holder, want.Since = res.Closed[0].Holder, res.Closed[0].Since
+	}
 	if !res.LeaseEnded || res.Lease != 1 || !slices.Equal(res.Closed, []ClosedFile{want}) {
 		t.Fatalf("%+v", res)
 	}

@@ -32,7 +32,7 @@ func (op *OpEnd) apply(t applier) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	r := Result{Lease: op.ID, LeaseEnded: true, LeaseOwner: l.Owner.User, Reason: op.Reason}
+	r := Result{Lease: op.ID, LeaseEnded: true, LeaseOwner: l.Owner.User, Ended: l, Reason: op.Reason}
 	for _, f := range t.openAttached(l) {
 		r.Closed = append(r.Closed, closedFile(f, ReasonDeleted))
 		t.shut(f.edit())

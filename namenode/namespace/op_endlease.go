@@ -20,7 +20,7 @@ func (op *OpEndLease) apply(t applier) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	r := Result{Lease: op.ID, LeaseEnded: true, LeaseOwner: l.Owner.User, Reason: op.Reason}
+	r := Result{Lease: op.ID, LeaseEnded: true, LeaseOwner: l.Owner.User, Ended: l, Reason: op.Reason}
 	files := t.leases.Files(l, 0, endFiles)
 	t.leases.End(op.ID, t.now.TxID, false, 0)
 	t.AgeTable.Forget(AgeKey{Lease: op.ID})

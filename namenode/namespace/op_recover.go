@@ -21,7 +21,7 @@ func (op *OpRecover) apply(t applier) (Result, error) {
 	n = n.edit()
 	t.shut(n)
 	r := fileResult(n)
-	r.Closed = closed
+	r.Closed, r.Reason = closed, op.Reason
 	return r, nil
 }
 

@@ -100,14 +100,12 @@ func Follow(path string) Ref { return calls.Follow(path) }
 // Inode is an inode, wherever it is.
 func Inode(id InodeID) Ref { return calls.Inode(id) }
 
-// Limits of the tables that others share out or show.
-const ()
-
 // Entry is one journal record, decoded.
 type Entry struct {
 	TxID uint64
 	Time int64 // Unix milliseconds
 	Call CallID
+	By   *Owner // who asked for it, if the record says so; nothing in the tree depends on it
 	Op   Op
 }
 

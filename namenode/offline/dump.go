@@ -19,6 +19,7 @@ import (
 	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/namenode/datadir"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/record"
 )
 
 // JournalReport is what VerifyJournal found.
@@ -51,7 +52,7 @@ func VerifyJournal(ctx context.Context, fsys vfs.FS, dir string) (JournalReport,
 		return rep, journal.Damaged(err, dir)
 	}
 	err = localjournal.Read(ctx, fsys, path, 0, func(segment string, offset int64, _ uint64, r journal.Record) error {
-		if _, _, err := namespace.DecodeOp(r.Type, r.Body); err != nil {
+		if _, _, _, err := record.Decode(r.Type, r.Body); err != nil {
 			return &journal.DamageError{Segment: segment, Offset: offset, TxID: r.TxID, Detail: err.Error(), Remedy: "restore the folder from a backup, or use the newer program that wrote it"}
 		}
 		return nil
@@ -68,6 +69,7 @@ type dumped struct {
 	Offset  int64  `json:"offset"`
 	Session string `json:"session,omitempty"`
 	Call    uint64 `json:"call,omitempty"`
+	By      any    `json:"by,omitempty"` // who asked for it
 	Op      string `json:"op"`
 	Fields  any    `json:"fields"`
 }
@@ -82,7 +84,7 @@ func DumpJournal(ctx context.Context, fsys vfs.FS, dir string, from uint64, w io
 	}
 	enc := json.NewEncoder(w)
 	err = localjournal.Read(ctx, fsys, path, from, func(segment string, offset int64, term uint64, r journal.Record) error {
-		call, op, err := namespace.DecodeOp(r.Type, r.Body)
+		by, call, op, err := record.Decode(r.Type, r.Body)
 		if err != nil {
 			return fserror.Wrap(fserror.Damaged, "", "", &journal.DamageError{Segment: segment, Offset: offset, TxID: r.TxID, Detail: err.Error(), Remedy: "verify the journal, which tells more"}).Because(fserror.ReasonDamagedRecord)
 		}
@@ -90,6 +92,9 @@ func DumpJournal(ctx context.Context, fsys vfs.FS, dir string, from uint64, w io
 			TxID: r.TxID, Time: time.UnixMilli(r.Time).UTC().Format(time.RFC3339Nano), Term: term,
 			Segment: filepath.Base(segment), Offset: offset, Call: call.Seq,
 			Op: strings.TrimPrefix(reflect.TypeOf(op).Elem().Name(), "Op"), Fields: redact(reflect.ValueOf(op).Elem()),
+		}
+		if by != nil {
+			d.By = map[string]string{"user": by.User, "client": by.Client, "host": by.Host}
 		}
 		if call.Seq != 0 {
 			d.Session = hex.EncodeToString(call.Session[:])

@@ -52,7 +52,12 @@ type Event struct {
 	NewPath     string // of a rename
 	Length      int64  // bytes
 	Holder      string // the client's name, of a lease event
+	Why         string // of a Close that its writer did not make, and of a Delete
+	By          *Who   // who made that; nil: not known, or nobody but the namenode
 }
+
+// Who is a client.
+type Who struct{ User, Client, Host string }
 
 // Kept is an event as it is kept, once for all watchers. It never changes, and is
 // safe for concurrent use.
@@ -79,7 +84,11 @@ const encodedRoom = 128
 
 // size is what the event counts for, in bytes, its encoded form included.
 func (k *Kept) size() int64 {
-	return int64(unsafe.Sizeof(*k)) + encodedRoom + 2*int64(len(k.Path)+len(k.NewPath)+len(k.Holder))
+	strings := len(k.Path) + len(k.NewPath) + len(k.Holder) + len(k.Why)
+	if k.By != nil {
+		strings += len(k.By.User) + len(k.By.Client) + len(k.By.Host)
+	}
+	return int64(unsafe.Sizeof(*k)) + encodedRoom + 2*int64(strings)
 }
 
 // Filter chooses the events of a watch: by path, or by inode.

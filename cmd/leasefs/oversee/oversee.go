@@ -1,5 +1,5 @@
 // Package oversee is the part of the command line of a namenode by which its operator
-// oversees who asks for what, and for how much: the audit log and the file of shares.
+// oversees who asks for what, and for how much: the audit log, the history of leases and the file of shares.
 package oversee
 
 import (
@@ -12,12 +12,15 @@ import (
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/namenode"
 	"github.com/leasefs/leasefs/namenode/audit"
+	"github.com/leasefs/leasefs/namenode/history"
 )
 
 // Flags are those of the namenode's command.
 func Flags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "pages", Usage: "serve /metrics, /healthz, /readyz, /activez and profiles at `ADDR` instead of --http"},
+		&cli.DurationFlag{Name: "lease-history", Usage: "keep for so `LONG` who held files and granted leases; 0: not at all", Value: history.DefaultKeep},
+		&cli.StringFlag{Name: "lease-history-size", Usage: "keep at most `SIZE` of it, the latest", Value: "256M"},
 		&cli.StringFlag{Name: "shares", Usage: "`FILE` of how many calls a second, sessions, watches, … each user and address may have", EnvVars: []string{"LEASEFS_SHARES"}},
 		&cli.StringFlag{Name: "audit", Usage: "keep a line of JSON for each call in `FILE`, or on standard error (stderr); the file of each namenode is its own", EnvVars: []string{"LEASEFS_AUDIT"}},
 		&cli.StringFlag{Name: "audit-only", Usage: "keep `WHICH` lines: all, changes (and what was denied), denied", Value: "all"},
@@ -34,6 +37,17 @@ func Namenode(op string, flags *cli.Context, size func(flag, text string) (int64
 		if cfg.Shares, err = namenode.OpenShares(clock.System{}, name); err != nil {
 			return err
 		}
+	}
+	if cfg.LeaseHistory = flags.Duration("lease-history"); cfg.LeaseHistory < 0 {
+		return argv.Usagef(op, "--lease-history: %s is below 0", cfg.LeaseHistory)
+	} else if cfg.LeaseHistory == 0 {
+		cfg.LeaseHistory = -1
+	}
+	if cfg.LeaseHistoryBytes, err = size("lease-history-size", flags.String("lease-history-size")); err != nil {
+		return err
+	}
+	if cfg.LeaseHistoryBytes < history.LeastBytes {
+		return argv.Usagef(op, "--lease-history-size: %s is too small; at least 1M", flags.String("lease-history-size"))
 	}
 	a := &cfg.Audit
 	a.File = flags.String("audit")

@@ -51,6 +51,7 @@ var reasonHints = map[string]string{
 	fserror.ReasonNoAnswer:       "leasefs status shows which do",
 	fserror.ReasonSafeMode:       "leasefs admin safemode off does",
 	fserror.ReasonNotSuperuser:   "--user says who asks",
+	fserror.ReasonNoHistory:      "an operator starts the namenode with --lease-history to keep one",
 	fserror.ReasonNoLease:        "leasefs lease ls lists those that live",
 	fserror.ReasonTrust:          "--insecure-trust-clients does",
 	fserror.ReasonAlone:          "--zookeeper, --namespace and --blocks make a namenode one of several",

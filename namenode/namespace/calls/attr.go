@@ -67,7 +67,9 @@ type ClosedFile struct {
 	Inode   tables.InodeID
 	Epoch   uint64
 	Session tables.SessionID
-	Reason  string // one of the Reason constants
+	Reason  string         // one of the Reason constants
+	Holder  *tables.Holder // who had it open; not to be changed
+	Since   int64          // Unix milliseconds by the journal
 }
 
 // Why a file is no longer open under an epoch.

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/leasefs/leasefs/namenode/namespace/acl"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
 // Call is the caller of an operation. It also collects what the answer depends on: the
@@ -15,6 +16,8 @@ type Call struct {
 	User   string
 	Groups []string
 	Super  bool // may do everything: the superuser, or a member of the supergroup
+
+	Client, Host string // of the process that calls, as it says
 
 	// SessionUser is whose session the call belongs to, if not User's: what that user may
 	// do with granted leases the call may, too.
@@ -83,6 +86,11 @@ func (c *Call) Less() (file, dir uint16) {
 		return 0, 0
 	}
 	return c.FileLess, c.DirLess
+}
+
+// Asker is the caller as records name him.
+func (c *Call) Asker() *tables.LeaseOwner {
+	return &tables.LeaseOwner{User: c.User, Client: c.Client, Host: c.Host}
 }
 
 // IsSuper reports whether a caller may do everything.

@@ -19,8 +19,9 @@ type Result struct {
 	LeaseEnded bool
 	// LeaseOwner is the user whose lease ended.
 	LeaseOwner string
-	Reason     string // of the end of the lease, such as LeaseRevoked
-	Deleted    int    // attached files that the end of leases deleted
+	Ended      *tables.Lease // that lease as it was; not to be changed
+	Reason     string        // of the end of the lease, such as LeaseRevoked, or of a recovery
+	Deleted    int           // attached files that the end of leases deleted
 	// Forgotten are sessions whose results are not kept any more.
 	Forgotten []tables.SessionID
 	// Flag is that of the CallResult.

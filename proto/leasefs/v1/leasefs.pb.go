@@ -531,7 +531,7 @@ func (x SafeModeRequest_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SafeModeRequest_Action.Descriptor instead.
 func (SafeModeRequest_Action) EnumDescriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100, 0}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{103, 0}
 }
 
 // CallId makes a call happen at most once. Both numbers are chosen by the
@@ -2954,6 +2954,293 @@ func (x *LeaseFile) GetEpoch() uint64 {
 	return 0
 }
 
+// LeaseHistoryRequest asks for one of path, holder and lease.
+type LeaseHistoryRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	Cursor        string                 `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Limit         int32                  `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`                                  // at most 1,000; 0 means 100
+	Path          string                 `protobuf:"bytes,4,opt,name=path,proto3" json:"path,omitempty"`                                     // of the file that is there, and of what had that path when it was closed
+	Holder        string                 `protobuf:"bytes,5,opt,name=holder,proto3" json:"holder,omitempty"`                                 // a client name or session (hex)
+	Lease         string                 `protobuf:"bytes,6,opt,name=lease,proto3" json:"lease,omitempty"`                                   // the id (hex) or name of a granted lease
+	SinceUnixMs   int64                  `protobuf:"varint,7,opt,name=since_unix_ms,json=sinceUnixMs,proto3" json:"since_unix_ms,omitempty"` // nothing that ended before
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaseHistoryRequest) Reset() {
+	*x = LeaseHistoryRequest{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaseHistoryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaseHistoryRequest) ProtoMessage() {}
+
+func (x *LeaseHistoryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaseHistoryRequest.ProtoReflect.Descriptor instead.
+func (*LeaseHistoryRequest) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *LeaseHistoryRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *LeaseHistoryRequest) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+func (x *LeaseHistoryRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *LeaseHistoryRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *LeaseHistoryRequest) GetHolder() string {
+	if x != nil {
+		return x.Holder
+	}
+	return ""
+}
+
+func (x *LeaseHistoryRequest) GetLease() string {
+	if x != nil {
+		return x.Lease
+	}
+	return ""
+}
+
+func (x *LeaseHistoryRequest) GetSinceUnixMs() int64 {
+	if x != nil {
+		return x.SinceUnixMs
+	}
+	return 0
+}
+
+type LeaseHistoryResponse struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Spans          []*LeaseSpan           `protobuf:"bytes,1,rep,name=spans,proto3" json:"spans,omitempty"`
+	NextCursor     string                 `protobuf:"bytes,2,opt,name=next_cursor,json=nextCursor,proto3" json:"next_cursor,omitempty"`                  // empty at the end; a page without spans may have one
+	KeptFromUnixMs int64                  `protobuf:"varint,3,opt,name=kept_from_unix_ms,json=keptFromUnixMs,proto3" json:"kept_from_unix_ms,omitempty"` // what ended before is not kept
+	Problem        string                 `protobuf:"bytes,4,opt,name=problem,proto3" json:"problem,omitempty"`                                          // why the latest may be missing; empty: it is there
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *LeaseHistoryResponse) Reset() {
+	*x = LeaseHistoryResponse{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaseHistoryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaseHistoryResponse) ProtoMessage() {}
+
+func (x *LeaseHistoryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaseHistoryResponse.ProtoReflect.Descriptor instead.
+func (*LeaseHistoryResponse) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *LeaseHistoryResponse) GetSpans() []*LeaseSpan {
+	if x != nil {
+		return x.Spans
+	}
+	return nil
+}
+
+func (x *LeaseHistoryResponse) GetNextCursor() string {
+	if x != nil {
+		return x.NextCursor
+	}
+	return ""
+}
+
+func (x *LeaseHistoryResponse) GetKeptFromUnixMs() int64 {
+	if x != nil {
+		return x.KeptFromUnixMs
+	}
+	return 0
+}
+
+func (x *LeaseHistoryResponse) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+// LeaseSpan is a time for which a file or a granted lease was held. One without a holder
+// is a time of which nothing is known.
+type LeaseSpan struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Txid          uint64                 `protobuf:"varint,1,opt,name=txid,proto3" json:"txid,omitempty"`    // of the change that ended it; 0: it has not ended
+	Holder        *HolderInfo            `protobuf:"bytes,2,opt,name=holder,proto3" json:"holder,omitempty"` // since_ms and idle_ms are not set
+	FromUnixMs    int64                  `protobuf:"varint,3,opt,name=from_unix_ms,json=fromUnixMs,proto3" json:"from_unix_ms,omitempty"`
+	ToUnixMs      int64                  `protobuf:"varint,4,opt,name=to_unix_ms,json=toUnixMs,proto3" json:"to_unix_ms,omitempty"`
+	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"` // why it ended
+	By            *HolderInfo            `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`         // who ended it, if another did and that is known
+	Lease         string                 `protobuf:"bytes,7,opt,name=lease,proto3" json:"lease,omitempty"`   // id of a granted lease; empty: it is about a file
+	Name          string                 `protobuf:"bytes,8,opt,name=name,proto3" json:"name,omitempty"`     // of that lease
+	Path          string                 `protobuf:"bytes,9,opt,name=path,proto3" json:"path,omitempty"`     // of the file when it was closed; empty: the caller may not know it
+	Inode         uint64                 `protobuf:"varint,10,opt,name=inode,proto3" json:"inode,omitempty"`
+	Epoch         uint64                 `protobuf:"varint,11,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaseSpan) Reset() {
+	*x = LeaseSpan{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaseSpan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaseSpan) ProtoMessage() {}
+
+func (x *LeaseSpan) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaseSpan.ProtoReflect.Descriptor instead.
+func (*LeaseSpan) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *LeaseSpan) GetTxid() uint64 {
+	if x != nil {
+		return x.Txid
+	}
+	return 0
+}
+
+func (x *LeaseSpan) GetHolder() *HolderInfo {
+	if x != nil {
+		return x.Holder
+	}
+	return nil
+}
+
+func (x *LeaseSpan) GetFromUnixMs() int64 {
+	if x != nil {
+		return x.FromUnixMs
+	}
+	return 0
+}
+
+func (x *LeaseSpan) GetToUnixMs() int64 {
+	if x != nil {
+		return x.ToUnixMs
+	}
+	return 0
+}
+
+func (x *LeaseSpan) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *LeaseSpan) GetBy() *HolderInfo {
+	if x != nil {
+		return x.By
+	}
+	return nil
+}
+
+func (x *LeaseSpan) GetLease() string {
+	if x != nil {
+		return x.Lease
+	}
+	return ""
+}
+
+func (x *LeaseSpan) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *LeaseSpan) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *LeaseSpan) GetInode() uint64 {
+	if x != nil {
+		return x.Inode
+	}
+	return 0
+}
+
+func (x *LeaseSpan) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
 type RecoverRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
@@ -2967,7 +3254,7 @@ type RecoverRequest struct {
 
 func (x *RecoverRequest) Reset() {
 	*x = RecoverRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[28]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2979,7 +3266,7 @@ func (x *RecoverRequest) String() string {
 func (*RecoverRequest) ProtoMessage() {}
 
 func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[28]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2992,7 +3279,7 @@ func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverRequest.ProtoReflect.Descriptor instead.
 func (*RecoverRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{28}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RecoverRequest) GetCall() *CallId {
@@ -3041,7 +3328,7 @@ type RecoverResponse struct {
 
 func (x *RecoverResponse) Reset() {
 	*x = RecoverResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[29]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3053,7 +3340,7 @@ func (x *RecoverResponse) String() string {
 func (*RecoverResponse) ProtoMessage() {}
 
 func (x *RecoverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[29]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3066,7 +3353,7 @@ func (x *RecoverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverResponse.ProtoReflect.Descriptor instead.
 func (*RecoverResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{29}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RecoverResponse) GetWasOpen() bool {
@@ -3103,7 +3390,7 @@ type GrantLeaseRequest struct {
 
 func (x *GrantLeaseRequest) Reset() {
 	*x = GrantLeaseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[30]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3115,7 +3402,7 @@ func (x *GrantLeaseRequest) String() string {
 func (*GrantLeaseRequest) ProtoMessage() {}
 
 func (x *GrantLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[30]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3128,7 +3415,7 @@ func (x *GrantLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantLeaseRequest.ProtoReflect.Descriptor instead.
 func (*GrantLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{30}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GrantLeaseRequest) GetCall() *CallId {
@@ -3178,7 +3465,7 @@ type GrantLeaseResponse struct {
 
 func (x *GrantLeaseResponse) Reset() {
 	*x = GrantLeaseResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[31]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3190,7 +3477,7 @@ func (x *GrantLeaseResponse) String() string {
 func (*GrantLeaseResponse) ProtoMessage() {}
 
 func (x *GrantLeaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[31]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3203,7 +3490,7 @@ func (x *GrantLeaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantLeaseResponse.ProtoReflect.Descriptor instead.
 func (*GrantLeaseResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{31}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *GrantLeaseResponse) GetId() uint64 {
@@ -3245,7 +3532,7 @@ type RevokeLeaseRequest struct {
 
 func (x *RevokeLeaseRequest) Reset() {
 	*x = RevokeLeaseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[32]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3257,7 +3544,7 @@ func (x *RevokeLeaseRequest) String() string {
 func (*RevokeLeaseRequest) ProtoMessage() {}
 
 func (x *RevokeLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[32]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3270,7 +3557,7 @@ func (x *RevokeLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeLeaseRequest.ProtoReflect.Descriptor instead.
 func (*RevokeLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{32}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RevokeLeaseRequest) GetCall() *CallId {
@@ -3303,7 +3590,7 @@ type RevokeLeaseResponse struct {
 
 func (x *RevokeLeaseResponse) Reset() {
 	*x = RevokeLeaseResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[33]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3315,7 +3602,7 @@ func (x *RevokeLeaseResponse) String() string {
 func (*RevokeLeaseResponse) ProtoMessage() {}
 
 func (x *RevokeLeaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[33]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3328,7 +3615,7 @@ func (x *RevokeLeaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeLeaseResponse.ProtoReflect.Descriptor instead.
 func (*RevokeLeaseResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{33}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RevokeLeaseResponse) GetTxid() uint64 {
@@ -3350,7 +3637,7 @@ type KeepAliveRequest struct {
 
 func (x *KeepAliveRequest) Reset() {
 	*x = KeepAliveRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[34]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3362,7 +3649,7 @@ func (x *KeepAliveRequest) String() string {
 func (*KeepAliveRequest) ProtoMessage() {}
 
 func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[34]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3375,7 +3662,7 @@ func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveRequest.ProtoReflect.Descriptor instead.
 func (*KeepAliveRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{34}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *KeepAliveRequest) GetCaller() *Caller {
@@ -3411,7 +3698,7 @@ type KeepAliveResponse struct {
 
 func (x *KeepAliveResponse) Reset() {
 	*x = KeepAliveResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[35]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3423,7 +3710,7 @@ func (x *KeepAliveResponse) String() string {
 func (*KeepAliveResponse) ProtoMessage() {}
 
 func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[35]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3436,7 +3723,7 @@ func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveResponse.ProtoReflect.Descriptor instead.
 func (*KeepAliveResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{35}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *KeepAliveResponse) GetLeases() []*LeaseAlive {
@@ -3465,7 +3752,7 @@ type LeaseAlive struct {
 
 func (x *LeaseAlive) Reset() {
 	*x = LeaseAlive{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[36]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3477,7 +3764,7 @@ func (x *LeaseAlive) String() string {
 func (*LeaseAlive) ProtoMessage() {}
 
 func (x *LeaseAlive) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[36]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3490,7 +3777,7 @@ func (x *LeaseAlive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseAlive.ProtoReflect.Descriptor instead.
 func (*LeaseAlive) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{36}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *LeaseAlive) GetId() uint64 {
@@ -3533,7 +3820,7 @@ type LeaseTimeToLiveRequest struct {
 
 func (x *LeaseTimeToLiveRequest) Reset() {
 	*x = LeaseTimeToLiveRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[37]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3545,7 +3832,7 @@ func (x *LeaseTimeToLiveRequest) String() string {
 func (*LeaseTimeToLiveRequest) ProtoMessage() {}
 
 func (x *LeaseTimeToLiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[37]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3558,7 +3845,7 @@ func (x *LeaseTimeToLiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseTimeToLiveRequest.ProtoReflect.Descriptor instead.
 func (*LeaseTimeToLiveRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{37}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *LeaseTimeToLiveRequest) GetCaller() *Caller {
@@ -3603,7 +3890,7 @@ type LeaseTimeToLiveResponse struct {
 
 func (x *LeaseTimeToLiveResponse) Reset() {
 	*x = LeaseTimeToLiveResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[38]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3615,7 +3902,7 @@ func (x *LeaseTimeToLiveResponse) String() string {
 func (*LeaseTimeToLiveResponse) ProtoMessage() {}
 
 func (x *LeaseTimeToLiveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[38]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3628,7 +3915,7 @@ func (x *LeaseTimeToLiveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseTimeToLiveResponse.ProtoReflect.Descriptor instead.
 func (*LeaseTimeToLiveResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{38}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *LeaseTimeToLiveResponse) GetId() uint64 {
@@ -3685,7 +3972,7 @@ type AttachLeaseRequest struct {
 
 func (x *AttachLeaseRequest) Reset() {
 	*x = AttachLeaseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[39]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3697,7 +3984,7 @@ func (x *AttachLeaseRequest) String() string {
 func (*AttachLeaseRequest) ProtoMessage() {}
 
 func (x *AttachLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[39]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3710,7 +3997,7 @@ func (x *AttachLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachLeaseRequest.ProtoReflect.Descriptor instead.
 func (*AttachLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{39}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *AttachLeaseRequest) GetCall() *CallId {
@@ -3752,7 +4039,7 @@ type DetachLeaseRequest struct {
 
 func (x *DetachLeaseRequest) Reset() {
 	*x = DetachLeaseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[40]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3764,7 +4051,7 @@ func (x *DetachLeaseRequest) String() string {
 func (*DetachLeaseRequest) ProtoMessage() {}
 
 func (x *DetachLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[40]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3777,7 +4064,7 @@ func (x *DetachLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DetachLeaseRequest.ProtoReflect.Descriptor instead.
 func (*DetachLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{40}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *DetachLeaseRequest) GetCall() *CallId {
@@ -3814,7 +4101,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[41]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3826,7 +4113,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[41]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3839,7 +4126,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{41}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *WatchRequest) GetCaller() *Caller {
@@ -3889,7 +4176,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[42]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3901,7 +4188,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[42]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3914,7 +4201,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{42}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *WatchResponse) GetEvents() []*Event {
@@ -3941,14 +4228,16 @@ type Event struct {
 	TimeUnixMs    int64                  `protobuf:"varint,6,opt,name=time_unix_ms,json=timeUnixMs,proto3" json:"time_unix_ms,omitempty"`
 	Length        int64                  `protobuf:"varint,7,opt,name=length,proto3" json:"length,omitempty"` // of a file
 	Directory     bool                   `protobuf:"varint,8,opt,name=directory,proto3" json:"directory,omitempty"`
-	Holder        string                 `protobuf:"bytes,9,opt,name=holder,proto3" json:"holder,omitempty"` // of a lease event: the client that has the file open
+	Holder        string                 `protobuf:"bytes,9,opt,name=holder,proto3" json:"holder,omitempty"`  // of a lease event: the client that has the file open
+	Reason        string                 `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"` // of a deletion, and of a close that its writer did not make
+	By            *HolderInfo            `protobuf:"bytes,11,opt,name=by,proto3" json:"by,omitempty"`         // who made that (user, client, host), if that is known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[43]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3960,7 +4249,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[43]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3973,7 +4262,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{43}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Event) GetTxid() uint64 {
@@ -4039,6 +4328,20 @@ func (x *Event) GetHolder() string {
 	return ""
 }
 
+func (x *Event) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Event) GetBy() *HolderInfo {
+	if x != nil {
+		return x.By
+	}
+	return nil
+}
+
 type CreateRequest struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Call        *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
@@ -4076,7 +4379,7 @@ type CreateRequest struct {
 
 func (x *CreateRequest) Reset() {
 	*x = CreateRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[44]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4088,7 +4391,7 @@ func (x *CreateRequest) String() string {
 func (*CreateRequest) ProtoMessage() {}
 
 func (x *CreateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[44]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4101,7 +4404,7 @@ func (x *CreateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRequest.ProtoReflect.Descriptor instead.
 func (*CreateRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{44}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CreateRequest) GetCall() *CallId {
@@ -4263,7 +4566,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[45]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4275,7 +4578,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[45]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4288,7 +4591,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{45}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Owner) GetUser() string {
@@ -4329,7 +4632,7 @@ type OpenResponse struct {
 
 func (x *OpenResponse) Reset() {
 	*x = OpenResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[46]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4341,7 +4644,7 @@ func (x *OpenResponse) String() string {
 func (*OpenResponse) ProtoMessage() {}
 
 func (x *OpenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[46]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4354,7 +4657,7 @@ func (x *OpenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenResponse.ProtoReflect.Descriptor instead.
 func (*OpenResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{46}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *OpenResponse) GetAttr() *Attr {
@@ -4466,7 +4769,7 @@ type AppendRequest struct {
 
 func (x *AppendRequest) Reset() {
 	*x = AppendRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4478,7 +4781,7 @@ func (x *AppendRequest) String() string {
 func (*AppendRequest) ProtoMessage() {}
 
 func (x *AppendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4491,7 +4794,7 @@ func (x *AppendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendRequest.ProtoReflect.Descriptor instead.
 func (*AppendRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{47}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *AppendRequest) GetCall() *CallId {
@@ -4628,7 +4931,7 @@ type AppendTailRequest struct {
 
 func (x *AppendTailRequest) Reset() {
 	*x = AppendTailRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4640,7 +4943,7 @@ func (x *AppendTailRequest) String() string {
 func (*AppendTailRequest) ProtoMessage() {}
 
 func (x *AppendTailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4653,7 +4956,7 @@ func (x *AppendTailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendTailRequest.ProtoReflect.Descriptor instead.
 func (*AppendTailRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{48}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *AppendTailRequest) GetWriter() *WriterId {
@@ -4700,7 +5003,7 @@ type AppendTailResponse struct {
 
 func (x *AppendTailResponse) Reset() {
 	*x = AppendTailResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4712,7 +5015,7 @@ func (x *AppendTailResponse) String() string {
 func (*AppendTailResponse) ProtoMessage() {}
 
 func (x *AppendTailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4725,7 +5028,7 @@ func (x *AppendTailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendTailResponse.ProtoReflect.Descriptor instead.
 func (*AppendTailResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{49}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *AppendTailResponse) GetLength() int64 {
@@ -4746,7 +5049,7 @@ type AllocateBlockRequest struct {
 
 func (x *AllocateBlockRequest) Reset() {
 	*x = AllocateBlockRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4758,7 +5061,7 @@ func (x *AllocateBlockRequest) String() string {
 func (*AllocateBlockRequest) ProtoMessage() {}
 
 func (x *AllocateBlockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4771,7 +5074,7 @@ func (x *AllocateBlockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocateBlockRequest.ProtoReflect.Descriptor instead.
 func (*AllocateBlockRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{50}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *AllocateBlockRequest) GetWriter() *WriterId {
@@ -4798,7 +5101,7 @@ type BlockIntent struct {
 
 func (x *BlockIntent) Reset() {
 	*x = BlockIntent{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4810,7 +5113,7 @@ func (x *BlockIntent) String() string {
 func (*BlockIntent) ProtoMessage() {}
 
 func (x *BlockIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4823,7 +5126,7 @@ func (x *BlockIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlockIntent.ProtoReflect.Descriptor instead.
 func (*BlockIntent) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{51}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *BlockIntent) GetStoredLength() int64 {
@@ -4849,7 +5152,7 @@ type AllocateBlockResponse struct {
 
 func (x *AllocateBlockResponse) Reset() {
 	*x = AllocateBlockResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4861,7 +5164,7 @@ func (x *AllocateBlockResponse) String() string {
 func (*AllocateBlockResponse) ProtoMessage() {}
 
 func (x *AllocateBlockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4874,7 +5177,7 @@ func (x *AllocateBlockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocateBlockResponse.ProtoReflect.Descriptor instead.
 func (*AllocateBlockResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{52}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *AllocateBlockResponse) GetTargets() []*BlockTarget {
@@ -4897,7 +5200,7 @@ type BlockTarget struct {
 
 func (x *BlockTarget) Reset() {
 	*x = BlockTarget{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4909,7 +5212,7 @@ func (x *BlockTarget) String() string {
 func (*BlockTarget) ProtoMessage() {}
 
 func (x *BlockTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4922,7 +5225,7 @@ func (x *BlockTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlockTarget.ProtoReflect.Descriptor instead.
 func (*BlockTarget) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{53}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *BlockTarget) GetTerm() uint64 {
@@ -4975,7 +5278,7 @@ type CommitRequest struct {
 
 func (x *CommitRequest) Reset() {
 	*x = CommitRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4987,7 +5290,7 @@ func (x *CommitRequest) String() string {
 func (*CommitRequest) ProtoMessage() {}
 
 func (x *CommitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5000,7 +5303,7 @@ func (x *CommitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitRequest.ProtoReflect.Descriptor instead.
 func (*CommitRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{54}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *CommitRequest) GetWriter() *WriterId {
@@ -5048,7 +5351,7 @@ type CommitResponse struct {
 
 func (x *CommitResponse) Reset() {
 	*x = CommitResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5060,7 +5363,7 @@ func (x *CommitResponse) String() string {
 func (*CommitResponse) ProtoMessage() {}
 
 func (x *CommitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5073,7 +5376,7 @@ func (x *CommitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitResponse.ProtoReflect.Descriptor instead.
 func (*CommitResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{55}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *CommitResponse) GetLength() int64 {
@@ -5107,7 +5410,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5119,7 +5422,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5132,7 +5435,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{56}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *CloseRequest) GetCall() *CallId {
@@ -5200,7 +5503,7 @@ type CloseResponse struct {
 
 func (x *CloseResponse) Reset() {
 	*x = CloseResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5212,7 +5515,7 @@ func (x *CloseResponse) String() string {
 func (*CloseResponse) ProtoMessage() {}
 
 func (x *CloseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5225,7 +5528,7 @@ func (x *CloseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseResponse.ProtoReflect.Descriptor instead.
 func (*CloseResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{57}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *CloseResponse) GetLength() int64 {
@@ -5246,7 +5549,7 @@ type CloseAbandonedRequest struct {
 
 func (x *CloseAbandonedRequest) Reset() {
 	*x = CloseAbandonedRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5258,7 +5561,7 @@ func (x *CloseAbandonedRequest) String() string {
 func (*CloseAbandonedRequest) ProtoMessage() {}
 
 func (x *CloseAbandonedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5271,7 +5574,7 @@ func (x *CloseAbandonedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseAbandonedRequest.ProtoReflect.Descriptor instead.
 func (*CloseAbandonedRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{58}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *CloseAbandonedRequest) GetCall() *CallId {
@@ -5316,7 +5619,7 @@ type GetFileRequest struct {
 
 func (x *GetFileRequest) Reset() {
 	*x = GetFileRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5328,7 +5631,7 @@ func (x *GetFileRequest) String() string {
 func (*GetFileRequest) ProtoMessage() {}
 
 func (x *GetFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5341,7 +5644,7 @@ func (x *GetFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFileRequest.ProtoReflect.Descriptor instead.
 func (*GetFileRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{59}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *GetFileRequest) GetCaller() *Caller {
@@ -5442,7 +5745,7 @@ type GetFileResponse struct {
 
 func (x *GetFileResponse) Reset() {
 	*x = GetFileResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5454,7 +5757,7 @@ func (x *GetFileResponse) String() string {
 func (*GetFileResponse) ProtoMessage() {}
 
 func (x *GetFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5467,7 +5770,7 @@ func (x *GetFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFileResponse.ProtoReflect.Descriptor instead.
 func (*GetFileResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{60}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *GetFileResponse) GetAttr() *Attr {
@@ -5562,7 +5865,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5574,7 +5877,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5587,7 +5890,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{61}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *StatRequest) GetCaller() *Caller {
@@ -5642,7 +5945,7 @@ type StatResponse struct {
 
 func (x *StatResponse) Reset() {
 	*x = StatResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5654,7 +5957,7 @@ func (x *StatResponse) String() string {
 func (*StatResponse) ProtoMessage() {}
 
 func (x *StatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5667,7 +5970,7 @@ func (x *StatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatResponse.ProtoReflect.Descriptor instead.
 func (*StatResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{62}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *StatResponse) GetAttr() *Attr {
@@ -5716,7 +6019,7 @@ type XattrsRequest struct {
 
 func (x *XattrsRequest) Reset() {
 	*x = XattrsRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5728,7 +6031,7 @@ func (x *XattrsRequest) String() string {
 func (*XattrsRequest) ProtoMessage() {}
 
 func (x *XattrsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5741,7 +6044,7 @@ func (x *XattrsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use XattrsRequest.ProtoReflect.Descriptor instead.
 func (*XattrsRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{63}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *XattrsRequest) GetCaller() *Caller {
@@ -5775,7 +6078,7 @@ type XattrsResponse struct {
 
 func (x *XattrsResponse) Reset() {
 	*x = XattrsResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5787,7 +6090,7 @@ func (x *XattrsResponse) String() string {
 func (*XattrsResponse) ProtoMessage() {}
 
 func (x *XattrsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5800,7 +6103,7 @@ func (x *XattrsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use XattrsResponse.ProtoReflect.Descriptor instead.
 func (*XattrsResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{64}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *XattrsResponse) GetXattrs() []*Xattr {
@@ -5827,7 +6130,7 @@ type Xattr struct {
 
 func (x *Xattr) Reset() {
 	*x = Xattr{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5839,7 +6142,7 @@ func (x *Xattr) String() string {
 func (*Xattr) ProtoMessage() {}
 
 func (x *Xattr) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5852,7 +6155,7 @@ func (x *Xattr) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Xattr.ProtoReflect.Descriptor instead.
 func (*Xattr) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{65}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Xattr) GetName() string {
@@ -5882,7 +6185,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5894,7 +6197,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5907,7 +6210,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{66}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ListRequest) GetCaller() *Caller {
@@ -5961,7 +6264,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5973,7 +6276,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5986,7 +6289,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{67}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ListResponse) GetEntries() []*Entry {
@@ -6035,7 +6338,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6047,7 +6350,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6060,7 +6363,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{68}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Entry) GetName() string {
@@ -6094,7 +6397,7 @@ type SummaryRequest struct {
 
 func (x *SummaryRequest) Reset() {
 	*x = SummaryRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6106,7 +6409,7 @@ func (x *SummaryRequest) String() string {
 func (*SummaryRequest) ProtoMessage() {}
 
 func (x *SummaryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6119,7 +6422,7 @@ func (x *SummaryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummaryRequest.ProtoReflect.Descriptor instead.
 func (*SummaryRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{69}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *SummaryRequest) GetCaller() *Caller {
@@ -6150,7 +6453,7 @@ type SummaryResponse struct {
 
 func (x *SummaryResponse) Reset() {
 	*x = SummaryResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6162,7 +6465,7 @@ func (x *SummaryResponse) String() string {
 func (*SummaryResponse) ProtoMessage() {}
 
 func (x *SummaryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6175,7 +6478,7 @@ func (x *SummaryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummaryResponse.ProtoReflect.Descriptor instead.
 func (*SummaryResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{70}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *SummaryResponse) GetFiles() uint64 {
@@ -6232,7 +6535,7 @@ type FindRequest struct {
 
 func (x *FindRequest) Reset() {
 	*x = FindRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6244,7 +6547,7 @@ func (x *FindRequest) String() string {
 func (*FindRequest) ProtoMessage() {}
 
 func (x *FindRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6257,7 +6560,7 @@ func (x *FindRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindRequest.ProtoReflect.Descriptor instead.
 func (*FindRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{71}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *FindRequest) GetCaller() *Caller {
@@ -6298,7 +6601,7 @@ type FindResponse struct {
 
 func (x *FindResponse) Reset() {
 	*x = FindResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6310,7 +6613,7 @@ func (x *FindResponse) String() string {
 func (*FindResponse) ProtoMessage() {}
 
 func (x *FindResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6323,7 +6626,7 @@ func (x *FindResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindResponse.ProtoReflect.Descriptor instead.
 func (*FindResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{72}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *FindResponse) GetEntries() []*FoundEntry {
@@ -6350,7 +6653,7 @@ type FoundEntry struct {
 
 func (x *FoundEntry) Reset() {
 	*x = FoundEntry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6362,7 +6665,7 @@ func (x *FoundEntry) String() string {
 func (*FoundEntry) ProtoMessage() {}
 
 func (x *FoundEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6375,7 +6678,7 @@ func (x *FoundEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FoundEntry.ProtoReflect.Descriptor instead.
 func (*FoundEntry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{73}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *FoundEntry) GetPath() string {
@@ -6403,7 +6706,7 @@ type MutateResponse struct {
 
 func (x *MutateResponse) Reset() {
 	*x = MutateResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6415,7 +6718,7 @@ func (x *MutateResponse) String() string {
 func (*MutateResponse) ProtoMessage() {}
 
 func (x *MutateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6428,7 +6731,7 @@ func (x *MutateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MutateResponse.ProtoReflect.Descriptor instead.
 func (*MutateResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{74}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *MutateResponse) GetAttr() *Attr {
@@ -6471,7 +6774,7 @@ type MkdirRequest struct {
 
 func (x *MkdirRequest) Reset() {
 	*x = MkdirRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6483,7 +6786,7 @@ func (x *MkdirRequest) String() string {
 func (*MkdirRequest) ProtoMessage() {}
 
 func (x *MkdirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6496,7 +6799,7 @@ func (x *MkdirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MkdirRequest.ProtoReflect.Descriptor instead.
 func (*MkdirRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{75}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *MkdirRequest) GetCall() *CallId {
@@ -6577,7 +6880,7 @@ type RenameRequest struct {
 
 func (x *RenameRequest) Reset() {
 	*x = RenameRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6589,7 +6892,7 @@ func (x *RenameRequest) String() string {
 func (*RenameRequest) ProtoMessage() {}
 
 func (x *RenameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6602,7 +6905,7 @@ func (x *RenameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameRequest.ProtoReflect.Descriptor instead.
 func (*RenameRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{76}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *RenameRequest) GetCall() *CallId {
@@ -6668,7 +6971,7 @@ type Hide struct {
 
 func (x *Hide) Reset() {
 	*x = Hide{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6680,7 +6983,7 @@ func (x *Hide) String() string {
 func (*Hide) ProtoMessage() {}
 
 func (x *Hide) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6693,7 +6996,7 @@ func (x *Hide) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hide.ProtoReflect.Descriptor instead.
 func (*Hide) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{77}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Hide) GetInode() uint64 {
@@ -6731,7 +7034,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6743,7 +7046,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6756,7 +7059,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{78}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *DeleteRequest) GetCall() *CallId {
@@ -6818,7 +7121,7 @@ type SetAttrRequest struct {
 
 func (x *SetAttrRequest) Reset() {
 	*x = SetAttrRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6830,7 +7133,7 @@ func (x *SetAttrRequest) String() string {
 func (*SetAttrRequest) ProtoMessage() {}
 
 func (x *SetAttrRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6843,7 +7146,7 @@ func (x *SetAttrRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAttrRequest.ProtoReflect.Descriptor instead.
 func (*SetAttrRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{79}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *SetAttrRequest) GetCall() *CallId {
@@ -6925,7 +7228,7 @@ type TransactRequest struct {
 
 func (x *TransactRequest) Reset() {
 	*x = TransactRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6937,7 +7240,7 @@ func (x *TransactRequest) String() string {
 func (*TransactRequest) ProtoMessage() {}
 
 func (x *TransactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6950,7 +7253,7 @@ func (x *TransactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactRequest.ProtoReflect.Descriptor instead.
 func (*TransactRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{80}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *TransactRequest) GetCall() *CallId {
@@ -7000,7 +7303,7 @@ type TxCompare struct {
 
 func (x *TxCompare) Reset() {
 	*x = TxCompare{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7012,7 +7315,7 @@ func (x *TxCompare) String() string {
 func (*TxCompare) ProtoMessage() {}
 
 func (x *TxCompare) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7025,7 +7328,7 @@ func (x *TxCompare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxCompare.ProtoReflect.Descriptor instead.
 func (*TxCompare) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{81}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *TxCompare) GetPath() string {
@@ -7146,7 +7449,7 @@ type TxXattr struct {
 
 func (x *TxXattr) Reset() {
 	*x = TxXattr{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7158,7 +7461,7 @@ func (x *TxXattr) String() string {
 func (*TxXattr) ProtoMessage() {}
 
 func (x *TxXattr) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7171,7 +7474,7 @@ func (x *TxXattr) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxXattr.ProtoReflect.Descriptor instead.
 func (*TxXattr) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{82}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *TxXattr) GetName() string {
@@ -7211,7 +7514,7 @@ type TxOp struct {
 
 func (x *TxOp) Reset() {
 	*x = TxOp{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7223,7 +7526,7 @@ func (x *TxOp) String() string {
 func (*TxOp) ProtoMessage() {}
 
 func (x *TxOp) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7236,7 +7539,7 @@ func (x *TxOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxOp.ProtoReflect.Descriptor instead.
 func (*TxOp) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{83}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *TxOp) GetPath() string {
@@ -7415,7 +7718,7 @@ type TxFile struct {
 
 func (x *TxFile) Reset() {
 	*x = TxFile{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7427,7 +7730,7 @@ func (x *TxFile) String() string {
 func (*TxFile) ProtoMessage() {}
 
 func (x *TxFile) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7440,7 +7743,7 @@ func (x *TxFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxFile.ProtoReflect.Descriptor instead.
 func (*TxFile) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{84}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *TxFile) GetData() []byte {
@@ -7503,7 +7806,7 @@ type TxDir struct {
 
 func (x *TxDir) Reset() {
 	*x = TxDir{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7515,7 +7818,7 @@ func (x *TxDir) String() string {
 func (*TxDir) ProtoMessage() {}
 
 func (x *TxDir) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7528,7 +7831,7 @@ func (x *TxDir) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxDir.ProtoReflect.Descriptor instead.
 func (*TxDir) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{85}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *TxDir) GetMode() uint32 {
@@ -7562,7 +7865,7 @@ type TxRename struct {
 
 func (x *TxRename) Reset() {
 	*x = TxRename{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7574,7 +7877,7 @@ func (x *TxRename) String() string {
 func (*TxRename) ProtoMessage() {}
 
 func (x *TxRename) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7587,7 +7890,7 @@ func (x *TxRename) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxRename.ProtoReflect.Descriptor instead.
 func (*TxRename) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{86}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *TxRename) GetTo() string {
@@ -7612,7 +7915,7 @@ type TxDelete struct {
 
 func (x *TxDelete) Reset() {
 	*x = TxDelete{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7624,7 +7927,7 @@ func (x *TxDelete) String() string {
 func (*TxDelete) ProtoMessage() {}
 
 func (x *TxDelete) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7637,7 +7940,7 @@ func (x *TxDelete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxDelete.ProtoReflect.Descriptor instead.
 func (*TxDelete) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{87}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{90}
 }
 
 type TxDetach struct {
@@ -7648,7 +7951,7 @@ type TxDetach struct {
 
 func (x *TxDetach) Reset() {
 	*x = TxDetach{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7660,7 +7963,7 @@ func (x *TxDetach) String() string {
 func (*TxDetach) ProtoMessage() {}
 
 func (x *TxDetach) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7673,7 +7976,7 @@ func (x *TxDetach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxDetach.ProtoReflect.Descriptor instead.
 func (*TxDetach) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{88}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{91}
 }
 
 type SetXattrRequest struct {
@@ -7690,7 +7993,7 @@ type SetXattrRequest struct {
 
 func (x *SetXattrRequest) Reset() {
 	*x = SetXattrRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7702,7 +8005,7 @@ func (x *SetXattrRequest) String() string {
 func (*SetXattrRequest) ProtoMessage() {}
 
 func (x *SetXattrRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7715,7 +8018,7 @@ func (x *SetXattrRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetXattrRequest.ProtoReflect.Descriptor instead.
 func (*SetXattrRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *SetXattrRequest) GetCall() *CallId {
@@ -7775,7 +8078,7 @@ type SymlinkRequest struct {
 
 func (x *SymlinkRequest) Reset() {
 	*x = SymlinkRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7787,7 +8090,7 @@ func (x *SymlinkRequest) String() string {
 func (*SymlinkRequest) ProtoMessage() {}
 
 func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7800,7 +8103,7 @@ func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SymlinkRequest.ProtoReflect.Descriptor instead.
 func (*SymlinkRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{90}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *SymlinkRequest) GetCall() *CallId {
@@ -7864,7 +8167,7 @@ type TruncateRequest struct {
 
 func (x *TruncateRequest) Reset() {
 	*x = TruncateRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7876,7 +8179,7 @@ func (x *TruncateRequest) String() string {
 func (*TruncateRequest) ProtoMessage() {}
 
 func (x *TruncateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7889,7 +8192,7 @@ func (x *TruncateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TruncateRequest.ProtoReflect.Descriptor instead.
 func (*TruncateRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{91}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *TruncateRequest) GetCall() *CallId {
@@ -7932,7 +8235,7 @@ type ConcatRequest struct {
 
 func (x *ConcatRequest) Reset() {
 	*x = ConcatRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7944,7 +8247,7 @@ func (x *ConcatRequest) String() string {
 func (*ConcatRequest) ProtoMessage() {}
 
 func (x *ConcatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7957,7 +8260,7 @@ func (x *ConcatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConcatRequest.ProtoReflect.Descriptor instead.
 func (*ConcatRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{92}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ConcatRequest) GetCall() *CallId {
@@ -7997,7 +8300,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8009,7 +8312,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8022,7 +8325,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{93}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *StatusRequest) GetCaller() *Caller {
@@ -8078,7 +8381,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8090,7 +8393,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8103,7 +8406,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{94}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *StatusResponse) GetAddress() string {
@@ -8384,7 +8687,7 @@ type AuditStatus struct {
 
 func (x *AuditStatus) Reset() {
 	*x = AuditStatus{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8396,7 +8699,7 @@ func (x *AuditStatus) String() string {
 func (*AuditStatus) ProtoMessage() {}
 
 func (x *AuditStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8409,7 +8712,7 @@ func (x *AuditStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditStatus.ProtoReflect.Descriptor instead.
 func (*AuditStatus) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{95}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *AuditStatus) GetLines() uint64 {
@@ -8448,7 +8751,7 @@ type Holding struct {
 
 func (x *Holding) Reset() {
 	*x = Holding{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8460,7 +8763,7 @@ func (x *Holding) String() string {
 func (*Holding) ProtoMessage() {}
 
 func (x *Holding) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8473,7 +8776,7 @@ func (x *Holding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holding.ProtoReflect.Descriptor instead.
 func (*Holding) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{96}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *Holding) GetWhat() string {
@@ -8530,7 +8833,7 @@ type ClockSkew struct {
 
 func (x *ClockSkew) Reset() {
 	*x = ClockSkew{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8542,7 +8845,7 @@ func (x *ClockSkew) String() string {
 func (*ClockSkew) ProtoMessage() {}
 
 func (x *ClockSkew) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8555,7 +8858,7 @@ func (x *ClockSkew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClockSkew.ProtoReflect.Descriptor instead.
 func (*ClockSkew) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ClockSkew) GetThan() string {
@@ -8588,7 +8891,7 @@ type CheckpointRequest struct {
 
 func (x *CheckpointRequest) Reset() {
 	*x = CheckpointRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8600,7 +8903,7 @@ func (x *CheckpointRequest) String() string {
 func (*CheckpointRequest) ProtoMessage() {}
 
 func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8613,7 +8916,7 @@ func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *CheckpointRequest) GetCaller() *Caller {
@@ -8634,7 +8937,7 @@ type CheckpointResponse struct {
 
 func (x *CheckpointResponse) Reset() {
 	*x = CheckpointResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8646,7 +8949,7 @@ func (x *CheckpointResponse) String() string {
 func (*CheckpointResponse) ProtoMessage() {}
 
 func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8659,7 +8962,7 @@ func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointResponse.ProtoReflect.Descriptor instead.
 func (*CheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{99}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *CheckpointResponse) GetTxid() uint64 {
@@ -8693,7 +8996,7 @@ type SafeModeRequest struct {
 
 func (x *SafeModeRequest) Reset() {
 	*x = SafeModeRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8705,7 +9008,7 @@ func (x *SafeModeRequest) String() string {
 func (*SafeModeRequest) ProtoMessage() {}
 
 func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8718,7 +9021,7 @@ func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeRequest.ProtoReflect.Descriptor instead.
 func (*SafeModeRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *SafeModeRequest) GetCaller() *Caller {
@@ -8745,7 +9048,7 @@ type SafeModeResponse struct {
 
 func (x *SafeModeResponse) Reset() {
 	*x = SafeModeResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8757,7 +9060,7 @@ func (x *SafeModeResponse) String() string {
 func (*SafeModeResponse) ProtoMessage() {}
 
 func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8770,7 +9073,7 @@ func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeResponse.ProtoReflect.Descriptor instead.
 func (*SafeModeResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{101}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *SafeModeResponse) GetOn() bool {
@@ -8798,7 +9101,7 @@ type FsckRequest struct {
 
 func (x *FsckRequest) Reset() {
 	*x = FsckRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8810,7 +9113,7 @@ func (x *FsckRequest) String() string {
 func (*FsckRequest) ProtoMessage() {}
 
 func (x *FsckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8823,7 +9126,7 @@ func (x *FsckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckRequest.ProtoReflect.Descriptor instead.
 func (*FsckRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{102}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *FsckRequest) GetCaller() *Caller {
@@ -8859,7 +9162,7 @@ type FsckResponse struct {
 
 func (x *FsckResponse) Reset() {
 	*x = FsckResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8871,7 +9174,7 @@ func (x *FsckResponse) String() string {
 func (*FsckResponse) ProtoMessage() {}
 
 func (x *FsckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8884,7 +9187,7 @@ func (x *FsckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckResponse.ProtoReflect.Descriptor instead.
 func (*FsckResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{103}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *FsckResponse) GetPath() string {
@@ -8928,7 +9231,7 @@ type FsckSummary struct {
 
 func (x *FsckSummary) Reset() {
 	*x = FsckSummary{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8940,7 +9243,7 @@ func (x *FsckSummary) String() string {
 func (*FsckSummary) ProtoMessage() {}
 
 func (x *FsckSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8953,7 +9256,7 @@ func (x *FsckSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckSummary.ProtoReflect.Descriptor instead.
 func (*FsckSummary) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{104}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *FsckSummary) GetInodes() uint64 {
@@ -9000,7 +9303,7 @@ type CollectRequest struct {
 
 func (x *CollectRequest) Reset() {
 	*x = CollectRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9012,7 +9315,7 @@ func (x *CollectRequest) String() string {
 func (*CollectRequest) ProtoMessage() {}
 
 func (x *CollectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9025,7 +9328,7 @@ func (x *CollectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectRequest.ProtoReflect.Descriptor instead.
 func (*CollectRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{105}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *CollectRequest) GetCaller() *Caller {
@@ -9047,7 +9350,7 @@ type CollectResponse struct {
 
 func (x *CollectResponse) Reset() {
 	*x = CollectResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9059,7 +9362,7 @@ func (x *CollectResponse) String() string {
 func (*CollectResponse) ProtoMessage() {}
 
 func (x *CollectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9072,7 +9375,7 @@ func (x *CollectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectResponse.ProtoReflect.Descriptor instead.
 func (*CollectResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{106}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *CollectResponse) GetGarbage() uint64 {
@@ -9116,7 +9419,7 @@ type FailoverRequest struct {
 
 func (x *FailoverRequest) Reset() {
 	*x = FailoverRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9128,7 +9431,7 @@ func (x *FailoverRequest) String() string {
 func (*FailoverRequest) ProtoMessage() {}
 
 func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9141,7 +9444,7 @@ func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverRequest.ProtoReflect.Descriptor instead.
 func (*FailoverRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{107}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *FailoverRequest) GetCaller() *Caller {
@@ -9167,7 +9470,7 @@ type FailoverResponse struct {
 
 func (x *FailoverResponse) Reset() {
 	*x = FailoverResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9179,7 +9482,7 @@ func (x *FailoverResponse) String() string {
 func (*FailoverResponse) ProtoMessage() {}
 
 func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9192,7 +9495,7 @@ func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverResponse.ProtoReflect.Descriptor instead.
 func (*FailoverResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{108}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *FailoverResponse) GetNext() string {
@@ -9211,7 +9514,7 @@ type ResolveStoreRequest struct {
 
 func (x *ResolveStoreRequest) Reset() {
 	*x = ResolveStoreRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9223,7 +9526,7 @@ func (x *ResolveStoreRequest) String() string {
 func (*ResolveStoreRequest) ProtoMessage() {}
 
 func (x *ResolveStoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9236,7 +9539,7 @@ func (x *ResolveStoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveStoreRequest.ProtoReflect.Descriptor instead.
 func (*ResolveStoreRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{109}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *ResolveStoreRequest) GetCaller() *Caller {
@@ -9255,7 +9558,7 @@ type ResolveStoreResponse struct {
 
 func (x *ResolveStoreResponse) Reset() {
 	*x = ResolveStoreResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9267,7 +9570,7 @@ func (x *ResolveStoreResponse) String() string {
 func (*ResolveStoreResponse) ProtoMessage() {}
 
 func (x *ResolveStoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9280,7 +9583,7 @@ func (x *ResolveStoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveStoreResponse.ProtoReflect.Descriptor instead.
 func (*ResolveStoreResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{110}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *ResolveStoreResponse) GetResolved() bool {
@@ -9300,7 +9603,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9312,7 +9615,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9325,7 +9628,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{111}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *BackupRequest) GetCaller() *Caller {
@@ -9364,7 +9667,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9376,7 +9679,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9389,7 +9692,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{112}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *BackupResponse) GetName() string {
@@ -9493,7 +9796,7 @@ type CarryRequest struct {
 
 func (x *CarryRequest) Reset() {
 	*x = CarryRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9505,7 +9808,7 @@ func (x *CarryRequest) String() string {
 func (*CarryRequest) ProtoMessage() {}
 
 func (x *CarryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9518,7 +9821,7 @@ func (x *CarryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryRequest.ProtoReflect.Descriptor instead.
 func (*CarryRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{113}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *CarryRequest) GetCalls() []*CarriedCall {
@@ -9547,7 +9850,7 @@ type CarriedCall struct {
 
 func (x *CarriedCall) Reset() {
 	*x = CarriedCall{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9559,7 +9862,7 @@ func (x *CarriedCall) String() string {
 func (*CarriedCall) ProtoMessage() {}
 
 func (x *CarriedCall) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9572,7 +9875,7 @@ func (x *CarriedCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarriedCall.ProtoReflect.Descriptor instead.
 func (*CarriedCall) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{114}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *CarriedCall) GetId() uint64 {
@@ -9612,7 +9915,7 @@ type CarryResponse struct {
 
 func (x *CarryResponse) Reset() {
 	*x = CarryResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9624,7 +9927,7 @@ func (x *CarryResponse) String() string {
 func (*CarryResponse) ProtoMessage() {}
 
 func (x *CarryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9637,7 +9940,7 @@ func (x *CarryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryResponse.ProtoReflect.Descriptor instead.
 func (*CarryResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{115}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *CarryResponse) GetAnswers() []*CarriedAnswer {
@@ -9661,7 +9964,7 @@ type CarriedAnswer struct {
 
 func (x *CarriedAnswer) Reset() {
 	*x = CarriedAnswer{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9673,7 +9976,7 @@ func (x *CarriedAnswer) String() string {
 func (*CarriedAnswer) ProtoMessage() {}
 
 func (x *CarriedAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9686,7 +9989,7 @@ func (x *CarriedAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarriedAnswer.ProtoReflect.Descriptor instead.
 func (*CarriedAnswer) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{116}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *CarriedAnswer) GetId() uint64 {
@@ -9733,7 +10036,7 @@ type WhoAmIRequest struct {
 
 func (x *WhoAmIRequest) Reset() {
 	*x = WhoAmIRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9745,7 +10048,7 @@ func (x *WhoAmIRequest) String() string {
 func (*WhoAmIRequest) ProtoMessage() {}
 
 func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9758,7 +10061,7 @@ func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoAmIRequest.ProtoReflect.Descriptor instead.
 func (*WhoAmIRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{117}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *WhoAmIRequest) GetCaller() *Caller {
@@ -9780,7 +10083,7 @@ type WhoAmIResponse struct {
 
 func (x *WhoAmIResponse) Reset() {
 	*x = WhoAmIResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9792,7 +10095,7 @@ func (x *WhoAmIResponse) String() string {
 func (*WhoAmIResponse) ProtoMessage() {}
 
 func (x *WhoAmIResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9805,7 +10108,7 @@ func (x *WhoAmIResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoAmIResponse.ProtoReflect.Descriptor instead.
 func (*WhoAmIResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{118}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *WhoAmIResponse) GetUser() string {
@@ -9848,7 +10151,7 @@ type AclEntry struct {
 
 func (x *AclEntry) Reset() {
 	*x = AclEntry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9860,7 +10163,7 @@ func (x *AclEntry) String() string {
 func (*AclEntry) ProtoMessage() {}
 
 func (x *AclEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9873,7 +10176,7 @@ func (x *AclEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AclEntry.ProtoReflect.Descriptor instead.
 func (*AclEntry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{119}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *AclEntry) GetDefault() bool {
@@ -9915,7 +10218,7 @@ type AclRequest struct {
 
 func (x *AclRequest) Reset() {
 	*x = AclRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9927,7 +10230,7 @@ func (x *AclRequest) String() string {
 func (*AclRequest) ProtoMessage() {}
 
 func (x *AclRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9940,7 +10243,7 @@ func (x *AclRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AclRequest.ProtoReflect.Descriptor instead.
 func (*AclRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{120}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *AclRequest) GetCaller() *Caller {
@@ -9976,7 +10279,7 @@ type AclResponse struct {
 
 func (x *AclResponse) Reset() {
 	*x = AclResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9988,7 +10291,7 @@ func (x *AclResponse) String() string {
 func (*AclResponse) ProtoMessage() {}
 
 func (x *AclResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10001,7 +10304,7 @@ func (x *AclResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AclResponse.ProtoReflect.Descriptor instead.
 func (*AclResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{121}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *AclResponse) GetEntries() []*AclEntry {
@@ -10031,7 +10334,7 @@ type ChangeAclRequest struct {
 
 func (x *ChangeAclRequest) Reset() {
 	*x = ChangeAclRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10043,7 +10346,7 @@ func (x *ChangeAclRequest) String() string {
 func (*ChangeAclRequest) ProtoMessage() {}
 
 func (x *ChangeAclRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10056,7 +10359,7 @@ func (x *ChangeAclRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeAclRequest.ProtoReflect.Descriptor instead.
 func (*ChangeAclRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{122}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *ChangeAclRequest) GetCall() *CallId {
@@ -10107,7 +10410,7 @@ type GetDelegationTokenRequest struct {
 
 func (x *GetDelegationTokenRequest) Reset() {
 	*x = GetDelegationTokenRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10119,7 +10422,7 @@ func (x *GetDelegationTokenRequest) String() string {
 func (*GetDelegationTokenRequest) ProtoMessage() {}
 
 func (x *GetDelegationTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10132,7 +10435,7 @@ func (x *GetDelegationTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDelegationTokenRequest.ProtoReflect.Descriptor instead.
 func (*GetDelegationTokenRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{123}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *GetDelegationTokenRequest) GetCall() *CallId {
@@ -10184,7 +10487,7 @@ type ChangeDelegationTokenRequest struct {
 
 func (x *ChangeDelegationTokenRequest) Reset() {
 	*x = ChangeDelegationTokenRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10196,7 +10499,7 @@ func (x *ChangeDelegationTokenRequest) String() string {
 func (*ChangeDelegationTokenRequest) ProtoMessage() {}
 
 func (x *ChangeDelegationTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10209,7 +10512,7 @@ func (x *ChangeDelegationTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeDelegationTokenRequest.ProtoReflect.Descriptor instead.
 func (*ChangeDelegationTokenRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{124}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *ChangeDelegationTokenRequest) GetCall() *CallId {
@@ -10260,7 +10563,7 @@ type DelegationTokenResponse struct {
 
 func (x *DelegationTokenResponse) Reset() {
 	*x = DelegationTokenResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10272,7 +10575,7 @@ func (x *DelegationTokenResponse) String() string {
 func (*DelegationTokenResponse) ProtoMessage() {}
 
 func (x *DelegationTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10285,7 +10588,7 @@ func (x *DelegationTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DelegationTokenResponse.ProtoReflect.Descriptor instead.
 func (*DelegationTokenResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{125}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *DelegationTokenResponse) GetId() uint64 {
@@ -10335,7 +10638,7 @@ type ListDelegationTokensRequest struct {
 
 func (x *ListDelegationTokensRequest) Reset() {
 	*x = ListDelegationTokensRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10347,7 +10650,7 @@ func (x *ListDelegationTokensRequest) String() string {
 func (*ListDelegationTokensRequest) ProtoMessage() {}
 
 func (x *ListDelegationTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10360,7 +10663,7 @@ func (x *ListDelegationTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDelegationTokensRequest.ProtoReflect.Descriptor instead.
 func (*ListDelegationTokensRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{126}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *ListDelegationTokensRequest) GetCaller() *Caller {
@@ -10401,7 +10704,7 @@ type ListDelegationTokensResponse struct {
 
 func (x *ListDelegationTokensResponse) Reset() {
 	*x = ListDelegationTokensResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10413,7 +10716,7 @@ func (x *ListDelegationTokensResponse) String() string {
 func (*ListDelegationTokensResponse) ProtoMessage() {}
 
 func (x *ListDelegationTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10426,7 +10729,7 @@ func (x *ListDelegationTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDelegationTokensResponse.ProtoReflect.Descriptor instead.
 func (*ListDelegationTokensResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{127}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *ListDelegationTokensResponse) GetTokens() []*DelegationToken {
@@ -10458,7 +10761,7 @@ type DelegationToken struct {
 
 func (x *DelegationToken) Reset() {
 	*x = DelegationToken{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10470,7 +10773,7 @@ func (x *DelegationToken) String() string {
 func (*DelegationToken) ProtoMessage() {}
 
 func (x *DelegationToken) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10483,7 +10786,7 @@ func (x *DelegationToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DelegationToken.ProtoReflect.Descriptor instead.
 func (*DelegationToken) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{128}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *DelegationToken) GetId() uint64 {
@@ -10751,7 +11054,36 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\tLeaseFile\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x14\n" +
 	"\x05inode\x18\x02 \x01(\x04R\x05inode\x12\x14\n" +
-	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\"\xb1\x01\n" +
+	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\"\xd5\x01\n" +
+	"\x13LeaseHistoryRequest\x12*\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x16\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\x05R\x05limit\x12\x12\n" +
+	"\x04path\x18\x04 \x01(\tR\x04path\x12\x16\n" +
+	"\x06holder\x18\x05 \x01(\tR\x06holder\x12\x14\n" +
+	"\x05lease\x18\x06 \x01(\tR\x05lease\x12\"\n" +
+	"\rsince_unix_ms\x18\a \x01(\x03R\vsinceUnixMs\"\xa9\x01\n" +
+	"\x14LeaseHistoryResponse\x12+\n" +
+	"\x05spans\x18\x01 \x03(\v2\x15.leasefs.v1.LeaseSpanR\x05spans\x12\x1f\n" +
+	"\vnext_cursor\x18\x02 \x01(\tR\n" +
+	"nextCursor\x12)\n" +
+	"\x11kept_from_unix_ms\x18\x03 \x01(\x03R\x0ekeptFromUnixMs\x12\x18\n" +
+	"\aproblem\x18\x04 \x01(\tR\aproblem\"\xb9\x02\n" +
+	"\tLeaseSpan\x12\x12\n" +
+	"\x04txid\x18\x01 \x01(\x04R\x04txid\x12.\n" +
+	"\x06holder\x18\x02 \x01(\v2\x16.leasefs.v1.HolderInfoR\x06holder\x12 \n" +
+	"\ffrom_unix_ms\x18\x03 \x01(\x03R\n" +
+	"fromUnixMs\x12\x1c\n" +
+	"\n" +
+	"to_unix_ms\x18\x04 \x01(\x03R\btoUnixMs\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12&\n" +
+	"\x02by\x18\x06 \x01(\v2\x16.leasefs.v1.HolderInfoR\x02by\x12\x14\n" +
+	"\x05lease\x18\a \x01(\tR\x05lease\x12\x12\n" +
+	"\x04name\x18\b \x01(\tR\x04name\x12\x12\n" +
+	"\x04path\x18\t \x01(\tR\x04path\x12\x14\n" +
+	"\x05inode\x18\n" +
+	" \x01(\x04R\x05inode\x12\x14\n" +
+	"\x05epoch\x18\v \x01(\x04R\x05epoch\"\xb1\x01\n" +
 	"\x0eRecoverRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
@@ -10823,7 +11155,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x05inode\x18\x05 \x01(\x04R\x05inode\"N\n" +
 	"\rWatchResponse\x12)\n" +
 	"\x06events\x18\x01 \x03(\v2\x11.leasefs.v1.EventR\x06events\x12\x12\n" +
-	"\x04txid\x18\x02 \x01(\x04R\x04txid\"\xfb\x01\n" +
+	"\x04txid\x18\x02 \x01(\x04R\x04txid\"\xbb\x02\n" +
 	"\x05Event\x12\x12\n" +
 	"\x04txid\x18\x01 \x01(\x04R\x04txid\x12)\n" +
 	"\x04type\x18\x02 \x01(\x0e2\x15.leasefs.v1.EventTypeR\x04type\x12\x12\n" +
@@ -10834,7 +11166,10 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"timeUnixMs\x12\x16\n" +
 	"\x06length\x18\a \x01(\x03R\x06length\x12\x1c\n" +
 	"\tdirectory\x18\b \x01(\bR\tdirectory\x12\x16\n" +
-	"\x06holder\x18\t \x01(\tR\x06holder\"\xfb\x04\n" +
+	"\x06holder\x18\t \x01(\tR\x06holder\x12\x16\n" +
+	"\x06reason\x18\n" +
+	" \x01(\tR\x06reason\x12&\n" +
+	"\x02by\x18\v \x01(\v2\x16.leasefs.v1.HolderInfoR\x02by\"\xfb\x04\n" +
 	"\rCreateRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
@@ -11426,13 +11761,14 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x19ACL_ACTION_REMOVE_DEFAULT\x10\x03\x12\x19\n" +
 	"\x15ACL_ACTION_REMOVE_ALL\x10\x04\x12\x14\n" +
 	"\x10ACL_ACTION_EXACT\x10\x05\x12\x14\n" +
-	"\x10ACL_ACTION_WHOLE\x10\x062\x85\x16\n" +
+	"\x10ACL_ACTION_WHOLE\x10\x062\xd8\x16\n" +
 	"\bNamenode\x12F\n" +
 	"\aSession\x12\x1a.leasefs.v1.SessionRequest\x1a\x1b.leasefs.v1.SessionResponse(\x010\x01\x12K\n" +
 	"\n" +
 	"RenewLease\x12\x1d.leasefs.v1.RenewLeaseRequest\x1a\x1e.leasefs.v1.RenewLeaseResponse\x12K\n" +
 	"\n" +
-	"ListLeases\x12\x1d.leasefs.v1.ListLeasesRequest\x1a\x1e.leasefs.v1.ListLeasesResponse\x12B\n" +
+	"ListLeases\x12\x1d.leasefs.v1.ListLeasesRequest\x1a\x1e.leasefs.v1.ListLeasesResponse\x12Q\n" +
+	"\fLeaseHistory\x12\x1f.leasefs.v1.LeaseHistoryRequest\x1a .leasefs.v1.LeaseHistoryResponse\x12B\n" +
 	"\aRecover\x12\x1a.leasefs.v1.RecoverRequest\x1a\x1b.leasefs.v1.RecoverResponse\x12K\n" +
 	"\n" +
 	"GrantLease\x12\x1d.leasefs.v1.GrantLeaseRequest\x1a\x1e.leasefs.v1.GrantLeaseResponse\x12N\n" +
@@ -11497,7 +11833,7 @@ func file_leasefs_v1_leasefs_proto_rawDescGZIP() []byte {
 }
 
 var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 132)
+var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 135)
 var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(RefHow)(0),                          // 0: leasefs.v1.RefHow
 	(FileType)(0),                        // 1: leasefs.v1.FileType
@@ -11536,116 +11872,119 @@ var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(*ListLeasesResponse)(nil),           // 34: leasefs.v1.ListLeasesResponse
 	(*Lease)(nil),                        // 35: leasefs.v1.Lease
 	(*LeaseFile)(nil),                    // 36: leasefs.v1.LeaseFile
-	(*RecoverRequest)(nil),               // 37: leasefs.v1.RecoverRequest
-	(*RecoverResponse)(nil),              // 38: leasefs.v1.RecoverResponse
-	(*GrantLeaseRequest)(nil),            // 39: leasefs.v1.GrantLeaseRequest
-	(*GrantLeaseResponse)(nil),           // 40: leasefs.v1.GrantLeaseResponse
-	(*RevokeLeaseRequest)(nil),           // 41: leasefs.v1.RevokeLeaseRequest
-	(*RevokeLeaseResponse)(nil),          // 42: leasefs.v1.RevokeLeaseResponse
-	(*KeepAliveRequest)(nil),             // 43: leasefs.v1.KeepAliveRequest
-	(*KeepAliveResponse)(nil),            // 44: leasefs.v1.KeepAliveResponse
-	(*LeaseAlive)(nil),                   // 45: leasefs.v1.LeaseAlive
-	(*LeaseTimeToLiveRequest)(nil),       // 46: leasefs.v1.LeaseTimeToLiveRequest
-	(*LeaseTimeToLiveResponse)(nil),      // 47: leasefs.v1.LeaseTimeToLiveResponse
-	(*AttachLeaseRequest)(nil),           // 48: leasefs.v1.AttachLeaseRequest
-	(*DetachLeaseRequest)(nil),           // 49: leasefs.v1.DetachLeaseRequest
-	(*WatchRequest)(nil),                 // 50: leasefs.v1.WatchRequest
-	(*WatchResponse)(nil),                // 51: leasefs.v1.WatchResponse
-	(*Event)(nil),                        // 52: leasefs.v1.Event
-	(*CreateRequest)(nil),                // 53: leasefs.v1.CreateRequest
-	(*Owner)(nil),                        // 54: leasefs.v1.Owner
-	(*OpenResponse)(nil),                 // 55: leasefs.v1.OpenResponse
-	(*AppendRequest)(nil),                // 56: leasefs.v1.AppendRequest
-	(*AppendTailRequest)(nil),            // 57: leasefs.v1.AppendTailRequest
-	(*AppendTailResponse)(nil),           // 58: leasefs.v1.AppendTailResponse
-	(*AllocateBlockRequest)(nil),         // 59: leasefs.v1.AllocateBlockRequest
-	(*BlockIntent)(nil),                  // 60: leasefs.v1.BlockIntent
-	(*AllocateBlockResponse)(nil),        // 61: leasefs.v1.AllocateBlockResponse
-	(*BlockTarget)(nil),                  // 62: leasefs.v1.BlockTarget
-	(*CommitRequest)(nil),                // 63: leasefs.v1.CommitRequest
-	(*CommitResponse)(nil),               // 64: leasefs.v1.CommitResponse
-	(*CloseRequest)(nil),                 // 65: leasefs.v1.CloseRequest
-	(*CloseResponse)(nil),                // 66: leasefs.v1.CloseResponse
-	(*CloseAbandonedRequest)(nil),        // 67: leasefs.v1.CloseAbandonedRequest
-	(*GetFileRequest)(nil),               // 68: leasefs.v1.GetFileRequest
-	(*GetFileResponse)(nil),              // 69: leasefs.v1.GetFileResponse
-	(*StatRequest)(nil),                  // 70: leasefs.v1.StatRequest
-	(*StatResponse)(nil),                 // 71: leasefs.v1.StatResponse
-	(*XattrsRequest)(nil),                // 72: leasefs.v1.XattrsRequest
-	(*XattrsResponse)(nil),               // 73: leasefs.v1.XattrsResponse
-	(*Xattr)(nil),                        // 74: leasefs.v1.Xattr
-	(*ListRequest)(nil),                  // 75: leasefs.v1.ListRequest
-	(*ListResponse)(nil),                 // 76: leasefs.v1.ListResponse
-	(*Entry)(nil),                        // 77: leasefs.v1.Entry
-	(*SummaryRequest)(nil),               // 78: leasefs.v1.SummaryRequest
-	(*SummaryResponse)(nil),              // 79: leasefs.v1.SummaryResponse
-	(*FindRequest)(nil),                  // 80: leasefs.v1.FindRequest
-	(*FindResponse)(nil),                 // 81: leasefs.v1.FindResponse
-	(*FoundEntry)(nil),                   // 82: leasefs.v1.FoundEntry
-	(*MutateResponse)(nil),               // 83: leasefs.v1.MutateResponse
-	(*MkdirRequest)(nil),                 // 84: leasefs.v1.MkdirRequest
-	(*RenameRequest)(nil),                // 85: leasefs.v1.RenameRequest
-	(*Hide)(nil),                         // 86: leasefs.v1.Hide
-	(*DeleteRequest)(nil),                // 87: leasefs.v1.DeleteRequest
-	(*SetAttrRequest)(nil),               // 88: leasefs.v1.SetAttrRequest
-	(*TransactRequest)(nil),              // 89: leasefs.v1.TransactRequest
-	(*TxCompare)(nil),                    // 90: leasefs.v1.TxCompare
-	(*TxXattr)(nil),                      // 91: leasefs.v1.TxXattr
-	(*TxOp)(nil),                         // 92: leasefs.v1.TxOp
-	(*TxFile)(nil),                       // 93: leasefs.v1.TxFile
-	(*TxDir)(nil),                        // 94: leasefs.v1.TxDir
-	(*TxRename)(nil),                     // 95: leasefs.v1.TxRename
-	(*TxDelete)(nil),                     // 96: leasefs.v1.TxDelete
-	(*TxDetach)(nil),                     // 97: leasefs.v1.TxDetach
-	(*SetXattrRequest)(nil),              // 98: leasefs.v1.SetXattrRequest
-	(*SymlinkRequest)(nil),               // 99: leasefs.v1.SymlinkRequest
-	(*TruncateRequest)(nil),              // 100: leasefs.v1.TruncateRequest
-	(*ConcatRequest)(nil),                // 101: leasefs.v1.ConcatRequest
-	(*StatusRequest)(nil),                // 102: leasefs.v1.StatusRequest
-	(*StatusResponse)(nil),               // 103: leasefs.v1.StatusResponse
-	(*AuditStatus)(nil),                  // 104: leasefs.v1.AuditStatus
-	(*Holding)(nil),                      // 105: leasefs.v1.Holding
-	(*ClockSkew)(nil),                    // 106: leasefs.v1.ClockSkew
-	(*CheckpointRequest)(nil),            // 107: leasefs.v1.CheckpointRequest
-	(*CheckpointResponse)(nil),           // 108: leasefs.v1.CheckpointResponse
-	(*SafeModeRequest)(nil),              // 109: leasefs.v1.SafeModeRequest
-	(*SafeModeResponse)(nil),             // 110: leasefs.v1.SafeModeResponse
-	(*FsckRequest)(nil),                  // 111: leasefs.v1.FsckRequest
-	(*FsckResponse)(nil),                 // 112: leasefs.v1.FsckResponse
-	(*FsckSummary)(nil),                  // 113: leasefs.v1.FsckSummary
-	(*CollectRequest)(nil),               // 114: leasefs.v1.CollectRequest
-	(*CollectResponse)(nil),              // 115: leasefs.v1.CollectResponse
-	(*FailoverRequest)(nil),              // 116: leasefs.v1.FailoverRequest
-	(*FailoverResponse)(nil),             // 117: leasefs.v1.FailoverResponse
-	(*ResolveStoreRequest)(nil),          // 118: leasefs.v1.ResolveStoreRequest
-	(*ResolveStoreResponse)(nil),         // 119: leasefs.v1.ResolveStoreResponse
-	(*BackupRequest)(nil),                // 120: leasefs.v1.BackupRequest
-	(*BackupResponse)(nil),               // 121: leasefs.v1.BackupResponse
-	(*CarryRequest)(nil),                 // 122: leasefs.v1.CarryRequest
-	(*CarriedCall)(nil),                  // 123: leasefs.v1.CarriedCall
-	(*CarryResponse)(nil),                // 124: leasefs.v1.CarryResponse
-	(*CarriedAnswer)(nil),                // 125: leasefs.v1.CarriedAnswer
-	(*WhoAmIRequest)(nil),                // 126: leasefs.v1.WhoAmIRequest
-	(*WhoAmIResponse)(nil),               // 127: leasefs.v1.WhoAmIResponse
-	(*AclEntry)(nil),                     // 128: leasefs.v1.AclEntry
-	(*AclRequest)(nil),                   // 129: leasefs.v1.AclRequest
-	(*AclResponse)(nil),                  // 130: leasefs.v1.AclResponse
-	(*ChangeAclRequest)(nil),             // 131: leasefs.v1.ChangeAclRequest
-	(*GetDelegationTokenRequest)(nil),    // 132: leasefs.v1.GetDelegationTokenRequest
-	(*ChangeDelegationTokenRequest)(nil), // 133: leasefs.v1.ChangeDelegationTokenRequest
-	(*DelegationTokenResponse)(nil),      // 134: leasefs.v1.DelegationTokenResponse
-	(*ListDelegationTokensRequest)(nil),  // 135: leasefs.v1.ListDelegationTokensRequest
-	(*ListDelegationTokensResponse)(nil), // 136: leasefs.v1.ListDelegationTokensResponse
-	(*DelegationToken)(nil),              // 137: leasefs.v1.DelegationToken
-	nil,                                  // 138: leasefs.v1.Block.HeadersEntry
-	nil,                                  // 139: leasefs.v1.BlockTarget.HeadersEntry
-	nil,                                  // 140: leasefs.v1.BackupResponse.HeadersEntry
+	(*LeaseHistoryRequest)(nil),          // 37: leasefs.v1.LeaseHistoryRequest
+	(*LeaseHistoryResponse)(nil),         // 38: leasefs.v1.LeaseHistoryResponse
+	(*LeaseSpan)(nil),                    // 39: leasefs.v1.LeaseSpan
+	(*RecoverRequest)(nil),               // 40: leasefs.v1.RecoverRequest
+	(*RecoverResponse)(nil),              // 41: leasefs.v1.RecoverResponse
+	(*GrantLeaseRequest)(nil),            // 42: leasefs.v1.GrantLeaseRequest
+	(*GrantLeaseResponse)(nil),           // 43: leasefs.v1.GrantLeaseResponse
+	(*RevokeLeaseRequest)(nil),           // 44: leasefs.v1.RevokeLeaseRequest
+	(*RevokeLeaseResponse)(nil),          // 45: leasefs.v1.RevokeLeaseResponse
+	(*KeepAliveRequest)(nil),             // 46: leasefs.v1.KeepAliveRequest
+	(*KeepAliveResponse)(nil),            // 47: leasefs.v1.KeepAliveResponse
+	(*LeaseAlive)(nil),                   // 48: leasefs.v1.LeaseAlive
+	(*LeaseTimeToLiveRequest)(nil),       // 49: leasefs.v1.LeaseTimeToLiveRequest
+	(*LeaseTimeToLiveResponse)(nil),      // 50: leasefs.v1.LeaseTimeToLiveResponse
+	(*AttachLeaseRequest)(nil),           // 51: leasefs.v1.AttachLeaseRequest
+	(*DetachLeaseRequest)(nil),           // 52: leasefs.v1.DetachLeaseRequest
+	(*WatchRequest)(nil),                 // 53: leasefs.v1.WatchRequest
+	(*WatchResponse)(nil),                // 54: leasefs.v1.WatchResponse
+	(*Event)(nil),                        // 55: leasefs.v1.Event
+	(*CreateRequest)(nil),                // 56: leasefs.v1.CreateRequest
+	(*Owner)(nil),                        // 57: leasefs.v1.Owner
+	(*OpenResponse)(nil),                 // 58: leasefs.v1.OpenResponse
+	(*AppendRequest)(nil),                // 59: leasefs.v1.AppendRequest
+	(*AppendTailRequest)(nil),            // 60: leasefs.v1.AppendTailRequest
+	(*AppendTailResponse)(nil),           // 61: leasefs.v1.AppendTailResponse
+	(*AllocateBlockRequest)(nil),         // 62: leasefs.v1.AllocateBlockRequest
+	(*BlockIntent)(nil),                  // 63: leasefs.v1.BlockIntent
+	(*AllocateBlockResponse)(nil),        // 64: leasefs.v1.AllocateBlockResponse
+	(*BlockTarget)(nil),                  // 65: leasefs.v1.BlockTarget
+	(*CommitRequest)(nil),                // 66: leasefs.v1.CommitRequest
+	(*CommitResponse)(nil),               // 67: leasefs.v1.CommitResponse
+	(*CloseRequest)(nil),                 // 68: leasefs.v1.CloseRequest
+	(*CloseResponse)(nil),                // 69: leasefs.v1.CloseResponse
+	(*CloseAbandonedRequest)(nil),        // 70: leasefs.v1.CloseAbandonedRequest
+	(*GetFileRequest)(nil),               // 71: leasefs.v1.GetFileRequest
+	(*GetFileResponse)(nil),              // 72: leasefs.v1.GetFileResponse
+	(*StatRequest)(nil),                  // 73: leasefs.v1.StatRequest
+	(*StatResponse)(nil),                 // 74: leasefs.v1.StatResponse
+	(*XattrsRequest)(nil),                // 75: leasefs.v1.XattrsRequest
+	(*XattrsResponse)(nil),               // 76: leasefs.v1.XattrsResponse
+	(*Xattr)(nil),                        // 77: leasefs.v1.Xattr
+	(*ListRequest)(nil),                  // 78: leasefs.v1.ListRequest
+	(*ListResponse)(nil),                 // 79: leasefs.v1.ListResponse
+	(*Entry)(nil),                        // 80: leasefs.v1.Entry
+	(*SummaryRequest)(nil),               // 81: leasefs.v1.SummaryRequest
+	(*SummaryResponse)(nil),              // 82: leasefs.v1.SummaryResponse
+	(*FindRequest)(nil),                  // 83: leasefs.v1.FindRequest
+	(*FindResponse)(nil),                 // 84: leasefs.v1.FindResponse
+	(*FoundEntry)(nil),                   // 85: leasefs.v1.FoundEntry
+	(*MutateResponse)(nil),               // 86: leasefs.v1.MutateResponse
+	(*MkdirRequest)(nil),                 // 87: leasefs.v1.MkdirRequest
+	(*RenameRequest)(nil),                // 88: leasefs.v1.RenameRequest
+	(*Hide)(nil),                         // 89: leasefs.v1.Hide
+	(*DeleteRequest)(nil),                // 90: leasefs.v1.DeleteRequest
+	(*SetAttrRequest)(nil),               // 91: leasefs.v1.SetAttrRequest
+	(*TransactRequest)(nil),              // 92: leasefs.v1.TransactRequest
+	(*TxCompare)(nil),                    // 93: leasefs.v1.TxCompare
+	(*TxXattr)(nil),                      // 94: leasefs.v1.TxXattr
+	(*TxOp)(nil),                         // 95: leasefs.v1.TxOp
+	(*TxFile)(nil),                       // 96: leasefs.v1.TxFile
+	(*TxDir)(nil),                        // 97: leasefs.v1.TxDir
+	(*TxRename)(nil),                     // 98: leasefs.v1.TxRename
+	(*TxDelete)(nil),                     // 99: leasefs.v1.TxDelete
+	(*TxDetach)(nil),                     // 100: leasefs.v1.TxDetach
+	(*SetXattrRequest)(nil),              // 101: leasefs.v1.SetXattrRequest
+	(*SymlinkRequest)(nil),               // 102: leasefs.v1.SymlinkRequest
+	(*TruncateRequest)(nil),              // 103: leasefs.v1.TruncateRequest
+	(*ConcatRequest)(nil),                // 104: leasefs.v1.ConcatRequest
+	(*StatusRequest)(nil),                // 105: leasefs.v1.StatusRequest
+	(*StatusResponse)(nil),               // 106: leasefs.v1.StatusResponse
+	(*AuditStatus)(nil),                  // 107: leasefs.v1.AuditStatus
+	(*Holding)(nil),                      // 108: leasefs.v1.Holding
+	(*ClockSkew)(nil),                    // 109: leasefs.v1.ClockSkew
+	(*CheckpointRequest)(nil),            // 110: leasefs.v1.CheckpointRequest
+	(*CheckpointResponse)(nil),           // 111: leasefs.v1.CheckpointResponse
+	(*SafeModeRequest)(nil),              // 112: leasefs.v1.SafeModeRequest
+	(*SafeModeResponse)(nil),             // 113: leasefs.v1.SafeModeResponse
+	(*FsckRequest)(nil),                  // 114: leasefs.v1.FsckRequest
+	(*FsckResponse)(nil),                 // 115: leasefs.v1.FsckResponse
+	(*FsckSummary)(nil),                  // 116: leasefs.v1.FsckSummary
+	(*CollectRequest)(nil),               // 117: leasefs.v1.CollectRequest
+	(*CollectResponse)(nil),              // 118: leasefs.v1.CollectResponse
+	(*FailoverRequest)(nil),              // 119: leasefs.v1.FailoverRequest
+	(*FailoverResponse)(nil),             // 120: leasefs.v1.FailoverResponse
+	(*ResolveStoreRequest)(nil),          // 121: leasefs.v1.ResolveStoreRequest
+	(*ResolveStoreResponse)(nil),         // 122: leasefs.v1.ResolveStoreResponse
+	(*BackupRequest)(nil),                // 123: leasefs.v1.BackupRequest
+	(*BackupResponse)(nil),               // 124: leasefs.v1.BackupResponse
+	(*CarryRequest)(nil),                 // 125: leasefs.v1.CarryRequest
+	(*CarriedCall)(nil),                  // 126: leasefs.v1.CarriedCall
+	(*CarryResponse)(nil),                // 127: leasefs.v1.CarryResponse
+	(*CarriedAnswer)(nil),                // 128: leasefs.v1.CarriedAnswer
+	(*WhoAmIRequest)(nil),                // 129: leasefs.v1.WhoAmIRequest
+	(*WhoAmIResponse)(nil),               // 130: leasefs.v1.WhoAmIResponse
+	(*AclEntry)(nil),                     // 131: leasefs.v1.AclEntry
+	(*AclRequest)(nil),                   // 132: leasefs.v1.AclRequest
+	(*AclResponse)(nil),                  // 133: leasefs.v1.AclResponse
+	(*ChangeAclRequest)(nil),             // 134: leasefs.v1.ChangeAclRequest
+	(*GetDelegationTokenRequest)(nil),    // 135: leasefs.v1.GetDelegationTokenRequest
+	(*ChangeDelegationTokenRequest)(nil), // 136: leasefs.v1.ChangeDelegationTokenRequest
+	(*DelegationTokenResponse)(nil),      // 137: leasefs.v1.DelegationTokenResponse
+	(*ListDelegationTokensRequest)(nil),  // 138: leasefs.v1.ListDelegationTokensRequest
+	(*ListDelegationTokensResponse)(nil), // 139: leasefs.v1.ListDelegationTokensResponse
+	(*DelegationToken)(nil),              // 140: leasefs.v1.DelegationToken
+	nil,                                  // 141: leasefs.v1.Block.HeadersEntry
+	nil,                                  // 142: leasefs.v1.BlockTarget.HeadersEntry
+	nil,                                  // 143: leasefs.v1.BackupResponse.HeadersEntry
 }
 var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	1,   // 0: leasefs.v1.Attr.type:type_name -> leasefs.v1.FileType
 	14,  // 1: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
 	15,  // 2: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
-	138, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
+	141, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
 	15,  // 4: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
 	10,  // 5: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
 	18,  // 6: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
@@ -11671,261 +12010,268 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	35,  // 26: leasefs.v1.ListLeasesResponse.leases:type_name -> leasefs.v1.Lease
 	15,  // 27: leasefs.v1.Lease.holder:type_name -> leasefs.v1.HolderInfo
 	36,  // 28: leasefs.v1.Lease.files:type_name -> leasefs.v1.LeaseFile
-	9,   // 29: leasefs.v1.RecoverRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 30: leasefs.v1.RecoverRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 31: leasefs.v1.RecoverRequest.at:type_name -> leasefs.v1.Ref
-	9,   // 32: leasefs.v1.GrantLeaseRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 33: leasefs.v1.GrantLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	9,   // 34: leasefs.v1.RevokeLeaseRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 35: leasefs.v1.RevokeLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 36: leasefs.v1.KeepAliveRequest.caller:type_name -> leasefs.v1.Caller
-	45,  // 37: leasefs.v1.KeepAliveResponse.leases:type_name -> leasefs.v1.LeaseAlive
-	10,  // 38: leasefs.v1.LeaseTimeToLiveRequest.caller:type_name -> leasefs.v1.Caller
-	9,   // 39: leasefs.v1.AttachLeaseRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 40: leasefs.v1.AttachLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 41: leasefs.v1.AttachLeaseRequest.at:type_name -> leasefs.v1.Ref
-	9,   // 42: leasefs.v1.DetachLeaseRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 43: leasefs.v1.DetachLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 44: leasefs.v1.DetachLeaseRequest.at:type_name -> leasefs.v1.Ref
-	10,  // 45: leasefs.v1.WatchRequest.caller:type_name -> leasefs.v1.Caller
-	52,  // 46: leasefs.v1.WatchResponse.events:type_name -> leasefs.v1.Event
-	4,   // 47: leasefs.v1.Event.type:type_name -> leasefs.v1.EventType
-	9,   // 48: leasefs.v1.CreateRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 49: leasefs.v1.CreateRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 50: leasefs.v1.CreateRequest.at:type_name -> leasefs.v1.Ref
-	28,  // 51: leasefs.v1.CreateRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	54,  // 52: leasefs.v1.CreateRequest.owner:type_name -> leasefs.v1.Owner
-	13,  // 53: leasefs.v1.OpenResponse.attr:type_name -> leasefs.v1.Attr
-	12,  // 54: leasefs.v1.OpenResponse.writer:type_name -> leasefs.v1.WriterId
-	27,  // 55: leasefs.v1.OpenResponse.keys:type_name -> leasefs.v1.CacheKey
-	13,  // 56: leasefs.v1.OpenResponse.parent:type_name -> leasefs.v1.Attr
-	27,  // 57: leasefs.v1.OpenResponse.parent_keys:type_name -> leasefs.v1.CacheKey
-	9,   // 58: leasefs.v1.AppendRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 59: leasefs.v1.AppendRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 60: leasefs.v1.AppendRequest.at:type_name -> leasefs.v1.Ref
-	12,  // 61: leasefs.v1.AppendRequest.writer:type_name -> leasefs.v1.WriterId
-	12,  // 62: leasefs.v1.AppendTailRequest.writer:type_name -> leasefs.v1.WriterId
-	28,  // 63: leasefs.v1.AppendTailRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	12,  // 64: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
-	60,  // 65: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
-	62,  // 66: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
-	139, // 67: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
-	12,  // 68: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
-	16,  // 69: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
-	9,   // 70: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
-	12,  // 71: leasefs.v1.CloseRequest.writer:type_name -> leasefs.v1.WriterId
-	28,  // 72: leasefs.v1.CloseRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	9,   // 73: leasefs.v1.CloseAbandonedRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 74: leasefs.v1.CloseAbandonedRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 75: leasefs.v1.CloseAbandonedRequest.at:type_name -> leasefs.v1.Ref
-	10,  // 76: leasefs.v1.GetFileRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 77: leasefs.v1.GetFileRequest.at:type_name -> leasefs.v1.Ref
-	12,  // 78: leasefs.v1.GetFileRequest.writer:type_name -> leasefs.v1.WriterId
-	13,  // 79: leasefs.v1.GetFileResponse.attr:type_name -> leasefs.v1.Attr
-	16,  // 80: leasefs.v1.GetFileResponse.blocks:type_name -> leasefs.v1.Block
-	27,  // 81: leasefs.v1.GetFileResponse.keys:type_name -> leasefs.v1.CacheKey
-	10,  // 82: leasefs.v1.StatRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 83: leasefs.v1.StatRequest.at:type_name -> leasefs.v1.Ref
-	13,  // 84: leasefs.v1.StatResponse.attr:type_name -> leasefs.v1.Attr
-	27,  // 85: leasefs.v1.StatResponse.keys:type_name -> leasefs.v1.CacheKey
-	17,  // 86: leasefs.v1.StatResponse.missing:type_name -> leasefs.v1.ErrorDetail
-	10,  // 87: leasefs.v1.XattrsRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 88: leasefs.v1.XattrsRequest.at:type_name -> leasefs.v1.Ref
-	74,  // 89: leasefs.v1.XattrsResponse.xattrs:type_name -> leasefs.v1.Xattr
-	27,  // 90: leasefs.v1.XattrsResponse.keys:type_name -> leasefs.v1.CacheKey
-	10,  // 91: leasefs.v1.ListRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 92: leasefs.v1.ListRequest.at:type_name -> leasefs.v1.Ref
-	77,  // 93: leasefs.v1.ListResponse.entries:type_name -> leasefs.v1.Entry
-	13,  // 94: leasefs.v1.ListResponse.directory:type_name -> leasefs.v1.Attr
-	27,  // 95: leasefs.v1.ListResponse.keys:type_name -> leasefs.v1.CacheKey
-	13,  // 96: leasefs.v1.Entry.attr:type_name -> leasefs.v1.Attr
-	10,  // 97: leasefs.v1.SummaryRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 98: leasefs.v1.SummaryRequest.at:type_name -> leasefs.v1.Ref
-	10,  // 99: leasefs.v1.FindRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 100: leasefs.v1.FindRequest.at:type_name -> leasefs.v1.Ref
-	82,  // 101: leasefs.v1.FindResponse.entries:type_name -> leasefs.v1.FoundEntry
-	13,  // 102: leasefs.v1.FoundEntry.attr:type_name -> leasefs.v1.Attr
-	13,  // 103: leasefs.v1.MutateResponse.attr:type_name -> leasefs.v1.Attr
-	9,   // 104: leasefs.v1.MkdirRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 105: leasefs.v1.MkdirRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 106: leasefs.v1.MkdirRequest.at:type_name -> leasefs.v1.Ref
-	54,  // 107: leasefs.v1.MkdirRequest.owner:type_name -> leasefs.v1.Owner
-	9,   // 108: leasefs.v1.RenameRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 109: leasefs.v1.RenameRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 110: leasefs.v1.RenameRequest.from:type_name -> leasefs.v1.Ref
-	11,  // 111: leasefs.v1.RenameRequest.to:type_name -> leasefs.v1.Ref
-	86,  // 112: leasefs.v1.RenameRequest.hide:type_name -> leasefs.v1.Hide
-	9,   // 113: leasefs.v1.DeleteRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 114: leasefs.v1.DeleteRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 115: leasefs.v1.DeleteRequest.at:type_name -> leasefs.v1.Ref
-	1,   // 116: leasefs.v1.DeleteRequest.only:type_name -> leasefs.v1.FileType
-	86,  // 117: leasefs.v1.DeleteRequest.hide:type_name -> leasefs.v1.Hide
-	9,   // 118: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 119: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 120: leasefs.v1.SetAttrRequest.at:type_name -> leasefs.v1.Ref
-	9,   // 121: leasefs.v1.TransactRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 122: leasefs.v1.TransactRequest.caller:type_name -> leasefs.v1.Caller
-	90,  // 123: leasefs.v1.TransactRequest.compares:type_name -> leasefs.v1.TxCompare
-	92,  // 124: leasefs.v1.TransactRequest.ops:type_name -> leasefs.v1.TxOp
-	91,  // 125: leasefs.v1.TxCompare.xattr:type_name -> leasefs.v1.TxXattr
-	93,  // 126: leasefs.v1.TxOp.create:type_name -> leasefs.v1.TxFile
-	93,  // 127: leasefs.v1.TxOp.write:type_name -> leasefs.v1.TxFile
-	94,  // 128: leasefs.v1.TxOp.mkdir:type_name -> leasefs.v1.TxDir
-	95,  // 129: leasefs.v1.TxOp.rename:type_name -> leasefs.v1.TxRename
-	96,  // 130: leasefs.v1.TxOp.delete:type_name -> leasefs.v1.TxDelete
-	91,  // 131: leasefs.v1.TxOp.set_xattr:type_name -> leasefs.v1.TxXattr
-	97,  // 132: leasefs.v1.TxOp.detach:type_name -> leasefs.v1.TxDetach
-	91,  // 133: leasefs.v1.TxOp.xattrs:type_name -> leasefs.v1.TxXattr
-	9,   // 134: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 135: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 136: leasefs.v1.SetXattrRequest.at:type_name -> leasefs.v1.Ref
-	5,   // 137: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
-	9,   // 138: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 139: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 140: leasefs.v1.SymlinkRequest.at:type_name -> leasefs.v1.Ref
-	54,  // 141: leasefs.v1.SymlinkRequest.owner:type_name -> leasefs.v1.Owner
-	9,   // 142: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 143: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 144: leasefs.v1.TruncateRequest.at:type_name -> leasefs.v1.Ref
-	9,   // 145: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 146: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 147: leasefs.v1.ConcatRequest.target:type_name -> leasefs.v1.Ref
-	11,  // 148: leasefs.v1.ConcatRequest.sources:type_name -> leasefs.v1.Ref
-	10,  // 149: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
-	106, // 150: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
-	104, // 151: leasefs.v1.StatusResponse.audit:type_name -> leasefs.v1.AuditStatus
-	105, // 152: leasefs.v1.StatusResponse.greedy:type_name -> leasefs.v1.Holding
-	10,  // 153: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 154: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
-	8,   // 155: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
-	10,  // 156: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
-	113, // 157: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
-	10,  // 158: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 159: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 160: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 161: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
-	140, // 162: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
-	123, // 163: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
-	125, // 164: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
-	17,  // 165: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
-	10,  // 166: leasefs.v1.WhoAmIRequest.caller:type_name -> leasefs.v1.Caller
-	6,   // 167: leasefs.v1.AclEntry.tag:type_name -> leasefs.v1.AclTag
-	10,  // 168: leasefs.v1.AclRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 169: leasefs.v1.AclRequest.at:type_name -> leasefs.v1.Ref
-	128, // 170: leasefs.v1.AclResponse.entries:type_name -> leasefs.v1.AclEntry
-	27,  // 171: leasefs.v1.AclResponse.keys:type_name -> leasefs.v1.CacheKey
-	9,   // 172: leasefs.v1.ChangeAclRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 173: leasefs.v1.ChangeAclRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 174: leasefs.v1.ChangeAclRequest.at:type_name -> leasefs.v1.Ref
-	7,   // 175: leasefs.v1.ChangeAclRequest.action:type_name -> leasefs.v1.AclAction
-	128, // 176: leasefs.v1.ChangeAclRequest.entries:type_name -> leasefs.v1.AclEntry
-	9,   // 177: leasefs.v1.GetDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 178: leasefs.v1.GetDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
-	9,   // 179: leasefs.v1.ChangeDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 180: leasefs.v1.ChangeDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 181: leasefs.v1.ListDelegationTokensRequest.caller:type_name -> leasefs.v1.Caller
-	137, // 182: leasefs.v1.ListDelegationTokensResponse.tokens:type_name -> leasefs.v1.DelegationToken
-	20,  // 183: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
-	29,  // 184: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
-	33,  // 185: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
-	37,  // 186: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
-	39,  // 187: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
-	41,  // 188: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
-	43,  // 189: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
-	46,  // 190: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
-	48,  // 191: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
-	49,  // 192: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
-	50,  // 193: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
-	53,  // 194: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
-	56,  // 195: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
-	57,  // 196: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
-	59,  // 197: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
-	63,  // 198: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
-	65,  // 199: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
-	67,  // 200: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
-	68,  // 201: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
-	70,  // 202: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
-	72,  // 203: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
-	75,  // 204: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
-	78,  // 205: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
-	80,  // 206: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
-	84,  // 207: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
-	85,  // 208: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
-	87,  // 209: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
-	88,  // 210: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
-	99,  // 211: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
-	98,  // 212: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
-	100, // 213: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
-	101, // 214: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
-	89,  // 215: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
-	126, // 216: leasefs.v1.Namenode.WhoAmI:input_type -> leasefs.v1.WhoAmIRequest
-	129, // 217: leasefs.v1.Namenode.Acl:input_type -> leasefs.v1.AclRequest
-	131, // 218: leasefs.v1.Namenode.ChangeAcl:input_type -> leasefs.v1.ChangeAclRequest
-	132, // 219: leasefs.v1.Namenode.GetDelegationToken:input_type -> leasefs.v1.GetDelegationTokenRequest
-	133, // 220: leasefs.v1.Namenode.ChangeDelegationToken:input_type -> leasefs.v1.ChangeDelegationTokenRequest
-	135, // 221: leasefs.v1.Namenode.ListDelegationTokens:input_type -> leasefs.v1.ListDelegationTokensRequest
-	102, // 222: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
-	107, // 223: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
-	109, // 224: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
-	111, // 225: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
-	114, // 226: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
-	120, // 227: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
-	116, // 228: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
-	118, // 229: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
-	122, // 230: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
-	21,  // 231: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
-	31,  // 232: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
-	34,  // 233: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
-	38,  // 234: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
-	40,  // 235: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
-	42,  // 236: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
-	44,  // 237: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
-	47,  // 238: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
-	83,  // 239: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
-	83,  // 240: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
-	51,  // 241: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
-	55,  // 242: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
-	55,  // 243: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
-	58,  // 244: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
-	61,  // 245: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
-	64,  // 246: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
-	66,  // 247: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
-	66,  // 248: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
-	69,  // 249: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
-	71,  // 250: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
-	73,  // 251: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
-	76,  // 252: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
-	79,  // 253: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
-	81,  // 254: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
-	83,  // 255: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
-	83,  // 256: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
-	83,  // 257: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
-	83,  // 258: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
-	83,  // 259: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
-	83,  // 260: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
-	83,  // 261: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
-	83,  // 262: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
-	83,  // 263: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
-	127, // 264: leasefs.v1.Namenode.WhoAmI:output_type -> leasefs.v1.WhoAmIResponse
-	130, // 265: leasefs.v1.Namenode.Acl:output_type -> leasefs.v1.AclResponse
-	83,  // 266: leasefs.v1.Namenode.ChangeAcl:output_type -> leasefs.v1.MutateResponse
-	134, // 267: leasefs.v1.Namenode.GetDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
-	134, // 268: leasefs.v1.Namenode.ChangeDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
-	136, // 269: leasefs.v1.Namenode.ListDelegationTokens:output_type -> leasefs.v1.ListDelegationTokensResponse
-	103, // 270: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
-	108, // 271: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
-	110, // 272: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
-	112, // 273: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
-	115, // 274: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
-	121, // 275: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
-	117, // 276: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
-	119, // 277: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
-	124, // 278: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
-	231, // [231:279] is the sub-list for method output_type
-	183, // [183:231] is the sub-list for method input_type
-	183, // [183:183] is the sub-list for extension type_name
-	183, // [183:183] is the sub-list for extension extendee
-	0,   // [0:183] is the sub-list for field type_name
+	10,  // 29: leasefs.v1.LeaseHistoryRequest.caller:type_name -> leasefs.v1.Caller
+	39,  // 30: leasefs.v1.LeaseHistoryResponse.spans:type_name -> leasefs.v1.LeaseSpan
+	15,  // 31: leasefs.v1.LeaseSpan.holder:type_name -> leasefs.v1.HolderInfo
+	15,  // 32: leasefs.v1.LeaseSpan.by:type_name -> leasefs.v1.HolderInfo
+	9,   // 33: leasefs.v1.RecoverRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 34: leasefs.v1.RecoverRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 35: leasefs.v1.RecoverRequest.at:type_name -> leasefs.v1.Ref
+	9,   // 36: leasefs.v1.GrantLeaseRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 37: leasefs.v1.GrantLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	9,   // 38: leasefs.v1.RevokeLeaseRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 39: leasefs.v1.RevokeLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 40: leasefs.v1.KeepAliveRequest.caller:type_name -> leasefs.v1.Caller
+	48,  // 41: leasefs.v1.KeepAliveResponse.leases:type_name -> leasefs.v1.LeaseAlive
+	10,  // 42: leasefs.v1.LeaseTimeToLiveRequest.caller:type_name -> leasefs.v1.Caller
+	9,   // 43: leasefs.v1.AttachLeaseRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 44: leasefs.v1.AttachLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 45: leasefs.v1.AttachLeaseRequest.at:type_name -> leasefs.v1.Ref
+	9,   // 46: leasefs.v1.DetachLeaseRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 47: leasefs.v1.DetachLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 48: leasefs.v1.DetachLeaseRequest.at:type_name -> leasefs.v1.Ref
+	10,  // 49: leasefs.v1.WatchRequest.caller:type_name -> leasefs.v1.Caller
+	55,  // 50: leasefs.v1.WatchResponse.events:type_name -> leasefs.v1.Event
+	4,   // 51: leasefs.v1.Event.type:type_name -> leasefs.v1.EventType
+	15,  // 52: leasefs.v1.Event.by:type_name -> leasefs.v1.HolderInfo
+	9,   // 53: leasefs.v1.CreateRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 54: leasefs.v1.CreateRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 55: leasefs.v1.CreateRequest.at:type_name -> leasefs.v1.Ref
+	28,  // 56: leasefs.v1.CreateRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	57,  // 57: leasefs.v1.CreateRequest.owner:type_name -> leasefs.v1.Owner
+	13,  // 58: leasefs.v1.OpenResponse.attr:type_name -> leasefs.v1.Attr
+	12,  // 59: leasefs.v1.OpenResponse.writer:type_name -> leasefs.v1.WriterId
+	27,  // 60: leasefs.v1.OpenResponse.keys:type_name -> leasefs.v1.CacheKey
+	13,  // 61: leasefs.v1.OpenResponse.parent:type_name -> leasefs.v1.Attr
+	27,  // 62: leasefs.v1.OpenResponse.parent_keys:type_name -> leasefs.v1.CacheKey
+	9,   // 63: leasefs.v1.AppendRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 64: leasefs.v1.AppendRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 65: leasefs.v1.AppendRequest.at:type_name -> leasefs.v1.Ref
+	12,  // 66: leasefs.v1.AppendRequest.writer:type_name -> leasefs.v1.WriterId
+	12,  // 67: leasefs.v1.AppendTailRequest.writer:type_name -> leasefs.v1.WriterId
+	28,  // 68: leasefs.v1.AppendTailRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	12,  // 69: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
+	63,  // 70: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
+	65,  // 71: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
+	142, // 72: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
+	12,  // 73: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
+	16,  // 74: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
+	9,   // 75: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
+	12,  // 76: leasefs.v1.CloseRequest.writer:type_name -> leasefs.v1.WriterId
+	28,  // 77: leasefs.v1.CloseRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	9,   // 78: leasefs.v1.CloseAbandonedRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 79: leasefs.v1.CloseAbandonedRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 80: leasefs.v1.CloseAbandonedRequest.at:type_name -> leasefs.v1.Ref
+	10,  // 81: leasefs.v1.GetFileRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 82: leasefs.v1.GetFileRequest.at:type_name -> leasefs.v1.Ref
+	12,  // 83: leasefs.v1.GetFileRequest.writer:type_name -> leasefs.v1.WriterId
+	13,  // 84: leasefs.v1.GetFileResponse.attr:type_name -> leasefs.v1.Attr
+	16,  // 85: leasefs.v1.GetFileResponse.blocks:type_name -> leasefs.v1.Block
+	27,  // 86: leasefs.v1.GetFileResponse.keys:type_name -> leasefs.v1.CacheKey
+	10,  // 87: leasefs.v1.StatRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 88: leasefs.v1.StatRequest.at:type_name -> leasefs.v1.Ref
+	13,  // 89: leasefs.v1.StatResponse.attr:type_name -> leasefs.v1.Attr
+	27,  // 90: leasefs.v1.StatResponse.keys:type_name -> leasefs.v1.CacheKey
+	17,  // 91: leasefs.v1.StatResponse.missing:type_name -> leasefs.v1.ErrorDetail
+	10,  // 92: leasefs.v1.XattrsRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 93: leasefs.v1.XattrsRequest.at:type_name -> leasefs.v1.Ref
+	77,  // 94: leasefs.v1.XattrsResponse.xattrs:type_name -> leasefs.v1.Xattr
+	27,  // 95: leasefs.v1.XattrsResponse.keys:type_name -> leasefs.v1.CacheKey
+	10,  // 96: leasefs.v1.ListRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 97: leasefs.v1.ListRequest.at:type_name -> leasefs.v1.Ref
+	80,  // 98: leasefs.v1.ListResponse.entries:type_name -> leasefs.v1.Entry
+	13,  // 99: leasefs.v1.ListResponse.directory:type_name -> leasefs.v1.Attr
+	27,  // 100: leasefs.v1.ListResponse.keys:type_name -> leasefs.v1.CacheKey
+	13,  // 101: leasefs.v1.Entry.attr:type_name -> leasefs.v1.Attr
+	10,  // 102: leasefs.v1.SummaryRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 103: leasefs.v1.SummaryRequest.at:type_name -> leasefs.v1.Ref
+	10,  // 104: leasefs.v1.FindRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 105: leasefs.v1.FindRequest.at:type_name -> leasefs.v1.Ref
+	85,  // 106: leasefs.v1.FindResponse.entries:type_name -> leasefs.v1.FoundEntry
+	13,  // 107: leasefs.v1.FoundEntry.attr:type_name -> leasefs.v1.Attr
+	13,  // 108: leasefs.v1.MutateResponse.attr:type_name -> leasefs.v1.Attr
+	9,   // 109: leasefs.v1.MkdirRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 110: leasefs.v1.MkdirRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 111: leasefs.v1.MkdirRequest.at:type_name -> leasefs.v1.Ref
+	57,  // 112: leasefs.v1.MkdirRequest.owner:type_name -> leasefs.v1.Owner
+	9,   // 113: leasefs.v1.RenameRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 114: leasefs.v1.RenameRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 115: leasefs.v1.RenameRequest.from:type_name -> leasefs.v1.Ref
+	11,  // 116: leasefs.v1.RenameRequest.to:type_name -> leasefs.v1.Ref
+	89,  // 117: leasefs.v1.RenameRequest.hide:type_name -> leasefs.v1.Hide
+	9,   // 118: leasefs.v1.DeleteRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 119: leasefs.v1.DeleteRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 120: leasefs.v1.DeleteRequest.at:type_name -> leasefs.v1.Ref
+	1,   // 121: leasefs.v1.DeleteRequest.only:type_name -> leasefs.v1.FileType
+	89,  // 122: leasefs.v1.DeleteRequest.hide:type_name -> leasefs.v1.Hide
+	9,   // 123: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 124: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 125: leasefs.v1.SetAttrRequest.at:type_name -> leasefs.v1.Ref
+	9,   // 126: leasefs.v1.TransactRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 127: leasefs.v1.TransactRequest.caller:type_name -> leasefs.v1.Caller
+	93,  // 128: leasefs.v1.TransactRequest.compares:type_name -> leasefs.v1.TxCompare
+	95,  // 129: leasefs.v1.TransactRequest.ops:type_name -> leasefs.v1.TxOp
+	94,  // 130: leasefs.v1.TxCompare.xattr:type_name -> leasefs.v1.TxXattr
+	96,  // 131: leasefs.v1.TxOp.create:type_name -> leasefs.v1.TxFile
+	96,  // 132: leasefs.v1.TxOp.write:type_name -> leasefs.v1.TxFile
+	97,  // 133: leasefs.v1.TxOp.mkdir:type_name -> leasefs.v1.TxDir
+	98,  // 134: leasefs.v1.TxOp.rename:type_name -> leasefs.v1.TxRename
+	99,  // 135: leasefs.v1.TxOp.delete:type_name -> leasefs.v1.TxDelete
+	94,  // 136: leasefs.v1.TxOp.set_xattr:type_name -> leasefs.v1.TxXattr
+	100, // 137: leasefs.v1.TxOp.detach:type_name -> leasefs.v1.TxDetach
+	94,  // 138: leasefs.v1.TxOp.xattrs:type_name -> leasefs.v1.TxXattr
+	9,   // 139: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 140: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 141: leasefs.v1.SetXattrRequest.at:type_name -> leasefs.v1.Ref
+	5,   // 142: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
+	9,   // 143: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 144: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 145: leasefs.v1.SymlinkRequest.at:type_name -> leasefs.v1.Ref
+	57,  // 146: leasefs.v1.SymlinkRequest.owner:type_name -> leasefs.v1.Owner
+	9,   // 147: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 148: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 149: leasefs.v1.TruncateRequest.at:type_name -> leasefs.v1.Ref
+	9,   // 150: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 151: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 152: leasefs.v1.ConcatRequest.target:type_name -> leasefs.v1.Ref
+	11,  // 153: leasefs.v1.ConcatRequest.sources:type_name -> leasefs.v1.Ref
+	10,  // 154: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
+	109, // 155: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
+	107, // 156: leasefs.v1.StatusResponse.audit:type_name -> leasefs.v1.AuditStatus
+	108, // 157: leasefs.v1.StatusResponse.greedy:type_name -> leasefs.v1.Holding
+	10,  // 158: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 159: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
+	8,   // 160: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
+	10,  // 161: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
+	116, // 162: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
+	10,  // 163: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 164: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 165: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 166: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
+	143, // 167: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
+	126, // 168: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
+	128, // 169: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
+	17,  // 170: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
+	10,  // 171: leasefs.v1.WhoAmIRequest.caller:type_name -> leasefs.v1.Caller
+	6,   // 172: leasefs.v1.AclEntry.tag:type_name -> leasefs.v1.AclTag
+	10,  // 173: leasefs.v1.AclRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 174: leasefs.v1.AclRequest.at:type_name -> leasefs.v1.Ref
+	131, // 175: leasefs.v1.AclResponse.entries:type_name -> leasefs.v1.AclEntry
+	27,  // 176: leasefs.v1.AclResponse.keys:type_name -> leasefs.v1.CacheKey
+	9,   // 177: leasefs.v1.ChangeAclRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 178: leasefs.v1.ChangeAclRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 179: leasefs.v1.ChangeAclRequest.at:type_name -> leasefs.v1.Ref
+	7,   // 180: leasefs.v1.ChangeAclRequest.action:type_name -> leasefs.v1.AclAction
+	131, // 181: leasefs.v1.ChangeAclRequest.entries:type_name -> leasefs.v1.AclEntry
+	9,   // 182: leasefs.v1.GetDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 183: leasefs.v1.GetDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
+	9,   // 184: leasefs.v1.ChangeDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 185: leasefs.v1.ChangeDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 186: leasefs.v1.ListDelegationTokensRequest.caller:type_name -> leasefs.v1.Caller
+	140, // 187: leasefs.v1.ListDelegationTokensResponse.tokens:type_name -> leasefs.v1.DelegationToken
+	20,  // 188: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
+	29,  // 189: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
+	33,  // 190: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
+	37,  // 191: leasefs.v1.Namenode.LeaseHistory:input_type -> leasefs.v1.LeaseHistoryRequest
+	40,  // 192: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
+	42,  // 193: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
+	44,  // 194: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
+	46,  // 195: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
+	49,  // 196: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
+	51,  // 197: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
+	52,  // 198: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
+	53,  // 199: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
+	56,  // 200: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
+	59,  // 201: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
+	60,  // 202: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
+	62,  // 203: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
+	66,  // 204: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
+	68,  // 205: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
+	70,  // 206: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
+	71,  // 207: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
+	73,  // 208: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
+	75,  // 209: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
+	78,  // 210: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
+	81,  // 211: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
+	83,  // 212: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
+	87,  // 213: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
+	88,  // 214: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
+	90,  // 215: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
+	91,  // 216: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
+	102, // 217: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
+	101, // 218: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
+	103, // 219: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
+	104, // 220: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
+	92,  // 221: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
+	129, // 222: leasefs.v1.Namenode.WhoAmI:input_type -> leasefs.v1.WhoAmIRequest
+	132, // 223: leasefs.v1.Namenode.Acl:input_type -> leasefs.v1.AclRequest
+	134, // 224: leasefs.v1.Namenode.ChangeAcl:input_type -> leasefs.v1.ChangeAclRequest
+	135, // 225: leasefs.v1.Namenode.GetDelegationToken:input_type -> leasefs.v1.GetDelegationTokenRequest
+	136, // 226: leasefs.v1.Namenode.ChangeDelegationToken:input_type -> leasefs.v1.ChangeDelegationTokenRequest
+	138, // 227: leasefs.v1.Namenode.ListDelegationTokens:input_type -> leasefs.v1.ListDelegationTokensRequest
+	105, // 228: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
+	110, // 229: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
+	112, // 230: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
+	114, // 231: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
+	117, // 232: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
+	123, // 233: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
+	119, // 234: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
+	121, // 235: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
+	125, // 236: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
+	21,  // 237: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
+	31,  // 238: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
+	34,  // 239: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
+	38,  // 240: leasefs.v1.Namenode.LeaseHistory:output_type -> leasefs.v1.LeaseHistoryResponse
+	41,  // 241: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
+	43,  // 242: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
+	45,  // 243: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
+	47,  // 244: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
+	50,  // 245: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
+	86,  // 246: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
+	86,  // 247: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
+	54,  // 248: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
+	58,  // 249: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
+	58,  // 250: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
+	61,  // 251: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
+	64,  // 252: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
+	67,  // 253: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
+	69,  // 254: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
+	69,  // 255: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
+	72,  // 256: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
+	74,  // 257: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
+	76,  // 258: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
+	79,  // 259: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
+	82,  // 260: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
+	84,  // 261: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
+	86,  // 262: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
+	86,  // 263: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
+	86,  // 264: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
+	86,  // 265: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
+	86,  // 266: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
+	86,  // 267: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
+	86,  // 268: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
+	86,  // 269: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
+	86,  // 270: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
+	130, // 271: leasefs.v1.Namenode.WhoAmI:output_type -> leasefs.v1.WhoAmIResponse
+	133, // 272: leasefs.v1.Namenode.Acl:output_type -> leasefs.v1.AclResponse
+	86,  // 273: leasefs.v1.Namenode.ChangeAcl:output_type -> leasefs.v1.MutateResponse
+	137, // 274: leasefs.v1.Namenode.GetDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
+	137, // 275: leasefs.v1.Namenode.ChangeDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
+	139, // 276: leasefs.v1.Namenode.ListDelegationTokens:output_type -> leasefs.v1.ListDelegationTokensResponse
+	106, // 277: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
+	111, // 278: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
+	113, // 279: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
+	115, // 280: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
+	118, // 281: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
+	124, // 282: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
+	120, // 283: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
+	122, // 284: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
+	127, // 285: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
+	237, // [237:286] is the sub-list for method output_type
+	188, // [188:237] is the sub-list for method input_type
+	188, // [188:188] is the sub-list for extension type_name
+	188, // [188:188] is the sub-list for extension extendee
+	0,   // [0:188] is the sub-list for field type_name
 }
 
 func init() { file_leasefs_v1_leasefs_proto_init() }
@@ -11946,9 +12292,9 @@ func file_leasefs_v1_leasefs_proto_init() {
 		(*SessionResponse_CacheTerm)(nil),
 		(*SessionResponse_CacheRevocation)(nil),
 	}
-	file_leasefs_v1_leasefs_proto_msgTypes[44].OneofWrappers = []any{}
 	file_leasefs_v1_leasefs_proto_msgTypes[47].OneofWrappers = []any{}
-	file_leasefs_v1_leasefs_proto_msgTypes[81].OneofWrappers = []any{
+	file_leasefs_v1_leasefs_proto_msgTypes[50].OneofWrappers = []any{}
+	file_leasefs_v1_leasefs_proto_msgTypes[84].OneofWrappers = []any{
 		(*TxCompare_Exists)(nil),
 		(*TxCompare_Inode)(nil),
 		(*TxCompare_Epoch)(nil),
@@ -11956,7 +12302,7 @@ func file_leasefs_v1_leasefs_proto_init() {
 		(*TxCompare_Xattr)(nil),
 		(*TxCompare_Lease)(nil),
 	}
-	file_leasefs_v1_leasefs_proto_msgTypes[83].OneofWrappers = []any{
+	file_leasefs_v1_leasefs_proto_msgTypes[86].OneofWrappers = []any{
 		(*TxOp_Create)(nil),
 		(*TxOp_Write)(nil),
 		(*TxOp_Mkdir)(nil),
@@ -11967,14 +12313,14 @@ func file_leasefs_v1_leasefs_proto_init() {
 		(*TxOp_RemoveXattr)(nil),
 		(*TxOp_Detach)(nil),
 	}
-	file_leasefs_v1_leasefs_proto_msgTypes[84].OneofWrappers = []any{}
+	file_leasefs_v1_leasefs_proto_msgTypes[87].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leasefs_v1_leasefs_proto_rawDesc), len(file_leasefs_v1_leasefs_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   132,
+			NumMessages:   135,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

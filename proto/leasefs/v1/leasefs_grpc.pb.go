@@ -38,6 +38,7 @@ const (
 	Namenode_Session_FullMethodName               = "/leasefs.v1.Namenode/Session"
 	Namenode_RenewLease_FullMethodName            = "/leasefs.v1.Namenode/RenewLease"
 	Namenode_ListLeases_FullMethodName            = "/leasefs.v1.Namenode/ListLeases"
+	Namenode_LeaseHistory_FullMethodName          = "/leasefs.v1.Namenode/LeaseHistory"
 	Namenode_Recover_FullMethodName               = "/leasefs.v1.Namenode/Recover"
 	Namenode_GrantLease_FullMethodName            = "/leasefs.v1.Namenode/GrantLease"
 	Namenode_RevokeLease_FullMethodName           = "/leasefs.v1.Namenode/RevokeLease"
@@ -95,6 +96,9 @@ type NamenodeClient interface {
 	RenewLease(ctx context.Context, in *RenewLeaseRequest, opts ...grpc.CallOption) (*RenewLeaseResponse, error)
 	// ListLeases lists leases in the order of their ids, a page at a time.
 	ListLeases(ctx context.Context, in *ListLeasesRequest, opts ...grpc.CallOption) (*ListLeasesResponse, error)
+	// LeaseHistory tells who held a file or a granted lease, and why that ended, the last end
+	// first, a page at a time.
+	LeaseHistory(ctx context.Context, in *LeaseHistoryRequest, opts ...grpc.CallOption) (*LeaseHistoryResponse, error)
 	// Recover closes an abandoned file at its flushed length under a new epoch.
 	Recover(ctx context.Context, in *RecoverRequest, opts ...grpc.CallOption) (*RecoverResponse, error)
 	// GrantLease grants a lease with a time to live of its own. When it ends,
@@ -206,6 +210,16 @@ func (c *namenodeClient) ListLeases(ctx context.Context, in *ListLeasesRequest, 
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListLeasesResponse)
 	err := c.cc.Invoke(ctx, Namenode_ListLeases_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *namenodeClient) LeaseHistory(ctx context.Context, in *LeaseHistoryRequest, opts ...grpc.CallOption) (*LeaseHistoryResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(LeaseHistoryResponse)
+	err := c.cc.Invoke(ctx, Namenode_LeaseHistory_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -612,6 +626,9 @@ type NamenodeServer interface {
 	RenewLease(context.Context, *RenewLeaseRequest) (*RenewLeaseResponse, error)
 	// ListLeases lists leases in the order of their ids, a page at a time.
 	ListLeases(context.Context, *ListLeasesRequest) (*ListLeasesResponse, error)
+	// LeaseHistory tells who held a file or a granted lease, and why that ended, the last end
+	// first, a page at a time.
+	LeaseHistory(context.Context, *LeaseHistoryRequest) (*LeaseHistoryResponse, error)
 	// Recover closes an abandoned file at its flushed length under a new epoch.
 	Recover(context.Context, *RecoverRequest) (*RecoverResponse, error)
 	// GrantLease grants a lease with a time to live of its own. When it ends,
@@ -704,6 +721,9 @@ func (UnimplementedNamenodeServer) RenewLease(context.Context, *RenewLeaseReques
 }
 func (UnimplementedNamenodeServer) ListLeases(context.Context, *ListLeasesRequest) (*ListLeasesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListLeases not implemented")
+}
+func (UnimplementedNamenodeServer) LeaseHistory(context.Context, *LeaseHistoryRequest) (*LeaseHistoryResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method LeaseHistory not implemented")
 }
 func (UnimplementedNamenodeServer) Recover(context.Context, *RecoverRequest) (*RecoverResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Recover not implemented")
@@ -873,6 +893,24 @@ func _Namenode_ListLeases_Handler(srv interface{}, ctx context.Context, dec func
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(NamenodeServer).ListLeases(ctx, req.(*ListLeasesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Namenode_LeaseHistory_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LeaseHistoryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NamenodeServer).LeaseHistory(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Namenode_LeaseHistory_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NamenodeServer).LeaseHistory(ctx, req.(*LeaseHistoryRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1514,6 +1552,10 @@ var Namenode_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListLeases",
 			Handler:    _Namenode_ListLeases_Handler,
+		},
+		{
+			MethodName: "LeaseHistory",
+			Handler:    _Namenode_LeaseHistory_Handler,
 		},
 		{
 			MethodName: "Recover",

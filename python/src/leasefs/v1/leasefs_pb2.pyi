@@ -544,6 +544,62 @@ class LeaseFile(_message.Message):
     epoch: int
     def __init__(self, path: _Optional[str] = ..., inode: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
 
+class LeaseHistoryRequest(_message.Message):
+    __slots__ = ("caller", "cursor", "limit", "path", "holder", "lease", "since_unix_ms")
+    CALLER_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    SINCE_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    caller: Caller
+    cursor: str
+    limit: int
+    path: str
+    holder: str
+    lease: str
+    since_unix_ms: int
+    def __init__(self, caller: _Optional[_Union[Caller, _Mapping]] = ..., cursor: _Optional[str] = ..., limit: _Optional[int] = ..., path: _Optional[str] = ..., holder: _Optional[str] = ..., lease: _Optional[str] = ..., since_unix_ms: _Optional[int] = ...) -> None: ...
+
+class LeaseHistoryResponse(_message.Message):
+    __slots__ = ("spans", "next_cursor", "kept_from_unix_ms", "problem")
+    SPANS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_CURSOR_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FROM_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    spans: _containers.RepeatedCompositeFieldContainer[LeaseSpan]
+    next_cursor: str
+    kept_from_unix_ms: int
+    problem: str
+    def __init__(self, spans: _Optional[_Iterable[_Union[LeaseSpan, _Mapping]]] = ..., next_cursor: _Optional[str] = ..., kept_from_unix_ms: _Optional[int] = ..., problem: _Optional[str] = ...) -> None: ...
+
+class LeaseSpan(_message.Message):
+    __slots__ = ("txid", "holder", "from_unix_ms", "to_unix_ms", "reason", "by", "lease", "name", "path", "inode", "epoch")
+    TXID_FIELD_NUMBER: _ClassVar[int]
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
+    FROM_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    TO_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    INODE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    txid: int
+    holder: HolderInfo
+    from_unix_ms: int
+    to_unix_ms: int
+    reason: str
+    by: HolderInfo
+    lease: str
+    name: str
+    path: str
+    inode: int
+    epoch: int
+    def __init__(self, txid: _Optional[int] = ..., holder: _Optional[_Union[HolderInfo, _Mapping]] = ..., from_unix_ms: _Optional[int] = ..., to_unix_ms: _Optional[int] = ..., reason: _Optional[str] = ..., by: _Optional[_Union[HolderInfo, _Mapping]] = ..., lease: _Optional[str] = ..., name: _Optional[str] = ..., path: _Optional[str] = ..., inode: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+
 class RecoverRequest(_message.Message):
     __slots__ = ("call", "caller", "at", "force", "epoch")
     CALL_FIELD_NUMBER: _ClassVar[int]
@@ -713,7 +769,7 @@ class WatchResponse(_message.Message):
     def __init__(self, events: _Optional[_Iterable[_Union[Event, _Mapping]]] = ..., txid: _Optional[int] = ...) -> None: ...
 
 class Event(_message.Message):
-    __slots__ = ("txid", "type", "path", "new_path", "inode", "time_unix_ms", "length", "directory", "holder")
+    __slots__ = ("txid", "type", "path", "new_path", "inode", "time_unix_ms", "length", "directory", "holder", "reason", "by")
     TXID_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
@@ -723,6 +779,8 @@ class Event(_message.Message):
     LENGTH_FIELD_NUMBER: _ClassVar[int]
     DIRECTORY_FIELD_NUMBER: _ClassVar[int]
     HOLDER_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
     txid: int
     type: EventType
     path: str
@@ -732,7 +790,9 @@ class Event(_message.Message):
     length: int
     directory: bool
     holder: str
-    def __init__(self, txid: _Optional[int] = ..., type: _Optional[_Union[EventType, str]] = ..., path: _Optional[str] = ..., new_path: _Optional[str] = ..., inode: _Optional[int] = ..., time_unix_ms: _Optional[int] = ..., length: _Optional[int] = ..., directory: bool = ..., holder: _Optional[str] = ...) -> None: ...
+    reason: str
+    by: HolderInfo
+    def __init__(self, txid: _Optional[int] = ..., type: _Optional[_Union[EventType, str]] = ..., path: _Optional[str] = ..., new_path: _Optional[str] = ..., inode: _Optional[int] = ..., time_unix_ms: _Optional[int] = ..., length: _Optional[int] = ..., directory: bool = ..., holder: _Optional[str] = ..., reason: _Optional[str] = ..., by: _Optional[_Union[HolderInfo, _Mapping]] = ...) -> None: ...
 
 class CreateRequest(_message.Message):
     __slots__ = ("call", "caller", "at", "mode", "has_mode", "overwrite", "steal", "parents", "data", "close", "data_crc32c", "mtime_unix_ms", "lease", "given_up", "cache", "creations", "numbers", "owner", "umask", "less")
