@@ -103,7 +103,7 @@ type Config struct {
 	// made without WithMode, 0666 less these, of missing parents 0777. Nil: 022,
 	// whatever the process's own is, which Go programs do not know.
 	Umask *fs.FileMode
-	// TLS is nil for plain text.
+	// TLS is nil for plain text, unless Proof names Authorities.
 	TLS *tls.Config
 	// Proof says by what else than a certificate of TLS the client proves who User is.
 	Proof
@@ -251,6 +251,9 @@ func (c *Config) proveUser() (err error) {
 	if c.prover, err = prover.Open(c.Proof, c.TLS, c.Clock, c.Logger); err != nil {
 		return fserror.With(err, "connect", "")
 	}
+	if c.TLS == nil && c.prover.Roots != nil {
+		c.TLS = &tls.Config{MinVersion: tls.VersionTLS13}
+	}
 	c.RealUser = cmp.Or(c.RealUser, c.prover.User)
 	if c.User = cmp.Or(c.User, c.RealUser); c.User == c.RealUser {
 		c.RealUser = ""
@@ -262,7 +265,7 @@ func (c *Config) proveUser() (err error) {
 func (c *Config) namenodes(caller *pb.Caller) namecall.Config {
 	out := namecall.Config{
 		Namenodes: c.Namenodes, Caller: caller, Timeout: cmp.Or(c.callTimeout, c.Timeout),
-		Attempt: min(max(c.Timeout/4, time.Second), 15*time.Second), Conns: c.Conns, TLS: c.TLS, DialOptions: c.DialOptions,
+		Attempt: min(max(c.Timeout/4, time.Second), 15*time.Second), Conns: c.Conns, TLS: c.TLS, Roots: c.prover.Roots, DialOptions: c.DialOptions,
 		Token: c.prover.Token, Show: c.prover.Show,
 	}
 	if c.OnWait != nil {

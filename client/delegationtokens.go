@@ -20,13 +20,12 @@ func NewDelegationTokens(f *FS) *DelegationTokens { return &DelegationTokens{fs:
 
 // DelegationToken is how one stands. Its times are by the namenodes' clocks.
 type DelegationToken struct {
-	ID       uint64    // may be shown
-	User     string    // who its bearer is; empty in answers of Get, Renew and Cancel
-	RealUser string    // who proved that he may act for User, if it was another
-	Renewer  string    // who may renew it
-	Issued   time.Time //
-	Expires  time.Time // if it is not renewed; zero: it was cancelled
-	Ends     time.Time // it cannot be renewed for longer: seven days after Issued
+	ID      uint64    // may be shown
+	User    string    // who its bearer is; empty in answers of Get, Renew and Cancel
+	Renewer string    // who may renew it
+	Issued  time.Time //
+	Expires time.Time // if it is not renewed; zero: it was cancelled
+	Ends    time.Time // it cannot be renewed for longer: seven days after Issued
 }
 
 // TokenRef names a delegation token by its ID or, if that is 0, by itself.
@@ -94,7 +93,7 @@ func (d *DelegationTokens) List(ctx context.Context, all bool) iter.Seq2[Delegat
 			for _, t := range r.GetTokens() {
 				req.After = t.GetId()
 				one := delegationToken(t)
-				one.User, one.RealUser, one.Renewer = t.GetUser(), t.GetRealUser(), t.GetRenewer()
+				one.User, one.Renewer = t.GetUser(), t.GetRenewer()
 				if !yield(one, nil) {
 					return
 				}

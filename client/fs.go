@@ -79,7 +79,7 @@ func New(ctx context.Context, cfg Config) (*FS, error) {
 	e := &engine{
 		cfg:     cfg,
 		caller:  &pb.Caller{User: cfg.User, RealUser: cfg.RealUser, Client: cfg.Client, Session: id, Host: cfg.Host, Pid: cfg.PID, TtlMs: ceilMS(cfg.TTL)},
-		blobs:   blockio.NewTransport(cfg.HTTPClient, cfg.TLS, cfg.Timeout),
+		blobs:   blockio.NewTransport(cfg.HTTPClient, cfg.TLS, cfg.prover.Roots, cfg.Timeout),
 		info:    Info{User: cfg.User, Client: cfg.Client, Session: hex.EncodeToString(pb.SessionName(id)), DirMode: 0o777 &^ *cfg.Umask},
 		readers: make(map[*Reader]struct{}),
 	}

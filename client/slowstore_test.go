@@ -25,7 +25,7 @@ func readBlock(ctx context.Context, timeout time.Duration, do trip) error {
 		return err
 	}
 	defer nn.Close()
-	f := &engine{cfg: cfg, ctx: ctx, nn: nn, blobs: blockio.NewTransport(cfg.HTTPClient, cfg.TLS, cfg.Timeout)}
+	f := &engine{cfg: cfg, ctx: ctx, nn: nn, blobs: blockio.NewTransport(cfg.HTTPClient, cfg.TLS, nil, cfg.Timeout)}
 	r := newReader(f, "/a", 7)
 	defer r.blocks.Close()
 	object, crc := blockstore.Seal(noise(100_000))

@@ -42,6 +42,10 @@ func (hs *holders) Disconnect(id SessionID) {
 // add returns the session of h, making it if it is not known.
 func (hs *holders) add(h Holder, seq uint64) *session {
 	if l := hs.dir.get(h.Session); l != nil {
+		if s := l.s; s.files > 0 && s.holder.User != h.User {
+			hs.cfg.Opened(s.holder.User, -s.files)
+			hs.cfg.Opened(h.User, s.files)
+		}
 		l.s.holder = h
 		l.limit.Store(int64(hs.softOf(h)))
 		return l.s
@@ -98,6 +102,9 @@ func (hs *holders) resetSessions() {
 	for _, s := range old {
 		s.main.word.Or(flagEnding) // for renewals that have looked it up before
 		s.forgotten = true
+		if s.files > 0 {
+			hs.cfg.Opened(s.holder.User, -s.files)
+		}
 		if !s.stream {
 			hs.dir.remove(s.holder.Session)
 			hs.sessions--

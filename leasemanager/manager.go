@@ -32,6 +32,9 @@ func New(c Config) *Manager {
 	if c.AgeEvery <= 0 {
 		c.AgeEvery = DefaultAgeEvery
 	}
+	if c.Opened == nil {
+		c.Opened = func(string, int) {}
+	}
 	tm, x := &timing{cfg: c}, newIndex()
 	ag, hs := &ages{timing: tm, index: x}, &holders{timing: tm, index: x}
 	m := &Manager{

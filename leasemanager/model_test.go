@@ -2,6 +2,7 @@ package leasemanager
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -281,10 +282,12 @@ func (m *model) expired() (leases []*modelLease) {
 func TestScenario04Model(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := &run{t: t, model: newModel(), clock: new(clock.Fake), whole: true}
-		r.m = New(Config{Clock: r.clock, Soft: soft, Hard: hard})
+		r.opened = map[string]int{}
+		r.m = New(Config{Clock: r.clock, Soft: soft, Hard: hard, Opened: func(user string, n int) { r.opened[user] += n }})
 		for i := range uint64(4) {
 			r.holders = append(r.holders, client([]string{"a", "b", "a", ""}[i], i+1))
 		}
+		r.holders[1].User = "v"
 		t.Repeat(map[string]func(*rapid.T){
 			"":        r.check,
 			"advance": r.advance,
@@ -345,8 +348,9 @@ type run struct {
 	epoch   uint64
 	out     []Ending
 	outOf   []*modelLease
-	whole   bool  // the last walk came to its end
-	gone    []Ref // some that were open once
+	whole   bool           // the last walk came to its end
+	gone    []Ref          // some that were open once
+	opened  map[string]int // what Config.Opened was told, by user
 }
 
 func (r *run) holder(t *rapid.T) Holder { return rapid.SampledFrom(r.holders).Draw(t, "holder") }
@@ -530,6 +534,14 @@ func (r *run) rebuild(t *rapid.T) {
 
 // check compares everything that can be seen.
 func (r *run) check(t *rapid.T) {
+	open := map[string]int{}
+	for _, f := range r.m.inodes {
+		open[f.l.s.holder.User]++
+	}
+	maps.DeleteFunc(r.opened, func(_ string, n int) bool { return n == 0 })
+	if !maps.Equal(r.opened, open) {
+		t.Fatalf("users have files open as %v, and it was told of %v", open, r.opened)
+	}
 	for _, w := range r.m.Check() {
 		t.Error(w)
 	}

@@ -57,6 +57,10 @@ type Config struct {
 	// AgeEvery is how much the age of a lease grows before it is journalled
 	// again; at most a quarter of the lease's limit. Zero means the default.
 	AgeEvery time.Duration
+	// Opened is told how many more files (less, if negative) are open for write in sessions
+	// of a user. It is called under a lock, must not block, and must not call the Manager.
+	// Nil: nobody is told.
+	Opened func(user string, n int)
 }
 
 // Ref names one grant of a file: the inode, and the epoch it was granted under.

@@ -142,6 +142,7 @@ func (w *writers) attach(f *file, l *lease) {
 	f.l, f.pos = l, len(l.files)
 	l.files = append(l.files, f)
 	l.s.files++
+	w.cfg.Opened(l.s.holder.User, 1)
 	w.ages.inherit(l, f)
 	if len(l.files) == 1 {
 		w.nextID++
@@ -171,6 +172,7 @@ func (w *writers) detach(f *file) {
 		l.files = append(make([]*file, 0, c/2), l.files...)
 	}
 	l.s.files--
+	w.cfg.Opened(l.s.holder.User, -1)
 	f.l = nil
 	if end > 0 {
 		return

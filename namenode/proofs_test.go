@@ -308,38 +308,48 @@ func TestProofOfEachCall(t *testing.T) {
 
 // standsFor has all requests of a connection say that who they are of is proven by another.
 func standsFor(proxy string) []grpc.DialOption {
+	return recasts(func(c *pb.Caller) { c.RealUser = proxy }, nil)
+}
+
+// recasts changes who makes the requests of a connection, and as which calls; nil: not these.
+func recasts(who func(*pb.Caller), call func(*pb.CallId)) []grpc.DialOption {
+	change := func(req any) any { return recast(req, who, call) }
 	return []grpc.DialOption{
 		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-			return invoke(ctx, method, says(req, proxy), reply, cc, opts...)
+			return invoke(ctx, method, change(req), reply, cc, opts...)
 		}),
 		grpc.WithStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 			s, err := streamer(ctx, desc, cc, method, opts...)
-			return &standing{s, proxy}, err
+			return &standing{s, change}, err
 		}),
 	}
 }
 
 type standing struct {
 	grpc.ClientStream
-	proxy string
+	change func(any) any
 }
 
-func (s *standing) SendMsg(m any) error { return s.ClientStream.SendMsg(says(m, s.proxy)) }
+func (s *standing) SendMsg(m any) error { return s.ClientStream.SendMsg(s.change(m)) }
 
-// says is a request that says who proves it.
-func says(req any, proxy string) any {
+// recast is a request with another caller and another call.
+func recast(req any, who func(*pb.Caller), call func(*pb.CallId)) any {
 	m := proto.Clone(req.(proto.Message)) //nolint:errcheck // all are
 	var set func(m protoreflect.Message)
 	set = func(m protoreflect.Message) {
 		switch r := m.Interface().(type) {
 		case *pb.Caller:
-			r.RealUser = proxy
+			who(r)
+			return
+		case *pb.CallId:
+			if call != nil {
+				call(r)
+			}
 			return
 		case *pb.CarriedCall:
 			inner := new(pb.MkdirRequest)
 			if err := proto.Unmarshal(r.GetRequest(), inner); err == nil {
-				inner.Caller.RealUser = proxy
-				r.Request, _ = proto.Marshal(inner)
+				r.Request, _ = proto.Marshal(recast(inner, who, call).(proto.Message)) //nolint:errcheck // it is one
 			}
 			return
 		}
@@ -364,7 +374,7 @@ func says(req any, proxy string) any {
 // an error of the stream or of the call.
 func (f *fort) carries(rows map[string]func() sending, v *vanisher) {
 	rows["Carry"] = func() sending {
-		body, err := proto.Marshal(&pb.MkdirRequest{Call: v.r.Call(), Caller: v.r.Who, At: pb.At("/carried"), Parents: true})
+		body, err := proto.Marshal(&pb.MkdirRequest{Call: v.r.Call(), Caller: v.r.Who, At: pb.At(v.path()), Parents: true})
 		if err != nil {
 			f.t.Fatal(err)
 		}

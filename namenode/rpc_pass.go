@@ -156,7 +156,7 @@ func (s *granted) ListDelegationTokens(ctx context.Context, r *pb.ListDelegation
 				return false
 			}
 			resp.Tokens = append(resp.Tokens, &pb.DelegationToken{
-				Id: p.ID, User: p.User, RealUser: p.Real, Renewer: p.Renewer, IssuedUnixMs: p.Issued, ExpiresUnixMs: p.Until, EndsUnixMs: p.Ends(),
+				Id: p.ID, User: p.User, Renewer: p.Renewer, IssuedUnixMs: p.Issued, ExpiresUnixMs: p.Until, EndsUnixMs: p.Ends(),
 			})
 			return true
 		})

@@ -98,7 +98,7 @@ func (s *writers) create(ctx context.Context, r *pb.CreateRequest, do engine.Req
 			if err != nil {
 				return nil, err
 			}
-			return op, s.checkTailBudget(ctx, tx, c, op.User, len(op.Data))
+			return op, s.mayMake(ctx, tx, c, &op.OpCreate, req.Holder)
 		}
 		op, err := namespace.PlanCreate(tx.Tree, c, req)
 		if errors.Is(err, fserror.Exists) {
@@ -107,7 +107,7 @@ func (s *writers) create(ctx context.Context, r *pb.CreateRequest, do engine.Req
 		if err != nil {
 			return nil, err
 		}
-		if err := s.checkTailBudget(ctx, tx, c, op.User, len(op.Data)); err != nil {
+		if err := s.mayMake(ctx, tx, c, op, req.Holder); err != nil {
 			return nil, err
 		}
 		if op.Replace != 0 {
@@ -119,6 +119,16 @@ func (s *writers) create(ctx context.Context, r *pb.CreateRequest, do engine.Req
 	}
 	out, wait, err = s.engine.Begin(ctx, do)
 	return out, req, wait, err
+}
+
+// mayMake refuses a file that takes more than its user may.
+func (s *writers) mayMake(ctx context.Context, tx *engine.Tx, c *namespace.Call, op *namespace.OpCreate, h namespace.Holder) error {
+	if !op.Closed {
+		if err := s.mayHold(ctx, c, h, nil); err != nil {
+			return err
+		}
+	}
+	return s.checkTailBudget(ctx, tx, c, op.User, len(op.Data))
 }
 
 // orBeingWritten makes HELD of EXISTS while another writes the file: that name
@@ -268,6 +278,9 @@ func (s *writers) planAppend(ctx context.Context, tx *engine.Tx, c *namespace.Ca
 		if req.Mode, req.DirMode, err = modes(c, r.GetHasMode(), r.GetMode(), 0, r.Umask); err != nil {
 			return nil, err
 		}
+		if err := s.mayHold(ctx, c, h, nil); err != nil {
+			return nil, err
+		}
 		return engine.OrNil(namespace.PlanCreate(tx.Tree, c, req))
 	}
 	if err != nil {
@@ -277,6 +290,9 @@ func (s *writers) planAppend(ctx context.Context, tx *engine.Tx, c *namespace.Ca
 		return nil, fserror.New(fserror.Exists, "", "", "the file exists, and is not attached to lease %x; attach it, or choose another name", uint64(lease))
 	}
 	if err := s.mayOpen(ctx, tx, c, r, a, h); err != nil {
+		return nil, err
+	}
+	if err := s.mayHold(ctx, c, h, a.Open); err != nil {
 		return nil, err
 	}
 	if r.GetHasExpectedLength() {

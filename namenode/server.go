@@ -231,6 +231,7 @@ func (s *Server) load(ctx context.Context) error {
 	s.leases = leases.New(leases.Config{
 		Clock: s.cfg.Clock, Log: s.log, Engine: s.engine, Soft: s.cfg.SoftLimit, Hard: s.cfg.HardLimit, AgesEvery: s.cfg.AgesEvery,
 		ReapRate: s.cfg.ReapRate, ObservePass: func(d time.Duration) { s.metrics.passLock.Observe(d.Seconds()) },
+		Opened: s.calls.openedFor,
 	})
 	s.furnish(s.calls)
 	return s.owner.Claim(ctx)

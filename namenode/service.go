@@ -77,6 +77,7 @@ type writers struct {
 	drafts *drafts.Table
 	waits  *waiting.Table
 	older  chan struct{} // bounds the blocks read before a commit
+	files  *share.Limit  // open for write, of sessions' users
 }
 
 // granted serves leases that clients ask for, and tells of all.
@@ -124,7 +125,7 @@ func (s *Server) newService() *service {
 	d := &desk{cfg: &s.cfg, loops: s.loops, engine: s.engine, role: s.role, front: s.front, sessions: &s.sessions, patience: time.Minute}
 	t := &tree{desk: d, walkers: share.NewTurns(2)}
 	return &service{
-		tree: t, writers: &writers{desk: d, older: make(chan struct{}, 4)}, granted: &granted{desk: d, looks: share.NewTurns(2)}, streams: &streams{desk: d},
+		tree: t, writers: &writers{desk: d, older: make(chan struct{}, 4), files: share.Of(maxWritten, share.Files, s.cfg.quota(share.Files))}, granted: &granted{desk: d, looks: share.NewTurns(2)}, streams: &streams{desk: d},
 		watches: &watches{desk: d, watchers: share.Of(maxWatchers, share.Watches, s.cfg.quota(share.Watches))}, operators: &operators{desk: d, tree: t, started: s.started, audit: s.audit, greedy: s.greedy},
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/proof"
 	"github.com/leasefs/leasefs/namenode/conns"
+	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/serve"
 	"github.com/leasefs/leasefs/namenode/share"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -60,9 +62,37 @@ func (s *Server) checkShares(context.Context) error {
 	return nil
 }
 
+// maxWritten is more than there can be: memory and tails bound them.
+const maxWritten = 1 << 40
+
+// openedFor counts the files that sessions of a user have open for write.
+func (w *writers) openedFor(user string, n int) {
+	if n < 0 {
+		w.files.Give(int64(-n), share.User(user))
+		return
+	}
+	w.files.Hold(int64(n), share.User(user))
+}
+
+// mayHold refuses one more file to a user who has as many open for write as he may. One that he has
+// already is no more; nil: nobody has it. The namespace is locked, so that it is counted
+// before another one is asked for.
+func (w *writers) mayHold(ctx context.Context, c *namespace.Call, h namespace.Holder, open *namespace.OpenFile) error {
+	if open != nil && open.Holder.User == h.User {
+		return nil
+	}
+	who := share.User(h.User)
+	who.Reserve = taker(ctx, c).Reserve
+	if !w.files.Take(1, who) {
+		return serve.TooMany(w.files, 1, who)
+	}
+	w.files.Give(1, who) // the record takes it
+	return nil
+}
+
 // greedy are those who hold much of what all share, or were refused more.
 func (s *Server) greedy() []share.Holding {
-	limits := append(s.front.Limits(), s.calls.watchers)
+	limits := append(s.front.Limits(), s.calls.watchers, s.calls.files)
 	if s.role.Ready() {
 		limits = append(limits, s.engine.GrantedLimit())
 	}
@@ -75,7 +105,7 @@ func (s *Server) greedy() []share.Holding {
 
 // refusals is how often somebody was refused more of what all share.
 func (s *Server) refusals() (n uint64) {
-	for _, l := range append(s.front.Limits(), s.calls.watchers) {
+	for _, l := range append(s.front.Limits(), s.calls.watchers, s.calls.files) {
 		n += l.Refusals()
 	}
 	return n

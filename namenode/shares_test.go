@@ -128,6 +128,91 @@ func TestSharesOfStreams(t *testing.T) {
 	env.Eventually(t, "the new file counts", func() bool { return watch() == nil })
 }
 
+// TestSharesOfOpenFiles: a user has no more files open for write than he may, in all his sessions
+// together, however they are opened; what is closed, ended or taken from him makes room.
+func TestSharesOfOpenFiles(t *testing.T) {
+	n, replace := withShares(t, "user ann files=2\n")
+	op := n.Raw(t, "op")
+	if _, err := op.NN.SetAttr(t.Context(), &pb.SetAttrRequest{Call: op.Call(), Caller: op.Who, At: pb.At("/"), SetMode: true, Mode: 0o1777}); err != nil {
+		t.Fatal(err)
+	}
+	one, two, bob := asUser(n.Raw(t, "1"), "ann"), asUser(n.Raw(t, "2"), "ann"), asUser(n.Raw(t, "b"), "bob")
+	create := func(r *env.Raw, path string) (*pb.WriterId, error) {
+		w, err := r.NN.Create(t.Context(), &pb.CreateRequest{Call: r.Call(), Caller: r.Who, At: pb.At(path)})
+		return w.GetWriter(), err
+	}
+	reopen := func(r *env.Raw, path string, make bool) error {
+		_, err := r.NN.Append(t.Context(), &pb.AppendRequest{Call: r.Call(), Caller: r.Who, At: pb.At(path), Create: make})
+		return err
+	}
+	shut := func(r *env.Raw, w *pb.WriterId) {
+		t.Helper()
+		if _, err := r.NN.Close(t.Context(), &pb.CloseRequest{Call: r.Call(), Writer: w}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	held := func() int64 {
+		t.Helper()
+		st, err := op.Admin.Status(t.Context(), &pb.StatusRequest{Caller: op.Who})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range st.GetGreedy() {
+			if h.GetWhat() == "files" && h.GetWho() == "user ann" {
+				return h.GetHeld()
+			}
+		}
+		return 0
+	}
+	refused := func(what string, err error) {
+		t.Helper()
+		if !errors.Is(err, fserror.Retry) || fserror.ReasonOf(err) != fserror.ReasonShares || !strings.Contains(err.Error(), "user ann has 2 files open for write, and may have 2") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	a, err := create(one, "/a")
+	if err == nil {
+		_, err = create(two, "/b")
+	}
+	if err == nil {
+		_, err = create(bob, "/bobs")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := held(); got != 2 {
+		t.Errorf("ann has %d files", got)
+	}
+	_, err = create(two, "/c")
+	refused("create", err)
+	refused("an append that makes the file", reopen(one, "/d", true))
+	if _, err := one.NN.Create(t.Context(), &pb.CreateRequest{Call: one.Call(), Caller: one.Who, At: pb.At("/whole"), Close: true}); err != nil {
+		t.Errorf("a file made whole is never open: %v", err)
+	}
+	refused("append", reopen(one, "/whole", false))
+	if text := n.Metrics(t); !strings.Contains(text, `leasefs_share_held{what="files",who="user ann"} 2`) {
+		t.Errorf("the metrics have %s", text)
+	}
+	shut(one, a)
+	if err := reopen(one, "/whole", false); err != nil {
+		t.Errorf("after a close: %v", err)
+	}
+	// A restart counts what is open, and a takeover gives back.
+	n.Restart(t)
+	if got := held(); got != 2 {
+		t.Errorf("after a restart ann has %d files", got)
+	}
+	if _, err := op.NN.Recover(t.Context(), &pb.RecoverRequest{Call: op.Call(), Caller: op.Who, At: pb.At("/b"), Force: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := reopen(one, "/a", false); err != nil {
+		t.Errorf("after a recovery: %v", err)
+	}
+	refused("append", reopen(one, "/b", false))
+	replace("user ann files=3\n")
+	env.Eventually(t, "the new file counts", func() bool { return reopen(one, "/b", false) == nil })
+}
+
 // TestAGreedyUserIsSlowed: who makes more calls than he may gets them done at his rate, waits
 // for no longer than his deadline, and holds up neither others nor an operator.
 func TestAGreedyUserIsSlowed(t *testing.T) {
@@ -182,8 +267,8 @@ func TestAGreedyUserIsSlowed(t *testing.T) {
 	}
 }
 
-// TestOperatorsGetIn: while one takes all places of calls there are, an operator on the
-// namenode's machine sees how it is and recovers a file.
+// TestOperatorsGetIn: while the calls of one user, and of the address that he shares with an
+// operator on the namenode's machine, are used up, the operator sees how it is and who holds what.
 func TestOperatorsGetIn(t *testing.T) {
 	n, _ := withShares(t, "user * calls=1\naddress * calls=1\n")
 	greedy, op := asUser(n.Raw(t, "g"), "ann"), n.Raw(t, "op")

@@ -92,6 +92,9 @@ func (v *vanisher) path() string {
 	return fmt.Sprintf("/v/%d", v.i)
 }
 
+// raw is another session of the same user.
+func (v *vanisher) raw(name string) *env.Raw { return asUser(v.n.Raw(v.t, name), v.r.Who.GetUser()) }
+
 // file makes a closed file.
 func (v *vanisher) file(data string) string {
 	v.t.Helper()
@@ -123,7 +126,7 @@ func (v *vanisher) sendings() (list map[string]func() sending, waits map[string]
 	data := []byte("some bytes")
 	return map[string]func() sending{
 		"Session": func() sending {
-			caller := v.n.Raw(v.t, "v").Who
+			caller := v.raw("v").Who
 			return func(ctx context.Context, l link) error {
 				st, err := l.nn.Session(ctx)
 				if err != nil {
@@ -153,7 +156,7 @@ func (v *vanisher) sendings() (list map[string]func() sending, waits map[string]
 		},
 		"Recover": func() sending {
 			p := v.path()
-			v.n.Raw(v.t, "other").Create(p)
+			v.raw("other").Create(p)
 			req := &pb.RecoverRequest{Call: r.Call(), Caller: who, At: pb.Follow(p), Force: true}
 			return func(ctx context.Context, l link) error { _, err := l.nn.Recover(ctx, req); return err }
 		},
@@ -227,7 +230,7 @@ func (v *vanisher) sendings() (list map[string]func() sending, waits map[string]
 		},
 		"Append": func() sending {
 			// /w is held by another client all the time: it waits.
-			req := &pb.AppendRequest{Call: r.Call(), Caller: v.n.Raw(v.t, "b").Who, At: pb.Follow("/w"), WaitMs: 60_000}
+			req := &pb.AppendRequest{Call: r.Call(), Caller: v.raw("b").Who, At: pb.Follow("/w"), WaitMs: 60_000}
 			req.Call.Session = req.Caller.GetSession()
 			return func(ctx context.Context, l link) error { _, err := l.nn.Append(ctx, req); return err }
 		},
@@ -255,11 +258,11 @@ func (v *vanisher) sendings() (list map[string]func() sending, waits map[string]
 		},
 		"CloseAbandoned": func() sending {
 			p := v.path()
-			earlier := v.n.Raw(v.t, "c")
+			earlier := v.raw("c")
 			end := earlier.Connect()
 			earlier.Create(p)
 			end()
-			later := v.n.Raw(v.t, "c")
+			later := v.raw("c")
 			req := &pb.CloseAbandonedRequest{Call: later.Call(), Caller: later.Who, At: pb.Follow(p)}
 			return func(ctx context.Context, l link) error { _, err := l.nn.CloseAbandoned(ctx, req); return err }
 		},

@@ -67,7 +67,7 @@ func (e *invocation) clientConfig() (client.Config, error) {
 		User:    e.flags.String("user"),
 		Client:  e.flags.String("client"),
 		Timeout: e.flags.Duration("timeout"),
-		Proof:   client.Proof{TokenFile: e.flags.String("token-file"), Login: e.flags.String("login")},
+		Proof:   client.Proof{TokenFile: e.flags.String("token-file"), Login: e.flags.String("login"), Authorities: e.flags.String("tls-ca")},
 		OnWait:  e.waits,
 		Umask:   umask(),
 	}

@@ -33,7 +33,8 @@ func mountCommand(p *program) *cli.Command {
 			"In /etc/fstab the device is HOST:PORT[,HOST:PORT][/PATH] and the type fuse.leasefs. With\n" +
 			"-o uid=N,gid=N everything shows these numbers as its owner and group. Global options can be given\n" +
 			"in -o too: as=NAME (--user), client=, timeout=, config=, block_cache=, block_cache_size=, tls, tls_ca=,\n" +
-			"tls_cert=, tls_key=, tls_server_name= and token_file=.",
+			"tls_cert=, tls_key=, tls_server_name=, token_file=, login=, kerberos, kerberos_keytab=,\n" +
+			"kerberos_principal= and kerberos_server=.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "allow-other", Usage: "let other users of this machine in, too"},
 			&cli.StringFlag{Name: "root-squash", Usage: "with --allow-other: give root of this machine the rights of others only: `yes|no`", DefaultText: "yes, unless the mount's user has root's name"},

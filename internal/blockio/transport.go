@@ -3,6 +3,7 @@ package blockio
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
@@ -29,15 +31,16 @@ const (
 // use.
 type Transport struct {
 	client *http.Client
-	own    *http.Transport // nil if the client was given
-	stall  time.Duration   // at most StallTime; less moves as many bytes less
+	own    *trusting     // nil if the client was given
+	stall  time.Duration // at most StallTime; less moves as many bytes less
 }
 
 // NewTransport returns a Transport over client, or if that is nil over
-// connections of its own, with the TLS configuration (nil: the default). A
+// connections of its own, with the TLS configuration (nil: the default), in which
+// roots, if it is not nil, says who signs the store. A
 // transfer that moves nothing for timeout is broken off, if that is less than
 // StallTime.
-func NewTransport(client *http.Client, tlsConfig *tls.Config, timeout time.Duration) *Transport {
+func NewTransport(client *http.Client, tlsConfig *tls.Config, roots func() *x509.CertPool, timeout time.Duration) *Transport {
 	stall := min(StallTime, timeout)
 	if client != nil {
 		return &Transport{client: client, stall: stall}
@@ -61,7 +64,34 @@ func NewTransport(client *http.Client, tlsConfig *tls.Config, timeout time.Durat
 		WriteBufferSize:       connBuffer,
 		DisableCompression:    true,
 	}
-	return &Transport{client: &http.Client{Transport: t}, own: t, stall: stall}
+	own := &trusting{roots: roots, http: t}
+	return &Transport{client: &http.Client{Transport: own}, own: own, stall: stall}
+}
+
+// trusting makes connections by the authorities of the moment.
+type trusting struct {
+	roots func() *x509.CertPool // nil: they stay
+
+	mu   sync.Mutex
+	http *http.Transport
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *trusting) RoundTrip(r *http.Request) (*http.Response, error) { return t.now().RoundTrip(r) }
+
+func (t *trusting) now() *http.Transport {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.roots == nil {
+		return t.http
+	}
+	if pool := t.roots(); t.http.TLSClientConfig.RootCAs != pool {
+		old := t.http
+		t.http = old.Clone()
+		t.http.TLSClientConfig.RootCAs = pool
+		old.CloseIdleConnections()
+	}
+	return t.http
 }
 
 // bodyConn writes a body that is in memory with few system calls, where net/http
@@ -123,7 +153,7 @@ func (*body) Close() error { return nil }
 // Close closes the connections that are idle, if they are its own.
 func (t *Transport) Close() {
 	if t.own != nil {
-		t.own.CloseIdleConnections()
+		t.own.now().CloseIdleConnections()
 	}
 }
 

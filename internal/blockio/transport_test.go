@@ -123,7 +123,7 @@ func TestErrorsHideSignedURLs(t *testing.T) {
 		"no URL":         "http://store:port/b/1?sig=secret",
 		"no scheme":      "store/b/1?sig=secret",
 	} {
-		b := NewTransport(nil, nil, time.Second)
+		b := NewTransport(nil, nil, nil, time.Second)
 		for op, err := range map[string]error{
 			"upload":   b.Upload(t.Context(), time.Second, url, nil, []byte("x")),
 			"download": b.Download(t.Context(), time.Second, url, nil, 0, 1, make([]byte, 1)),

@@ -130,7 +130,7 @@ func (a *Acceptor) accept(req *messages.APReq) (p Principal, until time.Time, er
 	if _, err := a.User(p); err != nil { // else everybody who has tickets could fill the room for what was shown
 		return p, until, err
 	}
-	return p, sealed.EndTime, a.replays.add(p, sha256.Sum256(req.EncryptedAuthenticator.Cipher), now)
+	return p, sealed.EndTime, a.replays.add(p, sha256.Sum256(req.EncryptedAuthenticator.Cipher), req.Authenticator.CTime, a.clock.Boot())
 }
 
 func unwrap(token []byte, req *messages.APReq) error {

@@ -26,6 +26,14 @@ type shifted struct {
 
 func (s shifted) Wall() time.Time { return s.System.Wall().Add(s.by) }
 
+// running is a machine's clock since whose boot more or less time has passed than by its time of day.
+type running struct {
+	clock.System
+	by *time.Duration
+}
+
+func (r running) Boot() time.Duration { return r.System.Boot() + *r.by }
+
 // ask shows a ticket and returns whom it names.
 func ask(t *testing.T, s *Shower, a *Acceptor) (user string, err error) {
 	t.Helper()
@@ -122,6 +130,21 @@ func TestKerberos(t *testing.T) {
 	}
 	_, _, err = a.Accept(token)
 	refused("a replay", err, "shown before")
+
+	// Nor is it when the namenode's clock was set back: eleven minutes later it is the same time again.
+	var later time.Duration
+	back := &Acceptor{self: a.self, keytab: a.keytab, clock: running{by: &later}}
+	if _, _, err := back.Accept(token); err != nil {
+		t.Fatal(err)
+	}
+	next := *ann
+	next.clock = shifted{by: time.Minute}
+	later = keepReplays + time.Second
+	_, _, err = back.Accept(token)
+	refused("a replay after the clock was set back", err, "set back")
+	if user, err := ask(t, &next, back); user != "ann" || err != nil {
+		t.Errorf("what was made later: %q, %v", user, err)
+	}
 	for i := range token {
 		bad := append([]byte(nil), token...)
 		bad[i] ^= 0x55
@@ -278,23 +301,27 @@ func TestRules(t *testing.T) {
 // One principal cannot take the room of all, and what is too old is forgotten.
 func TestReplays(t *testing.T) {
 	var r replays
-	now := time.Unix(1_700_000_000, 0)
+	made, now := time.Unix(1_700_000_000, 0), time.Hour
 	sum := func(i int) [32]byte { return [32]byte{byte(i), byte(i >> 8), byte(i >> 16)} }
 	for i := range maxOfOne {
-		if err := r.add(Principal{"greedy", "A"}, sum(i), now); err != nil {
+		if err := r.add(Principal{"greedy", "A"}, sum(i), made, now); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := r.add(Principal{"greedy", "A"}, sum(maxOfOne), now); !errors.Is(err, fserror.Retry) {
+	if err := r.add(Principal{"greedy", "A"}, sum(maxOfOne), made, now); !errors.Is(err, fserror.Retry) {
 		t.Errorf("one has all: %v", err)
 	}
-	if err := r.add(Principal{"ann", "A"}, sum(maxOfOne), now); err != nil {
+	if err := r.add(Principal{"ann", "A"}, sum(maxOfOne), made, now); err != nil {
 		t.Errorf("another has none: %v", err)
 	}
-	if err := r.add(Principal{"ann", "A"}, sum(1), now.Add(keepReplays)); !errors.Is(err, fserror.Permission) {
+	if err := r.add(Principal{"ann", "A"}, sum(1), made, now+keepReplays); !errors.Is(err, fserror.Permission) {
 		t.Errorf("a replay: %v", err)
 	}
-	if err := r.add(Principal{"greedy", "A"}, sum(1), now.Add(keepReplays+time.Second)); err != nil || len(r.seen) != 1 || len(r.of) != 1 || len(r.order) != 1 {
+	now += keepReplays + time.Second
+	if err := r.add(Principal{"greedy", "A"}, sum(1), made, now); !errors.Is(err, fserror.Permission) || len(r.seen) != 0 {
+		t.Errorf("a replay of what is forgotten: %v, %d are kept", err, len(r.seen))
+	}
+	if err := r.add(Principal{"greedy", "A"}, sum(2), made.Add(time.Second), now); err != nil || len(r.seen) != 1 || len(r.of) != 1 || len(r.order) != 1 {
 		t.Errorf("%v, %d are kept", err, len(r.seen))
 	}
 }

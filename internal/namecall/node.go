@@ -3,6 +3,7 @@ package namecall
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"net"
 	"strings"
@@ -64,6 +65,8 @@ type Config struct {
 	Attempt   time.Duration // for how long one attempt may take, but for Call.Wait
 	Conns     int           // connections to each namenode
 	TLS       *tls.Config   // nil: plain text
+	// Roots are who signs namenodes, asked for at each handshake; nil: those of TLS.
+	Roots func() *x509.CertPool
 	// Token returns the bearer token that proves who the caller is; nil: there is none. It
 	// is sent only over TLS, or to a loopback address.
 	Token func(context.Context) (string, error)
@@ -106,7 +109,7 @@ type Namenodes struct {
 func New(ctx context.Context, cfg Config) (*Namenodes, error) {
 	creds := insecure.NewCredentials()
 	if cfg.TLS != nil {
-		creds = credentials.NewTLS(cfg.TLS)
+		creds = trusting{credentials.NewTLS(cfg.TLS), &cfg}
 	}
 	s := &Namenodes{cfg: cfg, ids: NewIDs(cfg.Caller.GetSession())}
 	s.opts = append([]grpc.DialOption{
@@ -206,6 +209,27 @@ func (s *Namenodes) addLocked(address string) (*Node, error) {
 
 // Bearer shows a token with each call and each stream.
 type Bearer func(context.Context) (string, error)
+
+// trusting are TLS's with the authorities of the moment.
+type trusting struct {
+	credentials.TransportCredentials
+	cfg *Config
+}
+
+// ClientHandshake implements credentials.TransportCredentials.
+func (t trusting) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	if t.cfg.Roots == nil {
+		return t.TransportCredentials.ClientHandshake(ctx, authority, raw)
+	}
+	now := t.cfg.TLS.Clone()
+	now.RootCAs = t.cfg.Roots()
+	return credentials.NewTLS(now).ClientHandshake(ctx, authority, raw)
+}
+
+// Clone implements credentials.TransportCredentials.
+func (t trusting) Clone() credentials.TransportCredentials {
+	return trusting{t.TransportCredentials.Clone(), t.cfg}
+}
 
 // GetRequestMetadata implements credentials.PerRPCCredentials.
 func (b Bearer) GetRequestMetadata(ctx context.Context, _ ...string) (map[string]string, error) {

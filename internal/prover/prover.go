@@ -6,6 +6,7 @@ package prover
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"log/slog"
 
 	"github.com/leasefs/leasefs/internal/clock"
@@ -16,10 +17,14 @@ import (
 	"github.com/leasefs/leasefs/internal/proof"
 )
 
-// Config says by what a client proves who it is, besides the certificate of its TLS. At most
-// one of TokenFile, Login and Token can be set; Kerberos is for where none is. All of them
+// Config says by what a client proves who it is, besides the certificate of its TLS, and how
+// namenodes do. At most one of TokenFile, Login and Token can be set; Kerberos is for where none is. All of them
 // are shown over TLS, and without it to loopback addresses only.
 type Config struct {
+	// Authorities names a PEM file of those who sign namenodes and the block store, with TLS. It
+	// is read again when it changes, and counts for connections from then on. Empty: they are
+	// those of the configuration of TLS.
+	Authorities string
 	// TokenFile names a file with a bearer token that proves who the user is: a user and the
 	// token, or the token alone. Only its owner may be able to read it. It is read again
 	// when it changes.
@@ -55,6 +60,8 @@ type Prover struct {
 	// Token and Show are for namecall.Config; one of them, or none, is not nil.
 	Token func(context.Context) (string, error)
 	Show  namecall.Shower
+	// Roots are the authorities in the file, as it is now; nil: no file is named.
+	Roots func() *x509.CertPool
 
 	login *login.Source // nil: there is none
 }
@@ -71,6 +78,18 @@ func Open(cfg Config, tls *tls.Config, c clock.Clock, log *slog.Logger) (*Prover
 }
 
 func (p *Prover) open(cfg *Config, c clock.Clock, log *slog.Logger) (err error) {
+	if cfg.Authorities != "" {
+		f, err := proof.OpenAuthorities(c, cfg.Authorities, "")
+		if err != nil {
+			return err
+		}
+		p.Roots = func() *x509.CertPool {
+			if _, err := f.Check(); err != nil {
+				log.Warn("leasefs: the file of authorities cannot be used as it is; those that it had count", "err", err)
+			}
+			return f.Get().Pool
+		}
+	}
 	ways := 0
 	for _, given := range []bool{cfg.TokenFile != "", cfg.Login != "", cfg.Token != nil} {
 		if given {

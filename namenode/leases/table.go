@@ -33,6 +33,8 @@ type Config struct {
 	ReapRate int
 	// ObservePass is told how long a pass of Watch has held the namespace lock.
 	ObservePass func(time.Duration)
+	// Opened is leasemanager.Config's.
+	Opened func(user string, n int)
 }
 
 // Table is the lease table of one namenode. Its methods are safe for concurrent use.
@@ -47,7 +49,7 @@ type Table struct {
 func New(cfg Config) *Table {
 	return &Table{
 		Manager: leasemanager.New(leasemanager.Config{
-			Clock: cfg.Clock, Soft: cfg.Soft, Hard: cfg.Hard, AgeEvery: cfg.AgesEvery,
+			Clock: cfg.Clock, Soft: cfg.Soft, Hard: cfg.Hard, AgeEvery: cfg.AgesEvery, Opened: cfg.Opened,
 			Jitter: rand.Float64, //nolint:gosec // spreads load, keeps no secret
 		}),
 		Config: cfg, wake: make(chan struct{}, 1),

@@ -91,7 +91,7 @@ func rich(t tb) *rig {
 		r.must(t, &OpTruncate{Inode: r.create(t, path, "text"), Length: length})
 	}
 	r.must(t, &OpPass{Pass: tables.Pass{Sum: [32]byte{9}, User: "u", Renewer: "yarn", TTL: 60_000}})
-	r.must(t, &OpPass{Pass: tables.Pass{Sum: [32]byte{1}, User: "u", Real: "proxy", Renewer: "u", Known: true, Groups: []string{"g", "h"}, TTL: tables.MaxPassTTL}})
+	r.must(t, &OpPass{Pass: tables.Pass{Sum: [32]byte{1}, User: "u", Renewer: "u", Known: true, Groups: []string{"g", "h"}, TTL: tables.MaxPassTTL}})
 	r.must(t, &OpPass{Pass: tables.Pass{Sum: [32]byte{2}, User: "v", Renewer: "v", Known: true, TTL: 1}})
 	r.must(t, &OpPassChange{ID: r.tree.txid - 1})
 	r.must(t, &OpSafeMode{On: true})

@@ -69,7 +69,7 @@ func samples() []Op {
 			&OpDetach{Inode: 8},
 			&OpXattr{Inode: 7, Name: "user.a", Value: []byte("v")},
 		}},
-		&OpPass{Pass: tables.Pass{Sum: [32]byte{1, 31: 2}, User: "u", Real: "r", Renewer: "yarn", Known: true, Groups: []string{"g", "h"}, TTL: 60_000}},
+		&OpPass{Pass: tables.Pass{Sum: [32]byte{1, 31: 2}, User: "u", Renewer: "yarn", Known: true, Groups: []string{"g", "h"}, TTL: 60_000}},
 		&OpPassChange{ID: 1 << 40},
 		&OpPassChange{ID: 5, Cancel: true},
 	}

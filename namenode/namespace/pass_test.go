@@ -3,6 +3,7 @@ package namespace
 import (
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -18,7 +19,7 @@ type passModel map[uint64]tables.Pass
 func (m *machine) NewPass(t *rapid.T) {
 	p := tables.Pass{
 		Sum:  [32]byte{byte(rapid.IntRange(1, 40).Draw(t, "sum")), 31: 1},
-		User: rapid.SampledFrom([]string{"u1", "u2", ""}).Draw(t, "user"), Renewer: "u2", Real: rapid.SampledFrom([]string{"", "proxy"}).Draw(t, "real"),
+		User: rapid.SampledFrom([]string{"u1", "u2", ""}).Draw(t, "user"), Renewer: "u2",
 		TTL: rapid.SampledFrom([]int64{0, 1, 20, 60_000, tables.MaxPassTTL, tables.MaxPassTTL + 1}).Draw(t, "ttl"),
 	}
 	if rapid.Bool().Draw(t, "known") {
@@ -92,7 +93,7 @@ func (m *machine) checkPasses(t *rapid.T) {
 	seen := 0
 	m.tree.Passes(nil).List("", 0, func(p *tables.Pass) bool {
 		want := m.passes[p.ID]
-		if seen++; p.Until != want.Until || p.Issued != want.Issued || p.User != want.User || p.Real != want.Real || p.Known != want.Known || !slices.Equal(p.Groups, want.Groups) {
+		if seen++; p.Until != want.Until || p.Issued != want.Issued || p.User != want.User || p.Known != want.Known || !slices.Equal(p.Groups, want.Groups) {
 			t.Fatalf("pass %+v, should be %+v", p, want)
 		}
 		return true
@@ -140,24 +141,36 @@ func TestPasses(t *testing.T) {
 	if err := issue(1, "bob"); err != nil || r.tree.Passes(nil).Find(first.Sum) != nil {
 		t.Errorf("%v, or an expired one is kept", err)
 	}
-	refused := 0
 	n := 2
-	for ; n < tables.MaxUserPasses+3; n++ {
-		if fserror.KindOf(issue(n, "ann")) == fserror.Retry {
-			refused++
+	fill := func(user string) (made int) {
+		for issue(n, user) == nil {
+			n++
+			made++
 		}
+		wantKind(t, issue(n, user), fserror.Retry)
+		return made
 	}
-	if refused != 1 {
-		t.Errorf("%d were refused to one user", refused)
+	if made, most := fill("ann"), tables.MaxUserPassBytes/(tables.PassBytes+2*len("ann")); made != most {
+		t.Errorf("one user got %d, not %d", made, most)
 	}
-	for user := 0; r.tree.Counts().Passes < tables.MaxPasses/4*3; n++ {
-		if issue(n, "greedy"+string(rune('a'+user))) != nil {
-			user++
-		}
+	long := tables.Pass{Sum: [32]byte{2}, User: "dave", Renewer: "dave", Known: true, Groups: []string{strings.Repeat("g", 4000)}, TTL: tables.MaxPassTTL}
+	made := 0
+	for ; r.tree.Passes(nil).MayIssue(&long, r.now) == nil; made++ {
+		r.must(t, &OpPass{Pass: long})
+		long.Sum[1], long.Sum[2] = byte(made), byte(made>>8)+1
 	}
-	wantKind(t, issue(n, "greedya"), fserror.Retry)
+	if most := tables.MaxUserPassBytes / (tables.PassBytes + 4000); made > most {
+		t.Errorf("a user with a long list of groups got %d, more than %d", made, most)
+	}
+	for user := 0; user < 14; user++ { // three quarters of all are taken then
+		fill("greedy" + string(rune('a'+user)))
+	}
 	if err := issue(n, "carol"); err != nil {
 		t.Errorf("who has none gets none: %v", err)
+	}
+	n++
+	if made := fill("carol"); made > 200 {
+		t.Errorf("of the last quarter a user got %d", made)
 	}
 	sound(t, r.tree)
 	roundTrip(t, r.tree)

@@ -15,6 +15,7 @@ const (
 	KeepAlives  = "keepalives"  // streams that keep granted leases alive
 	Watches     = "watches"
 	Leases      = "leases"  // granted ones, of a user: they outlast addresses
+	Files       = "files"   // open for write, of a session's user: they outlast addresses, too
 	Waiting     = "waiting" // calls that wait for others, or because of Calls
 	Calls       = "calls"   // a second
 )
@@ -50,7 +51,7 @@ func ParseQuotas(content []byte, name func(address string) (string, error)) (*Qu
 			continue
 		}
 		if err := q.line(words, name); err != nil {
-			return nil, fmt.Errorf("line %d: %w; a line is: user NAME, or address ADDRESS (* for all others), and WHAT=N with WHAT one of connections, sessions, keepalives, watches, leases, waiting, calls", n, err)
+			return nil, fmt.Errorf("line %d: %w; a line is: user NAME, or address ADDRESS (* for all others), and WHAT=N with WHAT one of connections, sessions, keepalives, watches, leases, files, waiting, calls", n, err)
 		}
 	}
 	return q, lines.Err()
@@ -88,9 +89,9 @@ func (q *Quotas) line(words []string, name func(string) (string, error)) error {
 			if words[0] == "user" {
 				return fmt.Errorf("%q: a connection has an address, and no user", w)
 			}
-		case Leases:
+		case Leases, Files:
 			if words[0] == "address" {
-				return fmt.Errorf("%q: a granted lease has a user, and no address", w)
+				return fmt.Errorf("%q: a granted lease, as an open file, has a user, and no address", w)
 			}
 		case Sessions, KeepAlives, Watches, Waiting, Calls:
 		default:

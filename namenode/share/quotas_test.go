@@ -47,6 +47,7 @@ func TestQuotas(t *testing.T) {
 		"user ann fish=1":                   "nothing that can be limited",
 		"user ann connections=1":            "has an address",
 		"address 1.2.3.4 leases=1":          "has a user",
+		"address 1.2.3.4 files=1":           "has a user",
 		"address nowhere calls=1":           "no address",
 		"user a calls=1\nuser a calls=2":    "earlier line",
 		"user a calls=1 calls=2":            "earlier line",

@@ -1,5 +1,5 @@
 // Package share divides what all callers use and of which there is only so much:
-// connections, watches, leases, waiting calls. Nobody is refused while there is
+// connections, watches, leases, open files, waiting calls. Nobody is refused while there is
 // plenty. The last quarter is for those who hold little, and the last sixteenth
 // for those who look after the namenode, so that whoever takes all that he can
 // get takes it from himself. What takes long is done in Turns.
@@ -108,7 +108,7 @@ func (l *Limit) Why(n int64, who Taker) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if name := l.over(n, who); name != "" {
-		return fmt.Sprintf("%s has %d %s, and may have %d; end some, or ask the operator for more", holder(name), l.held[name], l.what, l.quota(name))
+		return fmt.Sprintf("%s has %d %s, and may have %d; end some, or ask the operator for more", holder(name), l.held[name], strings.Replace(l.what, Files, "files open for write", 1), l.quota(name))
 	}
 	return fmt.Sprintf("overloaded: there are too many %s, and the room that is left is for users and addresses that have few", l.what)
 }

@@ -30,6 +30,10 @@ type fileConfig struct {
 	CacheSize     *string `toml:"block-cache-size"`
 	TokenFile     *string `toml:"token-file"`
 	Login         *string `toml:"login"`
+	Kerberos      *bool   `toml:"kerberos"`
+	Keytab        *string `toml:"kerberos-keytab"`
+	Principal     *string `toml:"kerberos-principal"`
+	Server        *string `toml:"kerberos-server"`
 }
 
 // values are the settings in the file, as text by flag.
@@ -39,12 +43,13 @@ func (f *fileConfig) values() (map[string]string, error) {
 		"user": f.User, "client": f.Client, "tls-ca": f.TLSCA,
 		"tls-cert": f.TLSCert, "tls-key": f.TLSKey, "tls-server-name": f.TLSServerName, "token-file": f.TokenFile, "login": f.Login,
 		"block-cache": f.BlockCache, "block-cache-size": f.CacheSize,
+		"kerberos-keytab": f.Keytab, "kerberos-principal": f.Principal, "kerberos-server": f.Server,
 	} {
 		if s != nil {
 			v[name] = *s
 		}
 	}
-	for name, b := range map[string]*bool{"json": f.JSON, "quiet": f.Quiet, "tls": f.TLS} {
+	for name, b := range map[string]*bool{"json": f.JSON, "quiet": f.Quiet, "tls": f.TLS, "kerberos": f.Kerberos} {
 		if b != nil {
 			v[name] = fmt.Sprint(*b)
 		}

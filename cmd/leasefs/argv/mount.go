@@ -13,7 +13,8 @@ import (
 var optionFlags = map[string]string{
 	"allow_other": "allow-other", "root_squash": "root-squash", "groups": "groups", "busy": "busy", "subdir": "subdir",
 	"as": "user", "client": "client", "timeout": "timeout", "config": "config",
-	"block_cache": "block-cache", "block_cache_size": "block-cache-size", "token_file": "token-file",
+	"block_cache": "block-cache", "block_cache_size": "block-cache-size", "token_file": "token-file", "login": "login",
+	"kerberos": "kerberos", "kerberos_keytab": "kerberos-keytab", "kerberos_principal": "kerberos-principal", "kerberos_server": "kerberos-server",
 	"tls": "tls", "tls_ca": "tls-ca", "tls_cert": "tls-cert", "tls_key": "tls-key", "tls_server_name": "tls-server-name",
 }
 

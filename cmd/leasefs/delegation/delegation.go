@@ -57,9 +57,6 @@ func JSON(t client.DelegationToken) map[string]any {
 	if t.User != "" {
 		out["user"], out["renewer"] = t.User, t.Renewer
 	}
-	if t.RealUser != "" {
-		out["real_user"] = t.RealUser
-	}
 	return out
 }
 
@@ -73,11 +70,7 @@ const Header = "ID\tUSER\tRENEWER\tISSUED\tEXPIRES\tENDS"
 
 // Row writes a token as a row of a table.
 func Row(w io.Writer, t client.DelegationToken) {
-	user := t.User
-	if t.RealUser != "" {
-		user += " (by " + t.RealUser + ")"
-	}
-	fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", t.ID, user, t.Renewer, t.Issued.Format(time.DateTime), t.Expires.Format(time.DateTime), t.Ends.Format(time.DateTime))
+	fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", t.ID, t.User, t.Renewer, t.Issued.Format(time.DateTime), t.Expires.Format(time.DateTime), t.Ends.Format(time.DateTime))
 }
 
 func local(name string, err error) error {

@@ -3,6 +3,7 @@ package tables
 import (
 	"bytes"
 	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/leasefs/leasefs/internal/fserror"
@@ -11,17 +12,19 @@ import (
 
 // Limits of passes.
 const (
-	// MaxPasses is how many there may be, those that expired lately included. The last
-	// quarter is for users who have fewPasses at most.
-	MaxPasses = 1 << 17
-	// MaxUserPasses is how many one user may have.
-	MaxUserPasses = 1 << 13
+	// MaxPassBytes is how much memory passes may take, those that expired lately included.
+	// The last quarter is for users whose passes take fewPassBytes at most.
+	MaxPassBytes = 64 << 20
+	// MaxUserPassBytes is how much those of one user may take.
+	MaxUserPassBytes = 4 << 20
+	// PassBytes is what each takes besides its names.
+	PassBytes = 512
 	// MaxPassTTL is for how long a pass is good at most without a renewal, in milliseconds: a day.
 	MaxPassTTL = 24 * 3600 * 1000
 	// MaxPassLife is for how long it can be renewed, in milliseconds: seven days.
 	MaxPassLife = 7 * MaxPassTTL
 
-	fewPasses     = 64
+	fewPassBytes  = MaxUserPassBytes / 64
 	maxPassNames  = 4096 // bytes of names of one pass
 	maxPassGroups = 1024
 	expirePasses  = 64 // one record forgets so many that have expired
@@ -33,7 +36,6 @@ type Pass struct {
 	ID      uint64   // the record that made it; it may be shown
 	Sum     [32]byte // the SHA-256 of the token
 	User    string   // who its bearer is
-	Real    string   // who proved that he may act for User, if it was another; may be empty
 	Renewer string   // who may renew it
 	// Groups are those of the user, if Known; else they are those that the namenode's
 	// machine knows.
@@ -42,6 +44,8 @@ type Pass struct {
 	TTL    int64 // milliseconds for which it is good after each renewal
 	Issued int64 // Unix milliseconds by the journal, as Until
 	Until  int64 // it is good before then
+
+	spare string // a text in the layout that nothing has set
 }
 
 // Ends is when it expires for good, however often it is renewed.
@@ -52,21 +56,30 @@ func (p *Pass) Fields(c *codec.Coder) {
 	c.Raw((*[16]byte)(p.Sum[:16]))
 	c.Raw((*[16]byte)(p.Sum[16:]))
 	c.Text(&p.User)
-	c.Text(&p.Real)
+	c.Text(&p.spare)
 	c.Text(&p.Renewer)
 	c.Bool(&p.Known)
 	codec.List(c, &p.Groups, 2, c.Text)
 	c.I64(&p.TTL)
 }
 
+// names is how many bytes the names of a pass have.
+func (p *Pass) names() int {
+	n := len(p.User) + len(p.spare) + len(p.Renewer)
+	for _, g := range p.Groups {
+		n += len(g)
+	}
+	return n
+}
+
+// bytes is how much memory a pass takes; a group takes a header for its name, too.
+func (p *Pass) bytes() int { return PassBytes + p.names() + 16*len(p.Groups) }
+
 // can checks a pass by itself.
 func (p *Pass) can() error {
-	size := len(p.User) + len(p.Real) + len(p.Renewer)
-	for _, g := range p.Groups {
-		size += len(g)
-		if g == "" {
-			size = maxPassNames + 1
-		}
+	size := p.names()
+	if slices.Contains(p.Groups, "") {
+		size = maxPassNames + 1
 	}
 	switch {
 	case p.User == "" || p.Renewer == "" || !p.Known && len(p.Groups) > 0:
@@ -87,12 +100,13 @@ type Passes struct {
 	byEnd  Set[*Pass]
 	byUser Set[*Pass]
 	counts Set[passCount]
+	size   int // what all of them take
 }
 
-// passCount is how many passes a user has, those that have expired included.
+// passCount is how many passes a user has and what they take, those that have expired included.
 type passCount struct {
-	user string
-	n    int
+	user    string
+	n, size int
 }
 
 // NewPasses returns none.
@@ -110,7 +124,7 @@ func NewPasses() Passes {
 
 // Clone returns a snapshot.
 func (t *Passes) Clone() Passes {
-	return Passes{t.byID.Clone(), t.bySum.Clone(), t.byEnd.Clone(), t.byUser.Clone(), t.counts.Clone()}
+	return Passes{t.byID.Clone(), t.bySum.Clone(), t.byEnd.Clone(), t.byUser.Clone(), t.counts.Clone(), t.size}
 }
 
 // Len is how many there are.
@@ -132,19 +146,32 @@ func (t *Passes) List(user string, after uint64, fn func(*Pass) bool) {
 	t.byUser.from(&Pass{User: user, ID: after + 1}, func(p *Pass) bool { return p.User == user && fn(p) })
 }
 
-// has reports whether a user has so many that have not expired.
-func (t *Passes) has(user string, most int, now int64) bool {
-	if c, _ := t.counts.Get(passCount{user: user}); c.n < most {
+// exceeds reports whether a user's passes that have not expired take more than most with n
+// bytes more.
+func (t *Passes) exceeds(user string, n, most int, now int64) bool {
+	if c, _ := t.counts.Get(passCount{user: user}); c.size+n <= most {
 		return false
 	}
-	n := 0
 	t.List(user, 0, func(p *Pass) bool {
 		if p.Until > now {
-			n++
+			n += p.bytes()
 		}
-		return n < most
+		return n <= most
 	})
-	return n >= most
+	return n > most
+}
+
+// expired calls fn for those that the next record forgets.
+func (t *Passes) expired(now int64, fn func(*Pass)) {
+	n := 0
+	t.byEnd.Ascend(func(p *Pass) bool {
+		if n == expirePasses || p.Until > now {
+			return false
+		}
+		n++
+		fn(p)
+		return true
+	})
 }
 
 // MayIssue returns why a pass cannot be made: InvalidArgument, TooLarge, Exists (the
@@ -156,12 +183,17 @@ func (t *Passes) MayIssue(p *Pass, now int64) error {
 	if t.Find(p.Sum) != nil {
 		return fserror.New(fserror.Exists, "", "", "there is a delegation token of this hash: make another secret")
 	}
-	first, _ := t.byEnd.Min()
-	scarce := t.Len() >= MaxPasses/4*3 && first.Until > now // else the record makes room
-	if scarce && (t.Len() >= MaxPasses || t.has(p.User, fewPasses, now)) || t.has(p.User, MaxUserPasses, now) {
-		return &fserror.Error{Kind: fserror.Retry, RetryAfter: RetryMS * 1e6, Message: "there are too many delegation tokens, of user " + p.User + " or of all; cancel those that are not needed any more, or wait until they expire"}
+	n, all := p.bytes(), t.size+p.bytes()
+	t.expired(now, func(old *Pass) { all -= old.bytes() })
+	whose := "user " + p.User
+	switch {
+	case t.exceeds(p.User, n, MaxUserPassBytes, now):
+	case all <= MaxPassBytes/4*3, all <= MaxPassBytes && !t.exceeds(p.User, n, fewPassBytes, now):
+		return nil
+	default:
+		whose = "all users"
 	}
-	return nil
+	return &fserror.Error{Kind: fserror.Retry, RetryAfter: RetryMS * 1e6, Message: "the delegation tokens of " + whose + " take as much memory as they may; cancel those that are not needed any more, or wait until they expire"}
 }
 
 // MayChange returns the pass of a number, or of a hash, that a user may renew, or cancel:
@@ -192,13 +224,13 @@ func (t *Passes) Issue(p Pass, id uint64, now int64) (*Pass, error) {
 	if t.Find(p.Sum) != nil {
 		return nil, fserror.New(fserror.Exists, "", "", "its hash is known")
 	}
-	for range expirePasses {
-		if old, ok := t.byEnd.Min(); ok && old.Until <= now {
-			t.remove(old)
-		}
+	var gone []*Pass
+	t.expired(now, func(old *Pass) { gone = append(gone, old) })
+	for _, old := range gone {
+		t.remove(old)
 	}
 	p.ID, p.Issued, p.Until = id, now, now+p.TTL
-	p.User, p.Real, p.Renewer = strings.Clone(p.User), strings.Clone(p.Real), strings.Clone(p.Renewer)
+	p.User, p.spare, p.Renewer = strings.Clone(p.User), strings.Clone(p.spare), strings.Clone(p.Renewer)
 	groups := make([]string, len(p.Groups))
 	for i, g := range p.Groups {
 		groups[i] = strings.Clone(g)
@@ -228,19 +260,20 @@ func (t *Passes) add(p *Pass) {
 	for _, s := range []Set[*Pass]{t.byID, t.bySum, t.byEnd, t.byUser} {
 		s.ReplaceOrInsert(p)
 	}
-	t.tally(p.User, 1)
+	t.tally(p, 1)
 }
 
 func (t *Passes) remove(p *Pass) {
 	for _, s := range []Set[*Pass]{t.byID, t.bySum, t.byEnd, t.byUser} {
 		s.Delete(p)
 	}
-	t.tally(p.User, -1)
+	t.tally(p, -1)
 }
 
-func (t *Passes) tally(user string, d int) {
-	c, _ := t.counts.Get(passCount{user: user})
-	if c = (passCount{user, c.n + d}); c.n == 0 {
+func (t *Passes) tally(p *Pass, d int) {
+	t.size += d * p.bytes()
+	c, _ := t.counts.Get(passCount{user: p.User})
+	if c = (passCount{p.User, c.n + d, c.size + d*p.bytes()}); c.n == 0 {
 		t.counts.Delete(c)
 		return
 	}
@@ -273,9 +306,12 @@ func (p *Pass) good(txid uint64, now int64) bool {
 
 // Check finds where the parts disagree.
 func (t *Passes) Check(problem Problem, txid uint64, now int64) {
-	counts := make(map[string]int)
+	counts := make(map[string]passCount)
+	size := 0
 	t.byID.Ascend(func(p *Pass) bool {
-		counts[p.User]++
+		c := counts[p.User]
+		counts[p.User] = passCount{p.User, c.n + 1, c.size + p.bytes()}
+		size += p.bytes()
 		if !p.good(txid, now) {
 			problem("delegation token %d cannot be: %+v", p.ID, *p)
 		}
@@ -287,14 +323,17 @@ func (t *Passes) Check(problem Problem, txid uint64, now int64) {
 		return true
 	})
 	t.counts.Ascend(func(c passCount) bool {
-		if counts[c.user] != c.n {
-			problem("user %s has %d delegation tokens, but counts %d", c.user, counts[c.user], c.n)
+		if have := counts[c.user]; have != c {
+			problem("user %s has %d delegation tokens of %d bytes, but counts %d of %d", c.user, have.n, have.size, c.n, c.size)
 		}
 		delete(counts, c.user)
 		return true
 	})
 	if len(counts) > 0 {
 		problem("delegation tokens of %d users are not counted", len(counts))
+	}
+	if size != t.size {
+		problem("the delegation tokens take %d bytes, but count %d", size, t.size)
 	}
 	if n := t.Len(); t.bySum.Len() != n || t.byEnd.Len() != n || t.byUser.Len() != n {
 		problem("there are %d delegation tokens, and %d, %d and %d by what they have", n, t.bySum.Len(), t.byEnd.Len(), t.byUser.Len())

@@ -10750,7 +10750,6 @@ type DelegationToken struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
 	User          string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
-	RealUser      string                 `protobuf:"bytes,3,opt,name=real_user,json=realUser,proto3" json:"real_user,omitempty"` // who proved that he may act for user, if it was another
 	Renewer       string                 `protobuf:"bytes,4,opt,name=renewer,proto3" json:"renewer,omitempty"`
 	IssuedUnixMs  int64                  `protobuf:"varint,5,opt,name=issued_unix_ms,json=issuedUnixMs,proto3" json:"issued_unix_ms,omitempty"`
 	ExpiresUnixMs int64                  `protobuf:"varint,6,opt,name=expires_unix_ms,json=expiresUnixMs,proto3" json:"expires_unix_ms,omitempty"`
@@ -10799,13 +10798,6 @@ func (x *DelegationToken) GetId() uint64 {
 func (x *DelegationToken) GetUser() string {
 	if x != nil {
 		return x.User
-	}
-	return ""
-}
-
-func (x *DelegationToken) GetRealUser() string {
-	if x != nil {
-		return x.RealUser
 	}
 	return ""
 }
@@ -11703,16 +11695,15 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x03all\x18\x04 \x01(\bR\x03all\"g\n" +
 	"\x1cListDelegationTokensResponse\x123\n" +
 	"\x06tokens\x18\x01 \x03(\v2\x1b.leasefs.v1.DelegationTokenR\x06tokens\x12\x12\n" +
-	"\x04more\x18\x02 \x01(\bR\x04more\"\xdc\x01\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\"\xc5\x01\n" +
 	"\x0fDelegationToken\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
-	"\x04user\x18\x02 \x01(\tR\x04user\x12\x1b\n" +
-	"\treal_user\x18\x03 \x01(\tR\brealUser\x12\x18\n" +
+	"\x04user\x18\x02 \x01(\tR\x04user\x12\x18\n" +
 	"\arenewer\x18\x04 \x01(\tR\arenewer\x12$\n" +
 	"\x0eissued_unix_ms\x18\x05 \x01(\x03R\fissuedUnixMs\x12&\n" +
 	"\x0fexpires_unix_ms\x18\x06 \x01(\x03R\rexpiresUnixMs\x12 \n" +
 	"\fends_unix_ms\x18\a \x01(\x03R\n" +
-	"endsUnixMs*P\n" +
+	"endsUnixMsJ\x04\b\x03\x10\x04*P\n" +
 	"\x06RefHow\x12\x17\n" +
 	"\x13REF_HOW_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13REF_HOW_FOLLOW_LAST\x10\x01\x12\x14\n" +

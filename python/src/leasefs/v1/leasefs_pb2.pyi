@@ -1945,19 +1945,17 @@ class ListDelegationTokensResponse(_message.Message):
     def __init__(self, tokens: _Optional[_Iterable[_Union[DelegationToken, _Mapping]]] = ..., more: bool = ...) -> None: ...
 
 class DelegationToken(_message.Message):
-    __slots__ = ("id", "user", "real_user", "renewer", "issued_unix_ms", "expires_unix_ms", "ends_unix_ms")
+    __slots__ = ("id", "user", "renewer", "issued_unix_ms", "expires_unix_ms", "ends_unix_ms")
     ID_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
-    REAL_USER_FIELD_NUMBER: _ClassVar[int]
     RENEWER_FIELD_NUMBER: _ClassVar[int]
     ISSUED_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
     EXPIRES_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
     ENDS_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
     id: int
     user: str
-    real_user: str
     renewer: str
     issued_unix_ms: int
     expires_unix_ms: int
     ends_unix_ms: int
-    def __init__(self, id: _Optional[int] = ..., user: _Optional[str] = ..., real_user: _Optional[str] = ..., renewer: _Optional[str] = ..., issued_unix_ms: _Optional[int] = ..., expires_unix_ms: _Optional[int] = ..., ends_unix_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., user: _Optional[str] = ..., renewer: _Optional[str] = ..., issued_unix_ms: _Optional[int] = ..., expires_unix_ms: _Optional[int] = ..., ends_unix_ms: _Optional[int] = ...) -> None: ...
