@@ -16,7 +16,7 @@ func TestFlagsHaveOptionsAndKeys(t *testing.T) {
 	app := testApp(t)
 	i := slices.IndexFunc(app.Commands, func(c *cli.Command) bool { return c.Name == "mount" })
 	options := map[string]string{
-		"user":     "as", // "user" is a word of mount(8)
+		"user":     "as",                                                     // "user" is a word of mount(8)
 		"namenode": "", "json": "", "quiet": "", "daemon": "", "options": "", // the device, what is printed, what is so, -o itself
 	}
 	for _, f := range slices.Concat(globalFlags(), app.Commands[i].Flags) {
