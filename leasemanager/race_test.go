@@ -12,13 +12,8 @@ import (
 	"github.com/leasefs/leasefs/test/env/size"
 )
 
-// raceRuns is how often scenario 5 is run; fewer under -race or -short.
-func raceRuns() int {
-	if testing.Short() || underRace {
-		return 20_000
-	}
-	return size.Of(100_000, 1_000_000)
-}
+// raceRuns is how often scenario 5 is run.
+func raceRuns() int { return size.Of(20_000, 1_000_000) }
 
 // Renewal and expiry of one lease at the same instant.
 func TestScenario05(t *testing.T) {
@@ -101,14 +96,11 @@ func TestScenario05(t *testing.T) {
 	t.Logf("lived %d, ended %d", lived, ended)
 }
 
-// A million leases, or daily a tenth of them, expire at once: no pass holds the lock beyond its budget (by
-// the clock that it reads), others continue between passes, and what is late can be
-// seen. BenchmarkExpireMillion has the times.
+// A million leases, or daily a fiftieth of them, expire at once: no pass holds the lock
+// beyond its budget (by the clock that it reads), others continue between passes, and
+// what is late can be seen. BenchmarkExpireMillion has the times.
 func TestScenario06(t *testing.T) {
-	n := size.Of[uint64](100_000, 1_000_000)
-	if testing.Short() || underRace {
-		n = 20_000
-	}
+	n := size.Of[uint64](20_000, 1_000_000)
 	c := new(tickingClock)
 	m := New(Config{Clock: c})
 	for i := uint64(1); i <= n; i++ {

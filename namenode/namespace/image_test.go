@@ -248,7 +248,7 @@ func tryImage(t *testing.T, image []byte) {
 func TestImageContent(t *testing.T) {
 	payload := payloadOf(imageOf(t, rich(t).tree))
 	tryImage(t, reframe(payload))
-	step := size.Of(7, 1) // prime, so that it meets every field of the records
+	step := size.Of(31, 1) // prime, so that it meets every field of the records
 	for n := 0; n < len(payload); n += step {
 		for _, x := range []byte{1, 2, 4, 0x80, 0xff} {
 			bad := bytes.Clone(payload)

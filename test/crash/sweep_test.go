@@ -71,13 +71,10 @@ func TestDaysGoWell(t *testing.T) {
 }
 
 // TestScenario46CrashAtEveryPoint is the sweep; see the package comment. In full
-// size it takes every point, else every fifth.
+// size it takes every point, else every eleventh.
 func TestScenario46CrashAtEveryPoint(t *testing.T) {
 	t.Parallel()
-	stride, atLeast := size.Of(5, 1), size.Of(400, 2000)
-	if testing.Short() {
-		stride, atLeast = 11, 150
-	}
+	stride, atLeast := size.Of(11, 1), size.Of(150, 2000)
 	crashAtPoints(t, days, stride, atLeast)
 }
 
@@ -95,10 +92,7 @@ var journals = []struct {
 // TestScenario46RoomAhead is the sweep for other ways of the journal.
 func TestScenario46RoomAhead(t *testing.T) {
 	t.Parallel()
-	stride, atLeast := size.Of(61, 31), size.Of(30, 60)
-	if testing.Short() {
-		stride, atLeast = 97, 15
-	}
+	stride, atLeast := size.Of(97, 31), size.Of(15, 60)
 	for _, way := range journals {
 		t.Run(way.name, func(t *testing.T) {
 			var ds []day

@@ -48,23 +48,42 @@ func client(t *testing.T) *http.Client {
 	return &http.Client{Transport: tr}
 }
 
-// onServers runs a test against each server.
-func onServers(t *testing.T, test func(*testing.T, *s3env.Server)) {
+// TestServers runs what needs a real server on each: one of a kind for all, since
+// SeaweedFS works for seconds until it answers.
+func TestServers(t *testing.T) {
+	tests := []struct {
+		name string
+		test func(*testing.T, *s3env.Server)
+	}{
+		{"Conformance", conformance},
+		{"Faults", faults},
+		{"Parts", parts},
+		{"WrongSettings", wrongSettings},
+		{"ClockOff", clockOff},
+		{"Environment", environment},
+		{"ForeignNames", foreignNames},
+		{"ManyBlocks", manyBlocks},
+		{"ProbeLeavesNothing", probeLeavesNothing},
+		{"Gone", gone}, // the last: it kills the server
+	}
 	for _, name := range s3env.Servers() {
-		t.Run(name, func(t *testing.T) { test(t, s3env.Start(t, name)) })
+		t.Run(name, func(t *testing.T) {
+			server := s3env.Start(t, name)
+			for _, c := range tests {
+				t.Run(c.name, func(t *testing.T) { c.test(t, server) })
+			}
+		})
 	}
 }
 
-func TestConformance(t *testing.T) {
-	onServers(t, func(t *testing.T, server *s3env.Server) {
-		blocktest.Run(t, func(t *testing.T) blocktest.Harness {
-			return blocktest.Harness{Store: open(t, server, server.URL("some/where")), Client: client(t)}
-		})
-		blocktest.RunObjects(t, func(t *testing.T) (one, another blockstore.Objects) {
-			var id [16]byte
-			_, _ = rand.Read(id[:])
-			same := func(c *s3.Config) { c.NamespaceID = id }
-			return open(t, server, server.URL("some/where"), same), open(t, server, server.URL("some/where"), same)
-		})
+func conformance(t *testing.T, server *s3env.Server) {
+	blocktest.Run(t, func(t *testing.T) blocktest.Harness {
+		return blocktest.Harness{Store: open(t, server, server.URL("some/where")), Client: client(t)}
+	})
+	blocktest.RunObjects(t, func(t *testing.T) (one, another blockstore.Objects) {
+		var id [16]byte
+		_, _ = rand.Read(id[:])
+		same := func(c *s3.Config) { c.NamespaceID = id }
+		return open(t, server, server.URL("some/where"), same), open(t, server, server.URL("some/where"), same)
 	})
 }

@@ -89,8 +89,8 @@ func lost(_ *http.Request, body []byte, deliver func([]byte) *s3env.Reply) *s3en
 	return nil
 }
 
-// TestFaults puts a bad line between store and server.
-func TestFaults(t *testing.T) {
+// faults puts a bad line between store and server.
+func faults(t *testing.T, server *s3env.Server) {
 	tests := []struct {
 		name string
 		test func(*testing.T, *s3.Store, *s3env.Proxy)
@@ -107,14 +107,12 @@ func TestFaults(t *testing.T) {
 		{"DeleteRepeated", deleteRepeated},
 		{"ProbeThroughStorms", probeThroughStorms},
 	}
-	onServers(t, func(t *testing.T, server *s3env.Server) {
-		for _, c := range tests {
-			t.Run(c.name, func(t *testing.T) {
-				proxy := server.Proxy(t)
-				c.test(t, open(t, server, proxy.URL("")), proxy)
-			})
-		}
-	})
+	for _, c := range tests {
+		t.Run(c.name, func(t *testing.T) {
+			proxy := server.Proxy(t)
+			c.test(t, open(t, server, proxy.URL("")), proxy)
+		})
+	}
 }
 
 // lostReply: the retry finds the name taken, by our own bytes.

@@ -18,27 +18,6 @@ import (
 	"github.com/leasefs/leasefs/test/env/s3env"
 )
 
-// TestServers are the parts of the store beyond the suite, on real servers.
-func TestServers(t *testing.T) {
-	tests := []struct {
-		name string
-		test func(*testing.T, *s3env.Server)
-	}{
-		{"WrongSettings", wrongSettings},
-		{"ClockOff", clockOff},
-		{"Environment", environment},
-		{"ForeignNames", foreignNames},
-		{"ManyBlocks", manyBlocks},
-		{"ProbeLeavesNothing", probeLeavesNothing},
-	}
-	onServers(t, func(t *testing.T, server *s3env.Server) {
-		for _, c := range tests {
-			t.Run(c.name, func(t *testing.T) { c.test(t, server) })
-		}
-		t.Run("Gone", func(t *testing.T) { gone(t, server) }) // the last: it kills the server
-	})
-}
-
 func keys(access, secret string) func(*s3.Config) {
 	return func(c *s3.Config) {
 		c.Credentials = aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {

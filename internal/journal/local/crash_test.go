@@ -218,10 +218,7 @@ func crashEverywhere(t *testing.T, ahead int64, medium func(*crashfs.FS) vfs.FS)
 	points := whole.Ops()
 	acked := r.acked
 	inspect(t, whole, &r)
-	seeds := size.Of[uint64](5, 12)
-	if testing.Short() {
-		seeds = 3
-	}
+	seeds := size.Of[uint64](3, 12)
 	t.Logf("%d points, %d records", points, acked)
 	for n := 1; n <= points; n++ {
 		for seed := range seeds {

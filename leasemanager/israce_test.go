@@ -1,5 +1,0 @@
-//go:build race
-
-package leasemanager
-
-const underRace = true
