@@ -1,14 +1,20 @@
 package namenode_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/hex"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/leasefs/leasefs/internal/fserror"
@@ -49,8 +55,63 @@ var needs = map[string]right{
 	"Checkpoint":           rules, "SafeMode": rules, "Fsck": rules, "Collect": rules, "Failover": rules, "ResolveStore": rules, "Backup": rules,
 }
 
+// tap notes what a connection is told.
+type tap struct {
+	mu   sync.Mutex
+	told []byte
+}
+
+func (t *tap) note(m any, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err != nil {
+		t.told = fmt.Appendf(t.told, "%v", err)
+		for _, d := range status.Convert(err).Proto().GetDetails() {
+			t.told = append(t.told, d.GetValue()...)
+		}
+		return
+	}
+	raw, _ := proto.Marshal(m.(proto.Message)) //nolint:errcheck // all are
+	t.told = append(t.told, raw...)
+}
+
+// take returns what was noted since it was called last.
+func (t *tap) take() []byte {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	told := t.told
+	t.told = nil
+	return told
+}
+
+func (t *tap) options() []grpc.DialOption {
+	return []grpc.DialOption{
+		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			err := invoke(ctx, method, req, reply, cc, opts...)
+			t.note(reply, err)
+			return err
+		}),
+		grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+			s, err := streamer(ctx, desc, cc, method, opts...)
+			return &tapped{s, t}, err
+		}),
+	}
+}
+
+type tapped struct {
+	grpc.ClientStream
+	tap *tap
+}
+
+func (s *tapped) RecvMsg(m any) error {
+	err := s.ClientStream.RecvMsg(m)
+	s.tap.note(m, err)
+	return err
+}
+
 // TestRightsOfEachCall makes each call of the contract as each kind of user, whose proof is right: what he may do is decided by the owner, the group, the mode and the ACL of
-// what the call is about, whoever proves it for him.
+// what the call is about, whoever proves it for him. No answer tells anybody the id of another's session: who knew
+// that could take the session while the namenode does not know whose it is, after a restart.
 func TestRightsOfEachCall(t *testing.T) {
 	f := newFort(t)
 	tokens := map[string]token{}
@@ -132,9 +193,10 @@ func TestRightsOfEachCall(t *testing.T) {
 	}
 
 	// as is a connection on which somebody makes calls in a user's name, in a session of his own.
+	heard := new(tap)
 	as := func(prover, user string, more func(*pb.Caller)) *grpc.ClientConn {
 		session := []byte((prover + " for " + user + "................")[:16])
-		return f.connect(append(f.shows(nil, tokens[prover]), recasts(func(c *pb.Caller) {
+		return f.connect(append(append(f.shows(nil, tokens[prover]), heard.options()...), recasts(func(c *pb.Caller) {
 			c.User, c.Session, c.RealUser, c.SessionUser = user, session, "", ""
 			if prover != user {
 				c.RealUser, c.SessionUser = prover, prover
@@ -205,6 +267,15 @@ func TestRightsOfEachCall(t *testing.T) {
 			}
 			if err := try(none, false); (name == "WhoAmI") != (err == nil) || err != nil && fserror.KindOf(err) != fserror.Permission {
 				t.Errorf("a proxy without a rule: %v", err)
+			}
+			told := heard.take()
+			if name == "Backup" { // by which superusers get all that the namenode has
+				return
+			}
+			for _, id := range append(v.sessions, ann.Who.GetSession()) {
+				if bytes.Contains(told, id) || bytes.Contains(told, []byte(hex.EncodeToString(id))) {
+					t.Error("somebody was told the id of another's session")
+				}
 			}
 		})
 	}
