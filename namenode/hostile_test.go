@@ -2,6 +2,7 @@ package namenode_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"math/rand/v2"
 	"net"
@@ -9,12 +10,15 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/leasefs/leasefs/internal/proof"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -57,8 +61,66 @@ func hostile(r *rand.Rand) []byte {
 	return append(h2, noise...)
 }
 
-// TestHostileRequests: 10,000 bad connections to each port take no memory and no goroutines for good,
-// and somebody who asks for something meanwhile is answered.
+// loris holds connections open on which requests begin and never end, one byte at a time, and opens
+// others for those that are closed, until over.
+func loris(addr string, n int, over <-chan struct{}) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	for i := range n {
+		all.Go(func() {
+			begin := [][]byte{[]byte("GET /v1/blocks/1/2?sig="), []byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), {22, 3, 1, 2, 0, 1}}[i%3]
+			for {
+				c, err := net.DialTimeout("tcp", addr, 10*time.Second)
+				if err == nil {
+					_, err = c.Write(begin)
+				}
+				for err == nil {
+					select {
+					case <-over:
+						_ = c.Close()
+						return
+					case <-time.After(200 * time.Millisecond):
+						_, err = c.Write([]byte("0"))
+					}
+				}
+				if c != nil {
+					_ = c.Close()
+				}
+				select {
+				case <-over:
+					return
+				case <-time.After(50 * time.Millisecond): // there is no room for him, which is fine
+				}
+			}
+		})
+	}
+}
+
+// liars make calls whose proofs are wrong, each in another way, and tell what was not refused.
+func liars(f *fort, n int) (taken int64) {
+	var all sync.WaitGroup
+	var wrong atomic.Int64
+	body := strings.Repeat("e", 4000)
+	for i, shown := range []string{"Bearer " + proof.NewToken(), "Bearer " + body + "." + body + "." + body, "Negotiate " + body, "Negotiate =", "Basic cm9vdDpyb290", "Bearer", strings.Repeat("x", 30_000)} {
+		cc := f.connect(f.shows(nil, nil))
+		all.Go(func() {
+			nn := pb.NewNamenodeClient(cc)
+			who := &pb.Caller{User: "root", Client: "liar", Session: bytes.Repeat([]byte{byte(i)}, 16)}
+			for range n {
+				ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(f.t.Context(), "authorization", shown), time.Minute)
+				if _, err := nn.Stat(ctx, &pb.StatRequest{Caller: who, At: pb.Follow("/")}); err == nil {
+					wrong.Add(1)
+				}
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+	return wrong.Load()
+}
+
+// TestHostileRequests: 10,000 bad connections to each port, with slow ones and wrong proofs beside
+// them, take no memory and no goroutines for good, and somebody who asks for something meanwhile is answered.
 func TestHostileRequests(t *testing.T) {
 	f := newFort(t, func(c *namenode.Config) { c.Pages = "127.0.0.1:0"; c.MaxConnections = 512 })
 	by := f.Raw(t, "bystander")
@@ -88,6 +150,16 @@ func TestHostileRequests(t *testing.T) {
 			})
 		}
 	}
+	slow := make(chan struct{})
+	var lorises sync.WaitGroup
+	for _, addr := range []string{f.Addr(), f.HTTPAddr(), plain.Addr(), plain.HTTPAddr(), plain.PagesAddr()} {
+		lorises.Go(func() { loris(addr, 60, slow) })
+	}
+	done.Go(func() {
+		if n := liars(f, 1000); n > 0 {
+			t.Errorf("%d calls with a wrong proof were answered", n)
+		}
+	})
 	// He has the address of the others, so his connection may be the one that was idle for
 	// longest when there are too many of that address: he asks again, as all clients do.
 	ask := func(n int, question func() error) {
@@ -104,13 +176,16 @@ func TestHostileRequests(t *testing.T) {
 	}
 	over := make(chan struct{})
 	go func() { done.Wait(); close(over) }()
-	asked := 0
+	asked, peak := 0, uint64(0)
+	var m runtime.MemStats
 	for finished := false; !finished || asked == 0; asked++ {
 		select {
 		case <-over:
 			finished = true
 		case <-time.After(50 * time.Millisecond):
 		}
+		runtime.ReadMemStats(&m)
+		peak = max(peak, m.HeapAlloc)
 		ask(asked, func() error {
 			_, err := by.NN.Stat(t.Context(), &pb.StatRequest{Caller: by.Who, At: pb.Follow("/d")})
 			return err
@@ -120,6 +195,8 @@ func TestHostileRequests(t *testing.T) {
 			return err
 		})
 	}
+	close(slow)
+	lorises.Wait()
 	resp, err := http.Get("http://" + plain.PagesAddr() + "/metrics")
 	if err != nil || resp.StatusCode != http.StatusOK {
 		t.Fatalf("metrics: %v", err)
@@ -133,12 +210,11 @@ func TestHostileRequests(t *testing.T) {
 	for runtime.NumGoroutine() > goroutines+100 && time.Now().Before(end) {
 		<-time.After(100 * time.Millisecond)
 	}
-	var m runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&m)
-	if n := runtime.NumGoroutine(); n > goroutines+100 || m.HeapAlloc > 256<<20 {
+	if n := runtime.NumGoroutine(); n > goroutines+100 || m.HeapAlloc > 256<<20 || peak > 1<<30 {
 		buf := make([]byte, 1<<20)
-		t.Errorf("%d goroutines, %d before; %d bytes of heap\n%s", n, goroutines, m.HeapAlloc, buf[:runtime.Stack(buf, true)])
+		t.Errorf("%d goroutines, %d before; %d bytes of heap, %d at most\n%s", n, goroutines, m.HeapAlloc, peak, buf[:runtime.Stack(buf, true)])
 	}
-	t.Logf("%d questions; %d goroutines, %d MiB of heap after", asked, runtime.NumGoroutine(), m.HeapAlloc>>20)
+	t.Logf("%d questions; %d goroutines, %d MiB of heap after, %d at most", asked, runtime.NumGoroutine(), m.HeapAlloc>>20, peak>>20)
 }

@@ -85,6 +85,8 @@ type vanisher struct {
 	r *env.Raw
 	w *pb.WriterId // of /w, which stays open all the time
 	i int
+
+	sessions [][]byte // of those beside r
 }
 
 func (v *vanisher) path() string {
@@ -93,7 +95,11 @@ func (v *vanisher) path() string {
 }
 
 // raw is another session of the same user.
-func (v *vanisher) raw(name string) *env.Raw { return asUser(v.n.Raw(v.t, name), v.r.Who.GetUser()) }
+func (v *vanisher) raw(name string) *env.Raw {
+	r := asUser(v.n.Raw(v.t, name), v.r.Who.GetUser())
+	v.sessions = append(v.sessions, r.Who.GetSession())
+	return r
+}
 
 // file makes a closed file.
 func (v *vanisher) file(data string) string {

@@ -355,6 +355,15 @@ func (g *Guard) bearer(c *Caller) (user string, groups []string, until time.Time
 	return "", nil, until, refuse("the token is not known, or was revoked")
 }
 
+// Certificate refuses a certificate that is not good any more; none is no certificate that is bad.
+func (g *Guard) Certificate(shown []*x509.Certificate) error {
+	if !g.cfg.Certificates || len(shown) == 0 {
+		return nil
+	}
+	_, err := g.verify(shown)
+	return err
+}
+
 // verify returns until when a certificate is good.
 func (g *Guard) verify(shown []*x509.Certificate) (time.Time, error) {
 	now := g.clock.Wall()

@@ -680,20 +680,35 @@ func (f *Front) addBlocks(mux *http.ServeMux) {
 
 // addPages serves the pages of an operator.
 func (f *Front) addPages(mux *http.ServeMux, metrics prometheus.Gatherer) {
-	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, f.cfg.Loops.Err() == nil) })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, f.role.Serves()) })
-	mux.HandleFunc("GET /activez", func(w http.ResponseWriter, _ *http.Request) { answer(w, f.role.String() == "active") })
+	page := func(pattern string, h http.HandlerFunc) { mux.HandleFunc(pattern, f.unrevoked(h)) }
+	page("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}).ServeHTTP)
+	page("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, f.cfg.Loops.Err() == nil) })
+	page("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, f.role.Serves()) })
+	page("GET /activez", func(w http.ResponseWriter, _ *http.Request) { answer(w, f.role.String() == "active") })
 	if f.cfg.Page != nil {
 		mux.Handle("GET /{$}", http.RedirectHandler("/page/", http.StatusSeeOther))
-		mux.Handle("/page/", f.asPeer(f.cfg.Page(f.call)))
+		page("/page/", f.asPeer(f.cfg.Page(f.call)).ServeHTTP)
 	}
 	if f.cfg.Pprof {
-		mux.HandleFunc("/debug/pprof/", pprof.Index)
-		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+		page("/debug/pprof/", pprof.Index)
+		page("/debug/pprof/profile", pprof.Profile)
+		page("/debug/pprof/trace", pprof.Trace)
+		page("/debug/pprof/symbol", pprof.Symbol)
+		page("/debug/pprof/cmdline", pprof.Cmdline)
+	}
+}
+
+// unrevoked is h for whose certificate, if one was shown, is still good: the handshake knows of
+// no revocation, and a connection outlives it.
+func (f *Front) unrevoked(h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.TLS != nil {
+			if err := f.cfg.Guard.Certificate(r.TLS.PeerCertificates); err != nil {
+				http.Error(w, err.Error(), http.StatusForbidden)
+				return
+			}
+		}
+		h(w, r)
 	}
 }
 
