@@ -34,7 +34,7 @@ func (s *skewed) Wall() time.Time { return s.System.Wall().Add(time.Duration(s.b
 // can connect with what he shows; blocks are for who has a URL that was signed for just that.
 func TestProofOfEachPath(t *testing.T) {
 	queries := map[string]string{ // of each path that is served
-		"/metrics": "", "/healthz": "", "/readyz": "", "/activez": "",
+		"/metrics": "", "/healthz": "", "/readyz": "", "/activez": "", "/{$}": "", "/page/": "",
 		"/debug/pprof/": "", "/debug/pprof/symbol": "", "/debug/pprof/cmdline": "", "/debug/pprof/profile": "?seconds=1", "/debug/pprof/trace": "?seconds=1",
 	}
 	source, err := os.ReadFile("serve/serve.go")
@@ -135,7 +135,7 @@ func TestProofOfEachPath(t *testing.T) {
 				}
 			}
 			for page, query := range queries {
-				ask(http.MethodGet, "https://"+f.HTTPAddr()+page+query, c.page)
+				ask(http.MethodGet, "https://"+f.HTTPAddr()+strings.TrimSuffix(page, "{$}")+query, c.page)
 			}
 			good, bad := http.StatusOK, http.StatusForbidden
 			if c.page == cannot {

@@ -44,7 +44,7 @@ const (
 var needs = map[string]right{
 	"Session": anybody, "ListLeases": anybody, "GrantLease": anybody, "WhoAmI": anybody, "Status": anybody, "GetDelegationToken": proves,
 	"Watch": anybody, "LeaseTimeToLive": anybody, // of which they are shown what they may see
-	"Stat": searches, "Acl": searches,
+	"Stat": searches, "Acl": searches, "LeaseHistory": searches,
 	"GetFile": reads, "List": reads, "Summary": reads, "Find": reads, "Xattrs": reads,
 	"Create": writes, "Mkdir": writes, "Symlink": writes, "Rename": writes, "Delete": writes, "Transact": writes, "Concat": writes, "Carry": writes,
 	"Append": writes, "Truncate": writes, "SetXattr": writes, "Recover": writes, "DetachLease": writes, "CloseAbandoned": left,

@@ -686,7 +686,7 @@ func (f *Front) addPages(mux *http.ServeMux, metrics prometheus.Gatherer) {
 	page("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, f.role.Serves()) })
 	page("GET /activez", func(w http.ResponseWriter, _ *http.Request) { answer(w, f.role.String() == "active") })
 	if f.cfg.Page != nil {
-		mux.Handle("GET /{$}", http.RedirectHandler("/page/", http.StatusSeeOther))
+		page("GET /{$}", http.RedirectHandler("/page/", http.StatusSeeOther).ServeHTTP)
 		page("/page/", f.asPeer(f.cfg.Page(f.call)).ServeHTTP)
 	}
 	if f.cfg.Pprof {
