@@ -12,7 +12,7 @@ RACE_FLAGS ?=
 RACE_PKGS ?= ./leasemanager/... ./internal/journal/... ./internal/readcache ./namenode/... ./client/... ./test/crash ./internal/blockcache ./gateway/...
 FUZZTIME  ?= 10
 # The tests of large sizes (LEASEFS_TEST_SIZE=full repeats others more often, too).
-FULL      ?= ^Test(TreesInAndOut|TreesOverAKilledNamenode|LargeFile|ManyAppends|ManySmallFiles|KilledWriterIsReplaced|HAStress|Soak|PageOfMany)$$
+FULL      ?= ^Test(TreesInAndOut|TreesOverAKilledNamenode|LargeFile|ManyAppends|ManySmallFiles|KilledWriterIsReplaced|HAStress|Soak)$$
 # The tests that take the longest, since they wait for sessions and terms of several namenodes: test-full runs them.
 LONG      ?= ^Test(DebianPackage|HadoopClients|HadoopPutOverAKilledNamenode|HBase|HALab|Soak|HATakeOverWithoutTheStore|HASecureZooKeeper|Scenario59OverFailovers|Scenario42PausedPastItsSession|Scenario43ZooKeeperDown|ZooKeeperPasswordRenewed|KilledWriterIsReplaced|DeposedPurgesImages|HostileRequests|Login|PageInChromium|PageOfMany|PythonPackage|PythonOverFailovers|Hadoop[A-Z][A-Za-z]*)$$
 # The tests that stand on an S3 server: make test runs them on one of the servers, test-full on each (test/env/s3env).
@@ -56,7 +56,7 @@ test: ## run the tests, but for the longest (go vet is part of lint)
 test-full: ## run the longest tests, then the end-to-end tests in full size: Go's whole source tree, 2 GiB, 100,000 files, 25 failures of namenodes, two minutes of all kinds of clients; every point of all sweeps; two hours of simulated fleets; and half a minute of torture
 	@scripts/setup test-full
 	go test -vet=off -count=1 -timeout 15m -run '$(LONG)' ./test/e2e ./namenode ./test/page
-	LEASEFS_TEST_SIZE=full go test -vet=off -count=1 -timeout 30m -v -run '$(FULL)' ./test/e2e ./test/page
+	LEASEFS_TEST_SIZE=full go test -vet=off -count=1 -timeout 30m -v -run '$(FULL)' ./test/e2e
 	LEASEFS_TEST_SIZE=full go test -vet=off -count=1 -timeout 15m -run '$(STORES)' ./test/e2e ./namenode
 	LEASEFS_TEST_SIZE=full go test -vet=off -count=1 -timeout 15m $(FULL_PKGS)
 	LEASEFS_TEST_SIZE=full go test -vet=off -count=1 -timeout 15m -run '^Test(ZooKeeperStaysBounded|HandOverUnderLoad)$$' ./namenode

@@ -141,8 +141,8 @@ func TestSharesOfOpenFiles(t *testing.T) {
 		w, err := r.NN.Create(t.Context(), &pb.CreateRequest{Call: r.Call(), Caller: r.Who, At: pb.At(path)})
 		return w.GetWriter(), err
 	}
-	reopen := func(r *env.Raw, path string, make bool) error {
-		_, err := r.NN.Append(t.Context(), &pb.AppendRequest{Call: r.Call(), Caller: r.Who, At: pb.At(path), Create: make})
+	reopen := func(r *env.Raw, path string, create bool) error {
+		_, err := r.NN.Append(t.Context(), &pb.AppendRequest{Call: r.Call(), Caller: r.Who, At: pb.At(path), Create: create})
 		return err
 	}
 	shut := func(r *env.Raw, w *pb.WriterId) {
