@@ -245,10 +245,11 @@ func historyCommand(p *program) *cli.Command {
 		Name:      "history",
 		Usage:     "show who held a file or a granted lease, and why that ended",
 		UsageText: "leasefs lease history [--since WHEN] [--limit N] PATH | --holder H | --lease ID|NAME\n\nExample:\n  leasefs lease history --since 24h /logs/a",
-		Description: "Lists who holds it now, then who held it, the last end first: from when to when, and why that ended (closed,\n" +
-			"taken over, deleted, replaced; recovered past the soft limit or the hard limit, forced, or by the same client; of\n" +
-			"granted leases and their files, expired or revoked), and by whom. With PATH it is the file that is there, and\n" +
-			"those that had that path when they were closed. What the namenode did not see is listed as not known.",
+		Description: "Lists who holds it now, then who held it, the last end first: from when to when, and why that\n" +
+			"ended (closed, taken over, deleted, replaced; recovered past the soft limit or the hard limit, forced,\n" +
+			"or by the same client; of granted leases and their files, expired or revoked), and by whom. With PATH\n" +
+			"it is the file that is there, and those that had that path when they were closed. What the namenode\n" +
+			"did not see is listed as not known.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "holder", Usage: "what the client `NAME` or session held"},
 			&cli.StringFlag{Name: "lease", Usage: "who had the granted lease `ID|NAME`"},
