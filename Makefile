@@ -13,13 +13,17 @@ RACE_PKGS ?= ./leasemanager/... ./internal/journal/... ./internal/readcache ./na
 FUZZTIME  ?= 10
 # The tests of large sizes (LEASEFS_TEST_SIZE=full repeats others more often, too).
 FULL      ?= ^Test(TreesInAndOut|TreesOverAKilledNamenode|LargeFile|ManyAppends|ManySmallFiles|KilledWriterIsReplaced|HAStress|Soak)$$
-# The tests that take the longest, since they wait for sessions and terms of several namenodes: test-full runs them.
-LONG      ?= ^Test(DebianPackage|HadoopClients|HadoopPutOverAKilledNamenode|HBase|HALab|Soak|HATakeOverWithoutTheStore|HASecureZooKeeper|Scenario59OverFailovers|Scenario42PausedPastItsSession|Scenario43ZooKeeperDown|ZooKeeperPasswordRenewed|KilledWriterIsReplaced|DeposedPurgesImages|HostileRequests|Login|PageInChromium|PageOfMany|PythonPackage|PythonOverFailovers|Hadoop[A-Z][A-Za-z]*)$$
-# The tests that stand on an S3 server: make test runs them on one of the servers, test-full on each (test/env/s3env).
+# The tests that take the longest, since they wait for sessions and terms of several namenodes or work long: test-full runs them.
+LONG      ?= ^Test(DebianPackage|HBase|HALab|HATakeOverWithoutTheStore|HASecureZooKeeper|Scenario59OverFailovers|Scenario42PausedPastItsSession|Scenario43ZooKeeperDown|ZooKeeperPasswordRenewed|DeposedPurgesImages|HostileRequests|Login|S3Ensemble|MountPjdfstest|HAFollowerCutFromItsLeader|HAStaleReads|PageInChromium|PageOfMany|PythonPackage|PythonOverFailovers|Hadoop[A-Z][A-Za-z]*)$$
+# Those that test-full runs in full size only.
+LONG_FULL ?= ^Test(KilledWriterIsReplaced|Soak|ManyAppends|ManySmallFiles|TreesOverAKilledNamenode|HAStress|ZooKeeperStaysBounded|HandOverUnderLoad|Scenario43Servers)$$
+# The tests that stand on an S3 server: make test runs them on one of the servers, test-full on the other (test/env/s3env).
 STORES    ?= ^Test(S3|S3Restore|S3Ensemble|S3Faults|S3LatePutAfterTakeOver|WrongScheme|DamagedSharedImage|ImageOfAnotherHistory|TakenOverStore|OneBackupOneStore|CopiedZooKeepers|Deposed.*|NamenodesWithDifferentStores)$$
 # The packages whose sweeps take a sample daily (test/env/size).
-FULL_PKGS ?= ./test/crash ./leasemanager ./namenode/namespace ./internal/journal/local ./internal/journal/zk
+FULL_PKGS ?= ./test/crash ./leasemanager ./namenode/namespace ./internal/journal/local
 BENCH     ?= .
+# Without debug information, which takes a third of the time to link; go vet is part of lint.
+GOTEST    := go test -vet=off -ldflags='-s -w'
 # Of soak: how long, of how many worlds at most, whether clients think between calls, and the first seed. Of torture: how long, and the seed.
 HOURS     ?= 1
 MINUTES   ?= 30
@@ -32,7 +36,7 @@ SEED      ?= $(shell date +%s)
 help: ## show this list
 	@echo "make TARGET, one of:"
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "Variables: VERSION, PKGS (test, bench), RACE_PKGS, FUZZTIME, BENCH, FULL, LONG, STORES, HOURS, SEEDS, SPARSE, SEED, MINUTES."
+	@echo "Variables: VERSION, PKGS (test, bench), RACE_PKGS, FUZZTIME, BENCH, FULL, LONG, LONG_FULL, STORES, HOURS, SEEDS, SPARSE, SEED, MINUTES."
 
 setup: ## install what test, race and lint need (each target does so for itself, too)
 	@scripts/setup test race lint
@@ -51,33 +55,33 @@ demo: build ## build, then show writer leases at work on this machine (10 s)
 test: ## run the tests, but for the longest (go vet is part of lint)
 	@scripts/setup test
 	@echo "Results come in order, that of the longest package first."
-	GOGC=400 GOMEMLIMIT=1GiB go test -vet=off -ldflags='-s -w' -timeout 12m -p $$((2 * $$(nproc))) -skip '$(LONG)' $(PKGS) # most of them wait more than they work, on small heaps
+	GOGC=400 GOMEMLIMIT=1GiB $(GOTEST) -timeout 12m -p $$((2 * $$(nproc))) -skip '$(LONG)|$(LONG_FULL)' $(PKGS) # most of them wait more than they work, on small heaps
 
 test-full: ## run the longest tests, then the end-to-end tests in full size: Go's whole source tree, 2 GiB, 100,000 files, 25 failures of namenodes, two minutes of all kinds of clients; every point of all sweeps; two hours of simulated fleets; and half a minute of torture
 	@scripts/setup test-full
-	go test -vet=off -count=1 -timeout 15m -run '$(LONG)' ./test/e2e ./namenode ./test/page
-	LEASEFS_TEST_SIZE=full go test -vet=off -count=1 -timeout 30m -v -run '$(FULL)' ./test/e2e
-	LEASEFS_TEST_SIZE=full go test -vet=off -count=1 -timeout 15m -run '$(STORES)' ./test/e2e ./namenode
-	LEASEFS_TEST_SIZE=full go test -vet=off -count=1 -timeout 15m $(FULL_PKGS)
-	LEASEFS_TEST_SIZE=full go test -vet=off -count=1 -timeout 15m -run '^Test(ZooKeeperStaysBounded|HandOverUnderLoad)$$' ./namenode
-	go test -vet=off -count=1 -timeout 15m -v -run '^TestWorlds$$' ./test/sim -seed $(SEED) -length 1h -sparse
-	go test -vet=off -count=1 -timeout 15m -v -tags torture ./test/torture -minutes 0.5 -seed $(SEED)
+	$(GOTEST) -count=1 -timeout 15m -run '$(LONG)' ./test/e2e ./namenode ./test/page
+	LEASEFS_TEST_SIZE=full $(GOTEST) -count=1 -timeout 30m -v -run '$(FULL)' ./test/e2e
+	LEASEFS_TEST_SIZE=full $(GOTEST) -count=1 -timeout 15m -run '$(STORES)' ./test/e2e ./namenode
+	LEASEFS_TEST_SIZE=full $(GOTEST) -count=1 -timeout 15m $(FULL_PKGS)
+	LEASEFS_TEST_SIZE=full $(GOTEST) -count=1 -timeout 15m -run '$(LONG_FULL)|^Test(Conformance|Scenario43BrokenConnections)$$' ./namenode ./internal/journal/zk
+	$(GOTEST) -count=1 -timeout 15m -v -run '^TestWorlds$$' ./test/sim -seed $(SEED) -length 1h -sparse
+	$(GOTEST) -count=1 -timeout 15m -v -tags torture ./test/torture -minutes 0.5 -seed $(SEED)
 
 soak: ## run worlds of sim in which things fail, for HOURS or SEEDS of them from SEED on, and show which faults met; Ctrl-C ends it after the present one
 	@scripts/setup test
-	go test -vet=off -count=1 -timeout 0 -v -run '^TestWorlds$$' ./test/sim -seed $(SEED) -seeds $(SEEDS) -hours $(HOURS) $(if $(SPARSE),-length 1h -sparse,-length 5m)
+	$(GOTEST) -count=1 -timeout 0 -v -run '^TestWorlds$$' ./test/sim -seed $(SEED) -seeds $(SEEDS) -hours $(HOURS) $(if $(SPARSE),-length 1h -sparse,-length 5m)
 
 torture: ## run the clients and the checker of sim on real processes that are killed, stopped, cut off, short of room and wrong about the time, for MINUTES
 	@scripts/setup test
-	go test -vet=off -count=1 -timeout 0 -v -tags torture ./test/torture -minutes $(MINUTES) -seed $(SEED)
+	$(GOTEST) -count=1 -timeout 0 -v -tags torture ./test/torture -minutes $(MINUTES) -seed $(SEED)
 
 mutants: ## build known faults into the product, one at a time, and see that the worlds of sim find each
 	@scripts/setup test
-	go test -vet=off -count=1 -tags mutants -timeout 10m -run '^TestMutants$$' ./test/sim
+	$(GOTEST) -count=1 -tags mutants -timeout 10m -run '^TestMutants$$' ./test/sim
 
 race: ## run the tests of the concurrent packages under the race detector
 	@scripts/setup race
-	CGO_ENABLED=1 go test -vet=off -race $(RACE_FLAGS) $(RACE_PKGS)
+	CGO_ENABLED=1 $(GOTEST) -race $(RACE_FLAGS) $(RACE_PKGS)
 
 lint: ## check style, layers and common mistakes (.golangci.yml)
 	@scripts/setup lint
@@ -90,7 +94,7 @@ fuzz: ## run each fuzz test for FUZZTIME seconds
 
 bench: ## run the Go benchmarks that match BENCH
 	@scripts/setup test
-	go test -vet=off -run '^$$' -bench '$(BENCH)' -benchmem $(PKGS)
+	$(GOTEST) -run '^$$' -bench '$(BENCH)' -benchmem $(PKGS)
 
 experiments: ## run the experiments of docs/EXPERIMENTS.md in small sizes; scripts/experiments runs them whole
 	@scripts/experiments --quick

@@ -155,7 +155,7 @@ func buildMutants(t *testing.T) string {
 		t.Fatal(err)
 	}
 	program := filepath.Join(dir, "sim.test")
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-vet=off", "-c", "-overlay", list, "-o", program, ".")
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-vet=off", "-ldflags=-s -w", "-c", "-overlay", list, "-o", program, ".")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, bytes.TrimSpace(out))
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/leasefs/leasefs/internal/journal"
 	"github.com/leasefs/leasefs/internal/journal/zk"
 	"github.com/leasefs/leasefs/test/env/journaltest"
+	"github.com/leasefs/leasefs/test/env/size"
 	"github.com/leasefs/leasefs/test/env/zkproxy"
 )
 
@@ -96,7 +97,7 @@ func (p *pump) one() bool {
 // Connections break at random, to all three servers, and sessions end, under
 // load and with a standby that follows.
 func TestScenario43BrokenConnections(t *testing.T) {
-	const last = 3000
+	last := size.Of[uint64](1000, 3000)
 	path := root()
 	var proxies []*zkproxy.Proxy
 	var addrs []string
@@ -126,8 +127,8 @@ func TestScenario43BrokenConnections(t *testing.T) {
 	journaltest.Check(t, b, 1, 0)
 	tail := follow(t, b)
 	load := startPump(t, a, 8, 1, last)
-	for i, n := range []uint64{300, 900, 1500, 2100} {
-		durable(t, a, n)
+	for i := range 4 {
+		durable(t, a, last/10+uint64(i)*last/5) //nolint:gosec // not negative
 		if err := proxies[i%3].ExpireAll(); err != nil {
 			t.Error(err)
 		}
