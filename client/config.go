@@ -263,13 +263,9 @@ func (c *Config) proveUser() (err error) {
 
 // namenodes is how namenodes are reached by a configuration that is complete.
 func (c *Config) namenodes(caller *pb.Caller) namecall.Config {
-	out := namecall.Config{
+	return namecall.Config{
 		Namenodes: c.Namenodes, Caller: caller, Timeout: cmp.Or(c.callTimeout, c.Timeout),
 		Attempt: min(max(c.Timeout/4, time.Second), 15*time.Second), Conns: c.Conns, TLS: c.TLS, Roots: c.prover.Roots, DialOptions: c.DialOptions,
-		Token: c.prover.Token, Show: c.prover.Show,
+		Token: c.prover.Token, Show: c.prover.Show, OnWait: c.OnWait,
 	}
-	if c.OnWait != nil {
-		out.OnWait = func(w namecall.Waiting) { c.OnWait(Waiting(w)) }
-	}
-	return out
 }

@@ -2,9 +2,7 @@ package namenode
 
 import (
 	"context"
-	"net"
 	"net/http"
-	"os"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/namenode/namespace"
@@ -17,23 +15,10 @@ import (
 func (s *Server) newPage(call serve.Call) http.Handler {
 	p := page.New(page.Config{
 		Clock: s.cfg.Clock, Call: call, Fetch: s.fetchForPage, Fleet: s.fleetForPage, Rates: s.metrics.registry,
-		Soft: s.cfg.SoftLimit, Hard: s.cfg.HardLimit, Believes: s.cfg.trusts() != "", Hosts: s.hosts(),
+		Soft: s.cfg.SoftLimit, Hard: s.cfg.HardLimit, Believes: s.cfg.trusts() != "", Hosts: page.Hosts(s.cfg.Listen, s.cfg.HTTP, s.cfg.Pages, s.cfg.Advertise, s.cfg.AdvertiseHTTP),
 	})
 	s.loops.Every("figures", page.Every, nil, p.Sample)
 	return p
-}
-
-// hosts are the names by which the namenode is reached.
-func (s *Server) hosts() (names []string) {
-	if host, err := os.Hostname(); err == nil {
-		names = append(names, host)
-	}
-	for _, at := range []string{s.cfg.Listen, s.cfg.HTTP, s.cfg.Pages, s.cfg.Advertise, s.cfg.AdvertiseHTTP} {
-		if host, _, err := net.SplitHostPort(at); err == nil && host != "" {
-			names = append(names, host)
-		}
-	}
-	return names
 }
 
 // fetchForPage reads a block that GetFile has told of, so the rooms are there.

@@ -2,8 +2,10 @@ package blockio
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
@@ -60,4 +62,13 @@ func (t *Transport) Store(ctx context.Context, object []byte, tries Tries, next 
 			return nil, shared, fserror.Wrap(fserror.Unavailable, "", "", fmt.Errorf("the block store took no block within %s: %w", tries.Limit, err))
 		}
 	}
+}
+
+// Waits is what the mover of a block waits for after err. URLs are signed: it shows none.
+func Waits(err error) *fserror.Error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err
+	}
+	return &fserror.Error{Kind: fserror.Unavailable, Reason: "block store", Message: "the block store does not serve (" + err.Error() + ")"}
 }

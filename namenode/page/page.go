@@ -26,6 +26,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -41,6 +42,20 @@ import (
 	"github.com/leasefs/leasefs/namenode/share"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
+
+// Hosts are the names by which a namenode with these addresses is reached, that of its
+// machine among them.
+func Hosts(addrs ...string) (names []string) {
+	if host, err := os.Hostname(); err == nil {
+		names = append(names, host)
+	}
+	for _, at := range addrs {
+		if host, _, err := net.SplitHostPort(at); err == nil && host != "" {
+			names = append(names, host)
+		}
+	}
+	return names
+}
 
 // Config is what a page works with. All is required but Hosts.
 type Config struct {
