@@ -249,7 +249,7 @@ func (f *files) shut() error {
 	return err
 }
 
-// close ends the writing.
+// close makes durable what was written, and holds no file open until more is.
 func (f *files) close() {
 	if err := f.shut(); err != nil {
 		f.cfg.Log.Warn("the history of leases could not be made durable; it may have a gap after a crash of the machine", "folder", f.cfg.Dir, "cause", err)

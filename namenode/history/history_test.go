@@ -507,6 +507,9 @@ func TestRun(t *testing.T) {
 		set(uint64(len(w.records)))
 		time.Sleep(2 * markEvery) //nolint:forbidigo // in a bubble
 		synctest.Wait()
+		if n := fs.Handles(); n > 0 {
+			t.Errorf("%d files are open when nothing is written", n)
+		}
 		l2 := open(t, config(fs.Clone()))
 		w.start(l2, uint64(len(w.records)))
 		if gaps := w.check(l2, last); gaps > 0 {

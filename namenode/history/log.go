@@ -42,7 +42,8 @@ const (
 	// gather is for how long spans are gathered before they are written.
 	gather = 50 * time.Millisecond
 	// markEvery is how often the files say up to which record they tell everything, if
-	// nothing ended. A start may take for a gap what comes after.
+	// nothing ended, and are made durable and closed. A start may take for a gap what
+	// comes after.
 	markEvery = 10 * time.Second
 	// again is after how long a write that failed is tried again.
 	again = time.Second
@@ -272,7 +273,6 @@ func (l *Log) Run(ctx context.Context, durable func() uint64) error {
 	l.mu.Lock()
 	l.running = true
 	l.mu.Unlock()
-	defer l.files.close()
 	mark := time.NewTicker(markEvery)
 	defer mark.Stop()
 	timer := time.NewTimer(gather)
@@ -297,6 +297,9 @@ func (l *Log) Run(ctx context.Context, durable func() uint64) error {
 		var err error
 		if len(left.spans) > 0 || left.sync || marks {
 			err = l.write(left)
+		}
+		if marks {
+			l.files.close()
 		}
 		if failed := err != nil; failed != failing {
 			if failing = failed; failed {

@@ -30,7 +30,7 @@ var bounds = Used{
 	"process_open_fds":   20, // of these connections
 	"ZooKeeper sessions": 0,
 	"ZooKeeper watches":  0,
-	"handles":            3, // of files on all disks: each namenode keeps that of the history of leases open once there is one
+	"handles":            0, // of files on all disks
 }
 
 // exceeds tells what of now is more than before and its bound.
