@@ -37,7 +37,7 @@ func TestProofOfEachPath(t *testing.T) {
 		"/metrics": "", "/healthz": "", "/readyz": "", "/activez": "", "/{$}": "", "/page/": "",
 		"/debug/pprof/": "", "/debug/pprof/symbol": "", "/debug/pprof/cmdline": "", "/debug/pprof/profile": "?seconds=1", "/debug/pprof/trace": "?seconds=1",
 	}
-	source, err := os.ReadFile("serve/serve.go")
+	source, err := os.ReadFile("serve/pages.go")
 	if err != nil {
 		t.Fatal(err)
 	}
