@@ -117,6 +117,17 @@ func (t *Table) Get(ctx context.Context, key Key) (*User, error) {
 	return u, nil
 }
 
+// aheadOf is a session's Config.Ahead: what its writers take is counted for the user.
+func (t *Table) aheadOf(user string) func() (give func()) {
+	who := share.User(user)
+	return func() func() {
+		if !t.ahead.Take(1, who) {
+			return nil
+		}
+		return func() { t.ahead.Give(1, who) }
+	}
+}
+
 // connect opens the session. It is not one request's: others wait for it, too.
 func (t *Table) connect(u *User) {
 	cfg := t.cfg
@@ -124,13 +135,7 @@ func (t *Table) connect(u *User) {
 	if u.Client != "" {
 		cfg.Client = u.Client
 	}
-	who := share.User(u.User)
-	cfg.Ahead = func() func() {
-		if !t.ahead.Take(1, who) {
-			return nil
-		}
-		return func() { t.ahead.Give(1, who) }
-	}
+	cfg.Ahead = t.aheadOf(u.User)
 	var fs *client.FS
 	err := t.notSelf(u.User)
 	if err == nil {

@@ -145,3 +145,29 @@ func TestUsersShare(t *testing.T) {
 		t.Error("another than ann's idle one made room")
 	}
 }
+
+// TestBlocksAheadAreShared: a user who takes all there are leaves some to others, and gets
+// back what he gives.
+func TestBlocksAheadAreShared(t *testing.T) {
+	us := New(t.Context(), client.Config{}, 2, nil)
+	greedy := us.aheadOf("ann")
+	var has []func()
+	for give := greedy(); give != nil; give = greedy() {
+		if has = append(has, give); len(has) > aheadBlocks {
+			t.Fatal("there is no end of blocks")
+		}
+	}
+	another := us.aheadOf("bob")()
+	if another == nil {
+		t.Fatalf("with %d of %d blocks for one user, another gets none", len(has), aheadBlocks)
+	}
+	another()
+	for _, give := range has {
+		give()
+	}
+	for range has {
+		if greedy() == nil {
+			t.Fatal("a block that was given back is gone")
+		}
+	}
+}
