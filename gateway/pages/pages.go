@@ -103,10 +103,11 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	if time.Since(s.asked) > readyTime {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), readyTime)
 		defer cancel()
-		s.ready, s.asked = s.ask(ctx), time.Now()
+		if s.ready, s.asked = s.ask(ctx), time.Now(); s.ready != nil {
+			s.log.Warn("no namenode serves this gateway now", "cause", s.ready)
+		}
 	}
 	if s.ready != nil {
-		s.log.Debug("not ready", "cause", s.ready)
 		http.Error(w, "no namenode serves this gateway now; its log tells more", http.StatusServiceUnavailable)
 		return
 	}
