@@ -141,7 +141,7 @@ def test_listing_in_pages(fs: leasefs.FileSystem, root: str) -> None:
     assert [i.name for i in fs.listdir(root, page=10)] == names
     pages = fs.listdir(root, page=10)
     assert next(pages).name == "000"
-    fs.rename(root, root + "-moved")  # the listing goes on where the directory is
+    fs.rename(root, root + "-moved")  # the listing continues in the directory, wherever it is
     assert [i.name for i in pages] == names[1:]
     with pytest.raises(FileNotFoundError):
         next(fs.listdir(root))

@@ -337,7 +337,7 @@ class Core:
     ) -> pb.CreateRequest:
         return pb.CreateRequest(
             caller=self.caller,
-            # As open(2) does: what is replaced is where a link leads; what is made anew is not.
+            # As open(2) does: an existing file is replaced where a link leads; a new one is made at the path itself.
             at=_follow(path) if overwrite else pb.Ref(path=path),
             mode=mode or 0,
             has_mode=mode is not None,

@@ -179,3 +179,34 @@ async def end_scratch(core: Core) -> None:
         with contextlib.suppress(LeasefsError, NotFoundError, TimeoutError):
             async with asyncio.timeout(2.0):
                 await core.scratch.revoke()
+
+
+class Granted:
+    """What both kinds of file systems show of a granted lease."""
+
+    def __init__(self, core: CoreGranted) -> None:
+        self._core = core
+
+    @property
+    def id(self) -> int:
+        """What ``lease=`` of other calls takes; commands show it in hexadecimal."""
+        return self._core.id
+
+    @property
+    def ttl(self) -> float:
+        """For how many seconds it lives on when nobody keeps it alive, as granted."""
+        return self._core.ttl
+
+    @property
+    def outlives(self) -> bool:
+        """Whether it cannot be lost to a failover of the namenodes."""
+        return self._core.outlives
+
+    @property
+    def lost(self) -> LeasefsError | None:
+        """Why it has ended, or may have; None: it has not."""
+        return self._core.lost
+
+    def remaining(self) -> float:
+        """For how many seconds it certainly lives on; 0 once it may have ended."""
+        return self._core.remaining()

@@ -70,7 +70,7 @@ class Loop:
         self._cores.add(core)
 
     def run(self, coro: Coroutine[Any, Any, T]) -> T:
-        """Runs a coroutine and waits for it. An interrupt ends it first, and then goes on."""
+        """Runs a coroutine and waits for it. On an interrupt it ends the coroutine first, then raises."""
         cancel, future = self._start(coro)
         try:
             return future.result()

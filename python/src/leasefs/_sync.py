@@ -13,7 +13,7 @@ from typing import Any, Literal, Self, overload
 
 from leasefs._config import StrPath, configure
 from leasefs._core import Core, WholeFile, clean
-from leasefs._granted import CoreGranted, grant
+from leasefs._granted import CoreGranted, Granted, grant
 from leasefs._info import FileInfo, Recovered, Summary
 from leasefs._loop import Loop, loop
 from leasefs._reader import CoreReader
@@ -705,37 +705,13 @@ class Lock:
             self._fs._loop.call_soon(self._core.forget)
 
 
-class GrantedLease:
+class GrantedLease(Granted):
     """A granted lease that is kept alive. As a context manager it is revoked at the end."""
 
     def __init__(self, fs: FileSystem, core: CoreGranted) -> None:
+        super().__init__(core)
         self._fs = fs
-        self._core = core
         self._done = False
-
-    @property
-    def id(self) -> int:
-        """What ``lease=`` of other calls takes; commands show it in hexadecimal."""
-        return self._core.id
-
-    @property
-    def ttl(self) -> float:
-        """For how many seconds it lives on when nobody keeps it alive, as granted."""
-        return self._core.ttl
-
-    @property
-    def outlives(self) -> bool:
-        """Whether it cannot be lost to a failover of the namenodes."""
-        return self._core.outlives
-
-    @property
-    def lost(self) -> LeasefsError | None:
-        """Why it has ended, or may have; None: it has not."""
-        return self._core.lost
-
-    def remaining(self) -> float:
-        """For how many seconds it certainly lives on; 0 once it may have ended."""
-        return self._core.remaining()
 
     def check(self) -> None:
         """Raises ``LeaseLostError`` once the lease has ended, or may have."""

@@ -7,7 +7,7 @@
 
 Leases are renewed by a thread of the package, so an event loop that is busy, or a task
 that blocks it, loses no file. Calls can be made from any event loop. A call that is
-cancelled ends before the cancellation goes on; whether a change happened is not known then.
+cancelled ends before ``CancelledError`` is raised; whether a change happened is then unknown.
 
 Errors, limits and arguments are those of the methods of the same names in
 :class:`leasefs.FileSystem`, :class:`leasefs.Writer`, :class:`leasefs.Reader`,
@@ -25,7 +25,7 @@ from typing import Any, Self, TypeVar
 
 from leasefs._config import StrPath, configure
 from leasefs._core import Core, clean
-from leasefs._granted import CoreGranted, grant
+from leasefs._granted import CoreGranted, Granted, grant
 from leasefs._info import FileInfo, Recovered, Summary
 from leasefs._loop import Loop, loop
 from leasefs._reader import CoreReader
@@ -498,37 +498,13 @@ class AsyncReader:
         self._fs._loop.call_soon(self._core.close)
 
 
-class AsyncGrantedLease:
+class AsyncGrantedLease(Granted):
     """A granted lease that is kept alive. As a context manager it is revoked at the end."""
 
     def __init__(self, fs: AsyncFileSystem, core: CoreGranted) -> None:
+        super().__init__(core)
         self._fs = fs
-        self._core = core
         self._done = False
-
-    @property
-    def id(self) -> int:
-        """What ``lease=`` of other calls takes; commands show it in hexadecimal."""
-        return self._core.id
-
-    @property
-    def ttl(self) -> float:
-        """For how many seconds it lives on when nobody keeps it alive, as granted."""
-        return self._core.ttl
-
-    @property
-    def outlives(self) -> bool:
-        """Whether it cannot be lost to a failover of the namenodes."""
-        return self._core.outlives
-
-    @property
-    def lost(self) -> LeasefsError | None:
-        """Why it has ended, or may have; None: it has not."""
-        return self._core.lost
-
-    def remaining(self) -> float:
-        """For how many seconds it certainly lives on; 0 once it may have ended."""
-        return self._core.remaining()
 
     async def wait_lost(self) -> LeasefsError:
         """Returns, once the lease has ended, or may have, why."""
