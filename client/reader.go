@@ -93,7 +93,7 @@ func tries(f *engine, op, path string) blockio.Tries {
 			return false
 		}
 		f.cfg.Logger.Debug("leasefs: a block could not be moved, will be tried again", "op", op, "path", path, "err", err)
-		return w.Pause(ctx, delay, blockio.Waits(err)) || ctx.Err() != nil // who tries finds that
+		return w.Pause(ctx, delay, blockio.Cause(err)) || ctx.Err() != nil // who tries finds that
 	}}
 }
 

@@ -35,7 +35,7 @@ func fatal(t *testing.T, nc net.Conn) string {
 	var h pb.RpcResponseHeaderProto
 	check(t, protodelim.UnmarshalFrom(in, &h))
 	if h.GetStatus() != pb.RpcResponseHeaderProto_FATAL {
-		return "it goes on"
+		return "the call was not refused"
 	}
 	return h.GetErrorMsg()
 }
@@ -134,7 +134,7 @@ func TestKerberos(t *testing.T) {
 			t.Errorf("%s: %q, should say %q", method, got, says)
 		}
 		if _, err := nc.Read(size[:]); !errors.Is(err, io.EOF) {
-			t.Errorf("%s: the connection goes on: %v", method, err)
+			t.Errorf("%s: the connection stays open: %v", method, err)
 		}
 	}
 }

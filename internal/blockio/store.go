@@ -64,8 +64,8 @@ func (t *Transport) Store(ctx context.Context, object []byte, tries Tries, next 
 	}
 }
 
-// Waits is what the mover of a block waits for after err. URLs are signed: it shows none.
-func Waits(err error) *fserror.Error {
+// Cause is what the mover of a block waits for after err. URLs are signed: it shows none.
+func Cause(err error) *fserror.Error {
 	var u *url.Error
 	if errors.As(err, &u) {
 		err = u.Err

@@ -47,8 +47,8 @@ func (g *gateway) appends(ctx context.Context, uri, path string, harm func()) {
 	}
 }
 
-// TestHadoopAppendOverAKilledNamenode: a writer in Java that flushes each line goes on when
-// the namenode was killed and started again, and nothing that was acknowledged is missing.
+// TestHadoopAppendOverAKilledNamenode: a writer in Java that flushes each line survives
+// a kill and a restart of the namenode, and nothing that was acknowledged is missing.
 func TestHadoopAppendOverAKilledNamenode(t *testing.T) {
 	ctx := deadline(t, 2*time.Minute)
 	n := startNamenode(ctx, t)

@@ -115,8 +115,8 @@ func Serve(ctx context.Context, flags *cli.Context, c client.Config, log *slog.L
 	}
 }
 
-// Beside starts a gateway in the process of a namenode, of which it is a client at address
-// at, or, where there are several, of those that the flags name. It is nil if no flag asks for one.
+// Beside starts a gateway in the process of a namenode. It is a client of that one, at address
+// at, or, where there are several, of the namenodes in the flags. It is nil if no flag asks for one.
 func Beside(ctx context.Context, flags *cli.Context, config func() (client.Config, error), log *slog.Logger, at string) (*Gateway, error) {
 	const op = "namenode"
 	p := places{flags.String("webhdfs"), flags.String("hdfs"), flags.String("hdfs-data"), flags.String("hdfs-advertise"), ""}

@@ -106,7 +106,7 @@ type ack struct {
 }
 
 // take takes packets until the last one of the block. Acknowledgements are sent meanwhile.
-func (c *conn) take(pipe *files.Pipe, s sums, anew bool) error {
+func (c *conn) take(pipe *files.Pipe, s sums, first bool) error {
 	if c.in.Size() < inBuffer {
 		large := buffers.Get().(*bufio.Reader) //nolint:errcheck,forcetypeassert // it has no others
 		large.Reset(c.in)
@@ -122,7 +122,7 @@ func (c *conn) take(pipe *files.Pipe, s sums, anew bool) error {
 		}
 		acked <- err
 	}()
-	err := c.takeAll(pipe, &packets{in: c.in, sums: s}, anew, acks)
+	err := c.takeAll(pipe, &packets{in: c.in, sums: s}, first, acks)
 	close(acks)
 	if aerr := <-acked; aerr != nil {
 		return aerr
@@ -130,7 +130,7 @@ func (c *conn) take(pipe *files.Pipe, s sums, anew bool) error {
 	return err
 }
 
-func (c *conn) takeAll(pipe *files.Pipe, p *packets, anew bool, acks chan<- ack) error {
+func (c *conn) takeAll(pipe *files.Pipe, p *packets, first bool, acks chan<- ack) error {
 	var end int64
 	for {
 		if pipe.Context().Err() == nil {
@@ -166,7 +166,7 @@ func (c *conn) takeAll(pipe *files.Pipe, p *packets, anew bool, acks chan<- ack)
 		switch {
 		case !a.short:
 			a.pause = streamPause
-		case anew && end == int64(n): // it begins the file
+		case first && end == int64(n): // it begins the file
 			a.pause = c.whole
 		default:
 			a.flush = true
