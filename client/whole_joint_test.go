@@ -18,7 +18,7 @@ import (
 // Many goroutines make files of one session at once: more than the namenode
 // keeps unacknowledged results of.
 func TestWriteFilesOfManyGoroutines(t *testing.T) {
-	f, wire := env.Start(t).Wired(t, func(c *client.Config) { c.Timeout = 2 * time.Minute }) // the namenode is busy
+	f, wire := env.Start(t).Wired(t, func(c *client.Config) { c.Timeout = 10 * time.Minute }) // the namenode is busy, most of all under the race detector
 	const goroutines, each = 32, 1000
 	// One call takes long.
 	var sent atomic.Int32
