@@ -43,7 +43,7 @@ var gauges = []string{
 type figures struct {
 	mu       sync.Mutex
 	samples  []sample // the oldest first
-	last     time.Duration
+	last     time.Duration // when the last was noted, or New was called
 	counters map[string]float64
 	calls    map[string]buckets
 }
@@ -55,7 +55,7 @@ type buckets struct {
 	all    uint64
 }
 
-// Sample notes the figures of the period since the last one. It is called each Every.
+// Sample notes the figures of the period since the last one, or since New. It is called each Every.
 func (p *Page) Sample(context.Context) error {
 	families, err := p.cfg.Rates.Gather()
 	if err != nil {
@@ -66,7 +66,6 @@ func (p *Page) Sample(context.Context) error {
 	defer f.mu.Unlock()
 	now := p.cfg.Clock.Mono()
 	period := (now - f.last).Seconds()
-	first := f.last == 0
 	s := sample{At: p.cfg.Clock.Wall().UnixMilli(), Gauges: map[string]float64{}, Calls: map[string][3]float64{}}
 	counters, calls := map[string]float64{}, map[string]buckets{}
 	for _, m := range families {
@@ -83,8 +82,8 @@ func (p *Page) Sample(context.Context) error {
 				break
 			}
 			counters[name] = v.GetCounter().GetValue()
-			if was, known := f.counters[name]; known && period > 0 {
-				s.Gauges[name] = max(0, counters[name]-was) / period
+			if period > 0 {
+				s.Gauges[name] = max(0, counters[name]-f.counters[name]) / period
 			}
 		}
 	}
@@ -93,10 +92,7 @@ func (p *Page) Sample(context.Context) error {
 			s.Calls[op] = [3]float64{float64(grown.all) / period, 1000 * grown.quantile(0.5), 1000 * grown.quantile(0.99)}
 		}
 	}
-	f.last, f.counters, f.calls = max(now, 1), counters, calls
-	if first { // of how long is not known
-		return nil
-	}
+	f.last, f.counters, f.calls = now, counters, calls
 	if n := len(f.samples); n > 0 {
 		s.N = f.samples[n-1].N + 1
 	} else {

@@ -28,11 +28,11 @@ func TestSamples(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	calls.WithLabelValues("stat").Observe(0.0035) // before: of no period
+	calls.WithLabelValues("stat").Observe(0.0035) // before the first sample: of the period since the start
 	refused.Add(100)
 	sample()
-	if len(p.figures.samples) != 0 {
-		t.Fatalf("%+v", p.figures.samples)
+	if s := p.figures.samples[0]; s.N != 1 || s.Calls["stat"][0] != 0.2 || s.Gauges["shares_refused_total"] != 20 {
+		t.Errorf("since the start: %+v", s)
 	}
 	for range 98 {
 		calls.WithLabelValues("stat").Observe(0.0005)
@@ -43,7 +43,7 @@ func TestSamples(t *testing.T) {
 	txid.Set(7)
 	refused.Add(10)
 	sample()
-	s := p.figures.samples[0]
+	s := p.figures.samples[1]
 	if c := s.Calls["stat"]; c[0] != 20 || math.Abs(c[1]-0.51) > 0.01 || c[2] < 2 || c[2] > 4 {
 		t.Errorf("calls: %v", c)
 	}

@@ -93,7 +93,7 @@ const maxFetches = 2
 // New returns the page.
 func New(cfg Config) *Page {
 	p := &Page{cfg: cfg, mux: http.NewServeMux(), cross: http.NewCrossOriginProtection(), fetches: share.NewTurns(maxFetches)}
-	p.fleet.turn = turn.New()
+	p.fleet.turn, p.figures.last = turn.New(), cfg.Clock.Mono()
 	p.mux.HandleFunc("GET /page/{file...}", p.static)
 	p.mux.HandleFunc("POST /page/api/call/{method}", p.api(p.call))
 	p.mux.HandleFunc("POST /page/api/read", p.api(p.read))

@@ -10,7 +10,7 @@ const h = 150;
 // plot is a line for each series over the last hour, or less. A gap stays one.
 export function plot(title, series, unit = (v) => count(Math.round(v * 100) / 100)) {
   const points = series.flatMap((s) => s.points.map((p) => p[1]));
-  const top = Math.max(1e-9, ...points);
+  const top = Math.max(0, ...points) || 1;
   const times = samples.map((s) => s.at);
   const from = Math.min(times[0], times.at(-1) - 60000);
   const span = Math.max(times.at(-1) - from, 1);
