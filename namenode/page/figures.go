@@ -42,7 +42,7 @@ var gauges = []string{
 // figures are the samples of the last hour.
 type figures struct {
 	mu       sync.Mutex
-	samples  []sample // the oldest first
+	samples  []sample      // the oldest first
 	last     time.Duration // when the last was noted, or New was called
 	counters map[string]float64
 	calls    map[string]buckets
