@@ -34,5 +34,6 @@ func (s *Server) startBackground() {
 	if err := s.space.Measure(s.loops.Context()); err != nil { // before the first call comes in
 		s.log.Error("the room that is left could not be measured; it will be tried again", "cause", err)
 	}
+	s.loops.Run("scrub", s.scrub.Run)
 	s.loops.Every("pressure", space.Every, nil, s.space.Measure)
 }

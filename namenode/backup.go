@@ -92,7 +92,7 @@ func (s *operators) backupBlocks(ctx context.Context, t *namespace.Tree, send fu
 	if err := sendFile(filepath.Join(datadir.BlocksDir, name), content, send); err != nil {
 		return false, err
 	}
-	t.Referenced(func(_ namespace.InodeID, b namespace.Block) bool {
+	t.Referenced(0, func(_ namespace.InodeID, b namespace.Block) bool {
 		name := filepath.Join(datadir.BlocksDir, local.FileName(s.dir.ID, b.Key))
 		if here {
 			err = s.backupBlock(ctx, name, b, send)

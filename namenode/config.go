@@ -10,11 +10,8 @@ import (
 	"net/http"
 	"os/user"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/blockstore/s3"
@@ -34,6 +31,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/offline"
 	"github.com/leasefs/leasefs/namenode/serve"
 	"github.com/leasefs/leasefs/namenode/share"
+	"github.com/leasefs/leasefs/namenode/space"
 )
 
 // Defaults of a namenode. The lease limits are HDFS's.
@@ -178,6 +176,12 @@ type Oversight struct {
 	LeaseHistory      time.Duration
 	LeaseHistoryBytes int64
 
+	// Scrub is in how long all blocks and images are read and verified, 0:
+	// scrub.DefaultEvery, below 0: never; ScrubRate is how many bytes a second that may read,
+	// 0: scrub.DefaultRate.
+	Scrub     time.Duration
+	ScrubRate int64
+
 	// Shares is who may have how much of what all share, see OpenShares; nil: as much as
 	// leaves the others theirs.
 	Shares *proof.File[*share.Quotas]
@@ -230,10 +234,10 @@ func (c Config) withDefaults() (Config, error) {
 		c.Groups = groups.New(c.Clock).Of
 	}
 	if c.MemoryLimit == 0 {
-		c.MemoryLimit = machineMemory() / 4 * 3
+		c.MemoryLimit = space.MachineMemory() / 4 * 3
 	}
 	setDefault(&c.MaxUnfinished, min(max(c.MemoryLimit/16, 64<<20), 1<<30))
-	setDefault(&c.MaxConnections, connectionsFor(maxOpenFiles()))
+	setDefault(&c.MaxConnections, space.Connections())
 	if err := c.defaultSuperuser(); err != nil {
 		return c, err
 	}
@@ -395,29 +399,4 @@ func (c *Config) checkTrust(listens net.Addr) error {
 	}
 	return fserror.New(fserror.InvalidArgument, "", "", "%s can be reached from other machines, and clients would not have to prove who they are: "+
 		"whoever reaches it could act as any user, superusers included", listens).Because(fserror.ReasonIdentity)
-}
-
-// machineMemory is the machine's memory in bytes.
-func machineMemory() int64 {
-	var si unix.Sysinfo_t
-	if unix.Sysinfo(&si) != nil || runtime.GOOS != "linux" {
-		return 4 << 30
-	}
-	return int64(si.Totalram) * int64(si.Unit) //nolint:gosec // fits
-}
-
-// maxOpenFiles is how many descriptors this process may have.
-func maxOpenFiles() uint64 {
-	var limit unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
-		return 1024
-	}
-	return limit.Cur
-}
-
-// connectionsFor is how many connections fit a limit of open files: a quarter,
-// but not more than 256, is for the namenode's own, and a request may need a
-// descriptor besides its connection's.
-func connectionsFor(files uint64) int {
-	return int(min((files-min(files/4, 256))/2, 1<<20)) //nolint:gosec // bounded
 }

@@ -64,6 +64,9 @@ func (s *operators) Status(ctx context.Context, r *pb.StatusRequest) (*pb.Status
 		resp.Clocks = append(resp.Clocks, &pb.ClockSkew{Than: than, AheadMs: skew.Ahead.Round(ms).Milliseconds(), BoundMs: (skew.Bound + ms).Milliseconds()})
 	})
 	resp.StoreConflict = s.owner.Conflict()
+	if st := s.scrub.Stats(); st.On {
+		resp.Scrub = &pb.ScrubStatus{BeganUnixMs: st.Began, ReadBytes: st.Read, WholeUnixMs: st.Whole, Damaged: uint64(st.Found)} //nolint:gosec // a count
+	}
 	s.tellGreedy(ctx, r.GetCaller(), resp)
 	return resp, nil
 }
@@ -195,6 +198,15 @@ func (f *fsck) whole() error {
 			return err
 		}
 	}
+	if f.read { // what was found before is read again
+		return nil
+	}
+	for _, b := range f.scrub.Findings() {
+		path, _ := t.Path(b.Inode) // none: it is being freed
+		if err := f.problem(cmp.Or(path, "/"), "block %s, scrubbed %s: %s", b.Block.Key, time.UnixMilli(b.UnixMS).UTC().Format(time.RFC3339), b.Problem); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -217,7 +229,7 @@ func (f *fsck) inode(path string, a namespace.Attr) error {
 	var off int64
 	for _, b := range v.Blocks {
 		f.sum.Blocks++
-		if err := f.block(b); err != nil && f.owned(b.Key) {
+		if err := f.block(b); err != nil && f.blocks.Has(b.Key) {
 			if f.ctx.Err() != nil {
 				return f.ctx.Err() // that says nothing of the block
 			}
@@ -235,13 +247,6 @@ func (f *fsck) stillOpen(o namespace.OpenFile) bool {
 	var open bool
 	f.engine.Look(func(t *namespace.Tree) { now, open = t.OpenFile(o.Inode) })
 	return open && now.Epoch == o.Epoch
-}
-
-// owned reports whether a file still has the block: one that none has any more
-// may be gone.
-func (f *fsck) owned(k blockKey) (owned bool) {
-	f.engine.Look(func(t *namespace.Tree) { owned = t.HasBlock(k) })
-	return owned
 }
 
 // blockProblem tells of a block that is gone or damaged, as the store said, or that

@@ -32,6 +32,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/owner"
 	"github.com/leasefs/leasefs/namenode/reign"
+	"github.com/leasefs/leasefs/namenode/scrub"
 	"github.com/leasefs/leasefs/namenode/serve"
 	"github.com/leasefs/leasefs/namenode/sessions"
 	"github.com/leasefs/leasefs/namenode/share"
@@ -69,6 +70,7 @@ type Server struct {
 	waits    *waiting.Table // who waits for a file to be freed or to grow
 	events   *watch.Feed
 	history  *history.Log // of leases; nil: none is kept
+	scrub    *scrub.Scrub // nil: nothing is scrubbed
 }
 
 // Start opens the data folder, brings the namespace back, takes the reign and
@@ -165,6 +167,10 @@ func (s *Server) open(ctx context.Context) error {
 	s.space = space.New(space.Config{Log: s.log, Dir: s.dir, Store: s.store, Blocks: s.blocks, Reserve: s.cfg.Reserve, Memory: s.cfg.MemoryLimit})
 	s.clocks = s.newClocks()
 	s.images = s.newImages()
+	s.scrub = scrub.New(scrub.Config{
+		FS: s.cfg.FS, File: s.dir.File(datadir.ScrubFile), Clock: s.cfg.Clock, Log: s.log, Every: s.cfg.Scrub, Rate: s.cfg.ScrubRate,
+		Snapshot: s.engine.Snapshot, Has: s.blocks.Has, Fetch: s.blocks.Fetch, Images: s.images.Verify,
+	})
 	return s.openHistory()
 }
 

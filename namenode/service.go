@@ -19,6 +19,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/loops"
 	"github.com/leasefs/leasefs/namenode/owner"
 	"github.com/leasefs/leasefs/namenode/reign"
+	"github.com/leasefs/leasefs/namenode/scrub"
 	"github.com/leasefs/leasefs/namenode/serve"
 	"github.com/leasefs/leasefs/namenode/sessions"
 	"github.com/leasefs/leasefs/namenode/share"
@@ -117,6 +118,7 @@ type operators struct {
 	blocks  *blocks.Blocks
 	space   *space.Space
 	clocks  *clocks.Clocks
+	scrub   *scrub.Scrub
 }
 
 // newService makes a service that can tell only how the namenode is, until its namespace
@@ -140,7 +142,7 @@ func (s *Server) furnish(to *service) {
 	to.granted.waits, to.granted.history, to.watches.events = s.waits, s.history, s.events
 	to.streams.dir, to.streams.drafts = s.dir, s.drafts
 	o.journal, o.dir, o.store, o.images, o.owner = s.journal, s.dir, s.store, s.images, s.owner
-	o.blocks, o.space, o.clocks = s.blocks, s.space, s.clocks
+	o.blocks, o.space, o.clocks, o.scrub = s.blocks, s.space, s.clocks, s.scrub
 }
 
 // serve begins to answer, once.

@@ -27,8 +27,9 @@ func statusCommand(p *program) *cli.Command {
 			"One \"(no room)\" refuses what needs room, or would if it were active, or has none for an image,\n" +
 			"or its own disk cannot be written; --json says why. One that \"(trusts clients)\" believes whoever\n" +
 			"reaches it who he is (--insecure-trust-clients): anybody can act as any user. One \"(audit lost)\"\n" +
-			"has lost lines of its audit log, or cannot write it now; --json says how many, and why. Superusers\n" +
-			"are told who is greedy: who holds much of what all share, was refused more, or had to wait.",
+			"has lost lines of its audit log, or cannot write it now; --json says how many, and why. One\n" +
+			"\"(damaged blocks)\" has found blocks of files damaged or gone; leasefs admin fsck names the files.\n" +
+			"Superusers are told who is greedy: who holds much of what all share, was refused more, or had to wait.",
 		Action: p.action(operands{}, status),
 	}
 }
@@ -64,8 +65,15 @@ type statusJSON struct {
 	ZooKeeperNodes  *int64  `json:"zookeeper_nodes"`
 	DiskFree        *int64  `json:"disk_free"` // null with disk_total where the store has no size
 	DiskTotal       *int64  `json:"disk_total"`
+	scrubJSON
 	clocksJSON
 	sharesJSON
+}
+
+// scrubJSON is what its scrub has found.
+type scrubJSON struct {
+	DamagedBlocks *uint64 `json:"damaged_blocks"` // of files, that are damaged or gone
+	ScrubbedMS    *int64  `json:"scrubbed_ms"`    // Unix milliseconds: when it last ended a pass over all blocks; null: never
 }
 
 // sharesJSON is who asks for what, and for how much.
@@ -159,6 +167,11 @@ func statusToJSON(s *client.NamenodeStatus) statusJSON {
 	for _, g := range s.Greedy {
 		j.Greedy = append(j.Greedy, greedyJSON{g.What, g.Who, g.Held, screen.OrNull(g.Most), g.Refused, g.Delayed})
 	}
+	j.DamagedBlocks = &s.DamagedBlocks
+	if !s.Scrubbed.IsZero() {
+		ms := s.Scrubbed.UnixMilli()
+		j.ScrubbedMS = &ms
+	}
 	j.AuditLost, j.AuditProblem = &s.AuditLost, screen.OrNull(s.AuditProblem)
 	j.TailBytes, j.StoredBytes, j.GarbageBytes, j.JournalBytes, j.HeapBytes = &s.TailBytes, &s.StoredBytes, &s.GarbageBytes, &s.JournalBytes, &s.HeapBytes
 	if s.ZooKeeperNodes > 0 {
@@ -227,6 +240,9 @@ func (p *program) statusTable(list []client.NamenodeStatus) error {
 		}
 		if s.DiskError != "" {
 			role += " (disk error)"
+		}
+		if s.DamagedBlocks > 0 {
+			role += " (damaged blocks)"
 		}
 		if s.AuditLost > 0 || s.AuditProblem != "" {
 			role += " (audit lost)"

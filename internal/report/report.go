@@ -68,6 +68,10 @@ type Troubles struct {
 	// written now; empty: it can, or it keeps none.
 	AuditLost    uint64
 	AuditProblem string
+	// DamagedBlocks is how many blocks of files its scrub has found damaged or gone,
+	// Scrubbed when that last ended a pass over all blocks; zero: never, or it does not scrub.
+	DamagedBlocks uint64
+	Scrubbed      time.Time
 	// Greedy is told to superusers: who holds most of what all callers share, and who was
 	// refused more, or delayed.
 	Greedy []Holding
@@ -174,6 +178,10 @@ func Of(ctx context.Context, ep *namecall.Node, caller *pb.Caller) NamenodeStatu
 	out.Leases, out.GrantedLeases, out.Sessions, out.OpenFiles = r.GetLeases(), r.GetGrantedLeases(), r.GetSessions(), r.GetOpenFiles()
 	out.Uptime, out.OldestOverdue = ms(r.GetUptimeMs()), ms(r.GetOldestOverdueMs())
 	out.Trusts = r.GetTrusts()
+	out.DamagedBlocks = r.GetScrub().GetDamaged()
+	if ms := r.GetScrub().GetWholeUnixMs(); ms != 0 {
+		out.Scrubbed = time.UnixMilli(ms)
+	}
 	out.AuditLost, out.AuditProblem = r.GetAudit().GetLost(), r.GetAudit().GetProblem()
 	for _, h := range r.GetGreedy() {
 		out.Greedy = append(out.Greedy, Holding{What: h.GetWhat(), Who: h.GetWho(), Held: h.GetHeld(), Most: h.GetMost(), Refused: h.GetRefused(), Delayed: h.GetDelayed()})

@@ -149,6 +149,12 @@ func (bs *Blocks) MayCommit(w namespace.Writer, b namespace.Block) error {
 	return nil
 }
 
+// Has reports whether a file has the block now: one that none has any more may be gone.
+func (bs *Blocks) Has(k blockstore.Key) (has bool) {
+	bs.Engine.Look(func(t *namespace.Tree) { has = t.HasBlock(k) })
+	return has
+}
+
 // Fetch reads a whole object and verifies it. It is Damaged only if the store has
 // another: else it may be whole.
 func (bs *Blocks) Fetch(ctx context.Context, b namespace.Block) ([]byte, error) {

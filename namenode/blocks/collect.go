@@ -277,7 +277,7 @@ func (bs *Blocks) sweepBlocks(ctx context.Context, blocks []tables.StoredBlock) 
 	if err != nil {
 		return 0, err
 	}
-	t.Referenced(func(_ namespace.InodeID, b namespace.Block) bool {
+	t.Referenced(0, func(_ namespace.InodeID, b namespace.Block) bool {
 		delete(unowned, b.Key)
 		return ctx.Err() == nil
 	})

@@ -94,6 +94,18 @@ func (k *Keeper) markBad(img Image) {
 	k.bad = append(k.bad, img)
 }
 
+func (k *Keeper) isBad(img Image) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Contains(k.bad, img)
+}
+
+// stillPublished reports whether no two newer images have taken the place of one, which may
+// be removed then.
+func (k *Keeper) stillPublished(op namespace.OpImage) bool {
+	return slices.Contains(k.cfg.Engine.Facts().Images, op)
+}
+
 // anyBad reports whether some of these are bad, and forgets about all others.
 func (k *Keeper) anyBad(imgs []Image) bool {
 	k.mu.Lock()
@@ -213,15 +225,8 @@ func (k *Keeper) prune(ctx context.Context) error {
 	if k.anyBad(keep) {
 		return nil
 	}
-	switch err := check(ctx, k.cfg.Store, keep[0]); {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case Unknown(err):
+	if good, err := k.verify(ctx, keep[0]); !good {
 		return err
-	case err != nil:
-		k.markBad(keep[0])
-		k.cfg.Log.Error("the older of the two images is damaged or gone; what comes before it is kept until there are two newer ones", "reason", fserror.ReasonOneImage, "image", k.cfg.Store.Where(keep[0]), "cause", err)
-		return nil
 	}
 	remove := func(ctx context.Context) error { return k.cfg.Store.prune(ctx, keep) }
 	var err error
@@ -234,6 +239,38 @@ func (k *Keeper) prune(ctx context.Context) error {
 		return err
 	}
 	return k.journal.Purge(ctx, keep[0].TxID+1) // the older one
+}
+
+// verify reads a published image, and marks it if it is damaged or gone. The error says why
+// that is not known.
+func (k *Keeper) verify(ctx context.Context, img Image) (good bool, err error) {
+	switch err := check(ctx, k.cfg.Store, img); {
+	case ctx.Err() != nil:
+		return false, context.Cause(ctx)
+	case Unknown(err):
+		return false, err
+	case err != nil:
+		k.markBad(img)
+		k.cfg.Log.Error("an image is damaged or gone; what comes before it is kept until there are two newer ones", "reason", fserror.ReasonOneImage, "image", k.cfg.Store.Where(img), "cause", err)
+		return false, nil
+	}
+	return true, nil
+}
+
+// Verify reads the published images. If one is damaged or gone, it marks it, and writes
+// another image at once.
+func (k *Keeper) Verify(ctx context.Context) error {
+	for _, op := range k.cfg.Engine.Facts().Images {
+		if img := published(op); k.isBad(img) || !k.stillPublished(op) {
+			continue
+		} else if good, err := k.verify(ctx, img); err != nil {
+			return err
+		} else if !good && k.stillPublished(op) {
+			_, err := k.Checkpoint(ctx)
+			return err
+		}
+	}
+	return nil
 }
 
 // CheckpointIfDue writes an image if one is due. After a failure (a full disk) it waits

@@ -33,7 +33,7 @@ func (c *checker) problem(format string, args ...any) {
 // everything and takes memory for each block, so it is meant for clones.
 func (t *Tree) Check() []string {
 	c := &checker{t: t, keys: make(map[blockstore.Key]InodeID), hangs: make(map[InodeID]bool)}
-	t.each(func(n *inode) bool {
+	t.each(0, func(n *inode) bool {
 		c.inode(n)
 		return len(c.problems) < maxProblems
 	})
@@ -191,7 +191,7 @@ func (c *checker) file(n *inode) {
 func (c *checker) entries() {
 	t := c.t
 	count := t.slots.Check(c.problem)
-	t.each(func(n *inode) bool {
+	t.each(0, func(n *inode) bool {
 		if n.typ == TypeDir && t.stored(n) != count[n.id] {
 			c.problem("directory %d has %d entries, but counts %d", n.id, count[n.id], t.stored(n))
 		}

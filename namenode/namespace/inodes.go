@@ -47,9 +47,9 @@ func (t *table) load(id InodeID, n *inode) bool {
 
 // each calls fn for all inodes, by number, until it returns false. What it is called with
 // is good until it returns.
-func (t *table) each(fn func(*inode) bool) {
+func (t *table) each(from InodeID, fn func(*inode) bool) {
 	n := new(inode)
-	t.slots.Each(func(id InodeID, s *slots.Node, x *ext) bool {
+	t.slots.Each(from, func(id InodeID, s *slots.Node, x *ext) bool {
 		n.of(id, s, x)
 		return fn(n)
 	})

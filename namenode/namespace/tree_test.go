@@ -284,7 +284,7 @@ func TestIterators(t *testing.T) {
 		t.Fatal(o, ok)
 	}
 	refs := map[blockstore.Key]bool{}
-	r.tree.Referenced(func(_ InodeID, b Block) bool { refs[b.Key] = true; return true })
+	r.tree.Referenced(0, func(_ InodeID, b Block) bool { refs[b.Key] = true; return true })
 	if len(refs) != r.tree.Counts().Blocks {
 		t.Fatal(refs)
 	}

@@ -151,10 +151,11 @@ func (v view) enterRemove(id InodeID, check *RemoveCheck) error {
 	return nil
 }
 
-// Referenced calls fn for all blocks of all files, those of deleted subtrees
-// that are not reclaimed yet included, until it returns false.
-func (t *inodes) Referenced(fn func(id InodeID, b Block) bool) {
-	t.each(func(n *inode) bool {
+// Referenced calls fn for all blocks of all files from an inode number on, in the order
+// of numbers, those of deleted subtrees that are not reclaimed yet included, until it
+// returns false.
+func (t *inodes) Referenced(from InodeID, fn func(id InodeID, b Block) bool) {
+	t.each(from, func(n *inode) bool {
 		for _, b := range n.blocks() {
 			if !fn(n.id, b) {
 				return false
@@ -170,7 +171,7 @@ func (t *inodes) Referenced(fn func(id InodeID, b Block) bool) {
 // milliseconds). It looks at every inode, so it is meant for clones. Files of
 // deleted subtrees that are not reclaimed yet are included.
 func (t *inodes) Tails(fn func(id InodeID, tailLen int, lastBlock *Block, open bool, mtime int64) bool) {
-	t.each(func(n *inode) bool {
+	t.each(0, func(n *inode) bool {
 		tail := n.tail()
 		if len(tail) == 0 {
 			return true

@@ -304,7 +304,7 @@ func (w *restore) copyBlocks(ctx context.Context, t *namespace.Tree, done *Resto
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(restoreAtOnce)
 	var counting sync.Mutex
-	t.Referenced(func(_ namespace.InodeID, b namespace.Block) bool {
+	t.Referenced(0, func(_ namespace.InodeID, b namespace.Block) bool {
 		g.Go(func() error {
 			copied, err := w.copyBlock(gctx, t.NamespaceID(), b)
 			if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/leasefs/leasefs/namenode"
 	"github.com/leasefs/leasefs/namenode/audit"
 	"github.com/leasefs/leasefs/namenode/history"
+	"github.com/leasefs/leasefs/namenode/scrub"
 )
 
 // Flags are those of the namenode's command.
@@ -21,6 +22,8 @@ func Flags() []cli.Flag {
 		&cli.StringFlag{Name: "pages", Usage: "serve /metrics, /healthz, /readyz, /activez and profiles at `ADDR` instead of --http"},
 		&cli.DurationFlag{Name: "lease-history", Usage: "keep for so `LONG` who held files and granted leases; 0: not at all", Value: history.DefaultKeep},
 		&cli.StringFlag{Name: "lease-history-size", Usage: "keep at most `SIZE` of it, the latest", Value: "256M"},
+		&cli.DurationFlag{Name: "scrub", Usage: "read and verify all blocks and images once in so `LONG`; 0: never", Value: scrub.DefaultEvery},
+		&cli.StringFlag{Name: "scrub-rate", Usage: "read at most `SIZE` of blocks a second for that", Value: "32M"},
 		&cli.StringFlag{Name: "shares", Usage: "`FILE` of how many calls a second, sessions, watches, … each user and address may have", EnvVars: []string{"LEASEFS_SHARES"}},
 		&cli.StringFlag{Name: "audit", Usage: "keep a line of JSON for each call in `FILE`, or on standard error (stderr); the file of each namenode is its own", EnvVars: []string{"LEASEFS_AUDIT"}},
 		&cli.StringFlag{Name: "audit-only", Usage: "keep `WHICH` lines: all, changes (and what was denied), denied", Value: "all"},
@@ -48,6 +51,18 @@ func Namenode(op string, flags *cli.Context, size func(flag, text string) (int64
 	}
 	if cfg.LeaseHistoryBytes < history.LeastBytes {
 		return argv.Usagef(op, "--lease-history-size: %s is too small; at least 1M", flags.String("lease-history-size"))
+	}
+	switch cfg.Scrub = flags.Duration("scrub"); {
+	case cfg.Scrub == 0:
+		cfg.Scrub = -1
+	case cfg.Scrub < scrub.LeastEvery:
+		return argv.Usagef(op, "--scrub: %s is too short; at least %s, or 0 for never", cfg.Scrub, scrub.LeastEvery)
+	}
+	if cfg.ScrubRate, err = size("scrub-rate", flags.String("scrub-rate")); err != nil {
+		return err
+	}
+	if cfg.ScrubRate < scrub.LeastRate {
+		return argv.Usagef(op, "--scrub-rate: %s is too small; at least 64K", flags.String("scrub-rate"))
 	}
 	a := &cfg.Audit
 	a.File = flags.String("audit")

@@ -32,7 +32,7 @@ func (t *Table[X]) Hanging(ids []tables.InodeID, dir uint8) (tables.InodeID, boo
 func (t *Table[X]) Check(problem tables.Problem) map[tables.InodeID]int64 {
 	in := make(map[tables.InodeID]int64)
 	nodes, entries := 0, 0
-	t.Each(func(id tables.InodeID, n *Node, _ *X) bool {
+	t.Each(0, func(id tables.InodeID, n *Node, _ *X) bool {
 		nodes++
 		if n.Parent != 0 {
 			if dir, name := t.nameOf(id); t.Find(dir, name) != id {

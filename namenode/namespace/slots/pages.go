@@ -208,23 +208,28 @@ func (t *Table[X]) prune(b *branch[X], num uint64, shift uint) bool {
 	return b.live == 0
 }
 
-// each calls fn for all below a branch until it returns false; first is the number of the
-// first page that can be there.
-func (b *branch[X]) each(first uint64, shift uint, fn func(tables.InodeID, *Node, *X) bool) bool {
+// each calls fn for all below a branch from an inode on, until it returns false; first is the
+// number of the first page that can be there.
+func (b *branch[X]) each(from tables.InodeID, first uint64, shift uint, fn func(tables.InodeID, *Node, *X) bool) bool {
+	page := uint64(from) >> pageBits
 	if b.leaf == nil {
 		for i, sub := range b.subs {
-			if sub != nil && !sub.each(first+uint64(i)<<shift, shift-branchBits, fn) { //nolint:gosec // an index
+			if start := first + uint64(i)<<shift; sub != nil && start+1<<shift > page && !sub.each(from, start, shift-branchBits, fn) { //nolint:gosec // an index
 				return false
 			}
 		}
 		return true
 	}
 	for i, p := range b.leaf {
-		if p == nil {
+		num := first + uint64(i) //nolint:gosec // an index
+		if p == nil || num < page {
 			continue
 		}
-		id := tables.InodeID(first+uint64(i)) << pageBits //nolint:gosec // an index
-		for left := p.used; left != 0; left &= left - 1 {
+		id, left := tables.InodeID(num)<<pageBits, p.used
+		if num == page {
+			left &= ^uint64(0) << (from % pageSize)
+		}
+		for ; left != 0; left &= left - 1 {
 			at := id + tables.InodeID(bits.TrailingZeros64(left)) //nolint:gosec // at most 63
 			if n, x := p.get(at); !fn(at, n, x) {
 				return false

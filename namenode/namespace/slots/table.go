@@ -82,9 +82,9 @@ func (t *Table[X]) Drop(id tables.InodeID) {
 	}
 }
 
-// Each calls fn for all inodes in the order of numbers, until it returns false.
-func (t *Table[X]) Each(fn func(tables.InodeID, *Node, *X) bool) {
-	t.root.each(0, t.bits()-branchBits, fn)
+// Each calls fn for all inodes from a number on, in the order of numbers, until it returns false.
+func (t *Table[X]) Each(from tables.InodeID, fn func(tables.InodeID, *Node, *X) bool) {
+	t.root.each(from, 0, t.bits()-branchBits, fn)
 }
 
 // IsBelow reports whether an inode that is there is another one or somewhere below it.

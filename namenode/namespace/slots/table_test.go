@@ -44,7 +44,7 @@ func (m model) compare(t *testing.T, tab *Table[extra]) {
 	t.Helper()
 	tab.Check(func(format string, args ...any) { t.Errorf(format, args...) })
 	byID := slices.Sorted(maps.Keys(m))
-	tab.Each(func(id tables.InodeID, n *Node, x *extra) bool {
+	tab.Each(0, func(id tables.InodeID, n *Node, x *extra) bool {
 		if len(byID) == 0 || byID[0] != id {
 			t.Fatalf("inode %d comes where %v are left", id, byID[:min(3, len(byID))])
 		}

@@ -1,4 +1,4 @@
-import { ask, duration, el, show } from "./dom.js";
+import { ask, count, duration, el, num, show } from "./dom.js";
 import { call, get, me } from "./api.js";
 import { holders, granted, lease } from "./holders.js";
 import { tree } from "./tree.js";
@@ -91,6 +91,7 @@ async function status() {
     `${s.address} is ${s.role}`, s.term && ` · term ${s.term}`, s.uptime_ms && ` · up ${duration(s.uptime_ms)}`, ` · ${s.version || ""}`,
     bad(s.safe_mode, "safe mode: changes are refused"), bad(s.short, `no room: ${s.short}`), bad(s.store_conflict, `store conflict: ${s.store_conflict}`),
     bad(s.disk_error, `disk error: ${s.disk_error}`), bad(s.trusts === "everybody", "trusts clients: whoever reaches it can act as any user"),
+    bad(num(s.scrub?.damaged), `${count(s.scrub?.damaged)} damaged blocks: leasefs admin fsck names their files`),
     bad(s.audit && (s.audit.lost || s.audit.problem), "the audit log has lost lines"),
   ];
   const was = standby;

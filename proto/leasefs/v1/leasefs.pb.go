@@ -531,7 +531,7 @@ func (x SafeModeRequest_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SafeModeRequest_Action.Descriptor instead.
 func (SafeModeRequest_Action) EnumDescriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{103, 0}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{104, 0}
 }
 
 // CallId makes a call happen at most once. Both numbers are chosen by the
@@ -8374,6 +8374,7 @@ type StatusResponse struct {
 	Clocks          []*ClockSkew           `protobuf:"bytes,51,rep,name=clocks,proto3" json:"clocks,omitempty"`                                    // what this machine's clock was compared with
 	Trusts          string                 `protobuf:"bytes,52,opt,name=trusts,proto3" json:"trusts,omitempty"`                                    // whose word it takes for who they are: "machine" (programs on its own), "everybody"; empty: nobody's
 	Audit           *AuditStatus           `protobuf:"bytes,53,opt,name=audit,proto3" json:"audit,omitempty"`                                      // of its audit log; missing: it keeps none
+	Scrub           *ScrubStatus           `protobuf:"bytes,55,opt,name=scrub,proto3" json:"scrub,omitempty"`                                      // of a namenode that reads its blocks again; missing: it does not, or starts
 	Greedy          []*Holding             `protobuf:"bytes,54,rep,name=greedy,proto3" json:"greedy,omitempty"`                                    // to superusers only: who holds most of what all share, or was refused more
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -8668,11 +8669,87 @@ func (x *StatusResponse) GetAudit() *AuditStatus {
 	return nil
 }
 
+func (x *StatusResponse) GetScrub() *ScrubStatus {
+	if x != nil {
+		return x.Scrub
+	}
+	return nil
+}
+
 func (x *StatusResponse) GetGreedy() []*Holding {
 	if x != nil {
 		return x.Greedy
 	}
 	return nil
+}
+
+// ScrubStatus is how far a namenode is with reading and verifying all blocks.
+type ScrubStatus struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	BeganUnixMs   int64                  `protobuf:"varint,1,opt,name=began_unix_ms,json=beganUnixMs,proto3" json:"began_unix_ms,omitempty"` // of the present pass; 0: it rests
+	ReadBytes     int64                  `protobuf:"varint,2,opt,name=read_bytes,json=readBytes,proto3" json:"read_bytes,omitempty"`         // of the present pass
+	WholeUnixMs   int64                  `protobuf:"varint,3,opt,name=whole_unix_ms,json=wholeUnixMs,proto3" json:"whole_unix_ms,omitempty"` // end of its last whole pass; 0: there was none
+	Damaged       uint64                 `protobuf:"varint,4,opt,name=damaged,proto3" json:"damaged,omitempty"`                              // blocks of files that it has found damaged or gone
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScrubStatus) Reset() {
+	*x = ScrubStatus{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScrubStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScrubStatus) ProtoMessage() {}
+
+func (x *ScrubStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScrubStatus.ProtoReflect.Descriptor instead.
+func (*ScrubStatus) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98}
+}
+
+func (x *ScrubStatus) GetBeganUnixMs() int64 {
+	if x != nil {
+		return x.BeganUnixMs
+	}
+	return 0
+}
+
+func (x *ScrubStatus) GetReadBytes() int64 {
+	if x != nil {
+		return x.ReadBytes
+	}
+	return 0
+}
+
+func (x *ScrubStatus) GetWholeUnixMs() int64 {
+	if x != nil {
+		return x.WholeUnixMs
+	}
+	return 0
+}
+
+func (x *ScrubStatus) GetDamaged() uint64 {
+	if x != nil {
+		return x.Damaged
+	}
+	return 0
 }
 
 // AuditStatus is how an audit log does.
@@ -8687,7 +8764,7 @@ type AuditStatus struct {
 
 func (x *AuditStatus) Reset() {
 	*x = AuditStatus{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8699,7 +8776,7 @@ func (x *AuditStatus) String() string {
 func (*AuditStatus) ProtoMessage() {}
 
 func (x *AuditStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8712,7 +8789,7 @@ func (x *AuditStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditStatus.ProtoReflect.Descriptor instead.
 func (*AuditStatus) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *AuditStatus) GetLines() uint64 {
@@ -8751,7 +8828,7 @@ type Holding struct {
 
 func (x *Holding) Reset() {
 	*x = Holding{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8763,7 +8840,7 @@ func (x *Holding) String() string {
 func (*Holding) ProtoMessage() {}
 
 func (x *Holding) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8776,7 +8853,7 @@ func (x *Holding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holding.ProtoReflect.Descriptor instead.
 func (*Holding) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{99}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *Holding) GetWhat() string {
@@ -8833,7 +8910,7 @@ type ClockSkew struct {
 
 func (x *ClockSkew) Reset() {
 	*x = ClockSkew{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8845,7 +8922,7 @@ func (x *ClockSkew) String() string {
 func (*ClockSkew) ProtoMessage() {}
 
 func (x *ClockSkew) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8858,7 +8935,7 @@ func (x *ClockSkew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClockSkew.ProtoReflect.Descriptor instead.
 func (*ClockSkew) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *ClockSkew) GetThan() string {
@@ -8891,7 +8968,7 @@ type CheckpointRequest struct {
 
 func (x *CheckpointRequest) Reset() {
 	*x = CheckpointRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8903,7 +8980,7 @@ func (x *CheckpointRequest) String() string {
 func (*CheckpointRequest) ProtoMessage() {}
 
 func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8916,7 +8993,7 @@ func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{101}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *CheckpointRequest) GetCaller() *Caller {
@@ -8937,7 +9014,7 @@ type CheckpointResponse struct {
 
 func (x *CheckpointResponse) Reset() {
 	*x = CheckpointResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8949,7 +9026,7 @@ func (x *CheckpointResponse) String() string {
 func (*CheckpointResponse) ProtoMessage() {}
 
 func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8962,7 +9039,7 @@ func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointResponse.ProtoReflect.Descriptor instead.
 func (*CheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{102}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *CheckpointResponse) GetTxid() uint64 {
@@ -8996,7 +9073,7 @@ type SafeModeRequest struct {
 
 func (x *SafeModeRequest) Reset() {
 	*x = SafeModeRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9008,7 +9085,7 @@ func (x *SafeModeRequest) String() string {
 func (*SafeModeRequest) ProtoMessage() {}
 
 func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9021,7 +9098,7 @@ func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeRequest.ProtoReflect.Descriptor instead.
 func (*SafeModeRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{103}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *SafeModeRequest) GetCaller() *Caller {
@@ -9048,7 +9125,7 @@ type SafeModeResponse struct {
 
 func (x *SafeModeResponse) Reset() {
 	*x = SafeModeResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9060,7 +9137,7 @@ func (x *SafeModeResponse) String() string {
 func (*SafeModeResponse) ProtoMessage() {}
 
 func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9073,7 +9150,7 @@ func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeResponse.ProtoReflect.Descriptor instead.
 func (*SafeModeResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{104}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *SafeModeResponse) GetOn() bool {
@@ -9101,7 +9178,7 @@ type FsckRequest struct {
 
 func (x *FsckRequest) Reset() {
 	*x = FsckRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9113,7 +9190,7 @@ func (x *FsckRequest) String() string {
 func (*FsckRequest) ProtoMessage() {}
 
 func (x *FsckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9126,7 +9203,7 @@ func (x *FsckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckRequest.ProtoReflect.Descriptor instead.
 func (*FsckRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{105}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *FsckRequest) GetCaller() *Caller {
@@ -9162,7 +9239,7 @@ type FsckResponse struct {
 
 func (x *FsckResponse) Reset() {
 	*x = FsckResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9174,7 +9251,7 @@ func (x *FsckResponse) String() string {
 func (*FsckResponse) ProtoMessage() {}
 
 func (x *FsckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9187,7 +9264,7 @@ func (x *FsckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckResponse.ProtoReflect.Descriptor instead.
 func (*FsckResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{106}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *FsckResponse) GetPath() string {
@@ -9231,7 +9308,7 @@ type FsckSummary struct {
 
 func (x *FsckSummary) Reset() {
 	*x = FsckSummary{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9243,7 +9320,7 @@ func (x *FsckSummary) String() string {
 func (*FsckSummary) ProtoMessage() {}
 
 func (x *FsckSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9256,7 +9333,7 @@ func (x *FsckSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckSummary.ProtoReflect.Descriptor instead.
 func (*FsckSummary) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{107}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *FsckSummary) GetInodes() uint64 {
@@ -9303,7 +9380,7 @@ type CollectRequest struct {
 
 func (x *CollectRequest) Reset() {
 	*x = CollectRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9315,7 +9392,7 @@ func (x *CollectRequest) String() string {
 func (*CollectRequest) ProtoMessage() {}
 
 func (x *CollectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9328,7 +9405,7 @@ func (x *CollectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectRequest.ProtoReflect.Descriptor instead.
 func (*CollectRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{108}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *CollectRequest) GetCaller() *Caller {
@@ -9350,7 +9427,7 @@ type CollectResponse struct {
 
 func (x *CollectResponse) Reset() {
 	*x = CollectResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9362,7 +9439,7 @@ func (x *CollectResponse) String() string {
 func (*CollectResponse) ProtoMessage() {}
 
 func (x *CollectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9375,7 +9452,7 @@ func (x *CollectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectResponse.ProtoReflect.Descriptor instead.
 func (*CollectResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{109}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *CollectResponse) GetGarbage() uint64 {
@@ -9419,7 +9496,7 @@ type FailoverRequest struct {
 
 func (x *FailoverRequest) Reset() {
 	*x = FailoverRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9431,7 +9508,7 @@ func (x *FailoverRequest) String() string {
 func (*FailoverRequest) ProtoMessage() {}
 
 func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9444,7 +9521,7 @@ func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverRequest.ProtoReflect.Descriptor instead.
 func (*FailoverRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{110}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *FailoverRequest) GetCaller() *Caller {
@@ -9470,7 +9547,7 @@ type FailoverResponse struct {
 
 func (x *FailoverResponse) Reset() {
 	*x = FailoverResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9482,7 +9559,7 @@ func (x *FailoverResponse) String() string {
 func (*FailoverResponse) ProtoMessage() {}
 
 func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9495,7 +9572,7 @@ func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverResponse.ProtoReflect.Descriptor instead.
 func (*FailoverResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{111}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *FailoverResponse) GetNext() string {
@@ -9514,7 +9591,7 @@ type ResolveStoreRequest struct {
 
 func (x *ResolveStoreRequest) Reset() {
 	*x = ResolveStoreRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9526,7 +9603,7 @@ func (x *ResolveStoreRequest) String() string {
 func (*ResolveStoreRequest) ProtoMessage() {}
 
 func (x *ResolveStoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9539,7 +9616,7 @@ func (x *ResolveStoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveStoreRequest.ProtoReflect.Descriptor instead.
 func (*ResolveStoreRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{112}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *ResolveStoreRequest) GetCaller() *Caller {
@@ -9558,7 +9635,7 @@ type ResolveStoreResponse struct {
 
 func (x *ResolveStoreResponse) Reset() {
 	*x = ResolveStoreResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9570,7 +9647,7 @@ func (x *ResolveStoreResponse) String() string {
 func (*ResolveStoreResponse) ProtoMessage() {}
 
 func (x *ResolveStoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9583,7 +9660,7 @@ func (x *ResolveStoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveStoreResponse.ProtoReflect.Descriptor instead.
 func (*ResolveStoreResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{113}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *ResolveStoreResponse) GetResolved() bool {
@@ -9603,7 +9680,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9615,7 +9692,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9628,7 +9705,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{114}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *BackupRequest) GetCaller() *Caller {
@@ -9667,7 +9744,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9679,7 +9756,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9692,7 +9769,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{115}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *BackupResponse) GetName() string {
@@ -9796,7 +9873,7 @@ type CarryRequest struct {
 
 func (x *CarryRequest) Reset() {
 	*x = CarryRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9808,7 +9885,7 @@ func (x *CarryRequest) String() string {
 func (*CarryRequest) ProtoMessage() {}
 
 func (x *CarryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9821,7 +9898,7 @@ func (x *CarryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryRequest.ProtoReflect.Descriptor instead.
 func (*CarryRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{116}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *CarryRequest) GetCalls() []*CarriedCall {
@@ -9850,7 +9927,7 @@ type CarriedCall struct {
 
 func (x *CarriedCall) Reset() {
 	*x = CarriedCall{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9862,7 +9939,7 @@ func (x *CarriedCall) String() string {
 func (*CarriedCall) ProtoMessage() {}
 
 func (x *CarriedCall) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9875,7 +9952,7 @@ func (x *CarriedCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarriedCall.ProtoReflect.Descriptor instead.
 func (*CarriedCall) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{117}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *CarriedCall) GetId() uint64 {
@@ -9915,7 +9992,7 @@ type CarryResponse struct {
 
 func (x *CarryResponse) Reset() {
 	*x = CarryResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9927,7 +10004,7 @@ func (x *CarryResponse) String() string {
 func (*CarryResponse) ProtoMessage() {}
 
 func (x *CarryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9940,7 +10017,7 @@ func (x *CarryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryResponse.ProtoReflect.Descriptor instead.
 func (*CarryResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{118}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *CarryResponse) GetAnswers() []*CarriedAnswer {
@@ -9964,7 +10041,7 @@ type CarriedAnswer struct {
 
 func (x *CarriedAnswer) Reset() {
 	*x = CarriedAnswer{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9976,7 +10053,7 @@ func (x *CarriedAnswer) String() string {
 func (*CarriedAnswer) ProtoMessage() {}
 
 func (x *CarriedAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9989,7 +10066,7 @@ func (x *CarriedAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarriedAnswer.ProtoReflect.Descriptor instead.
 func (*CarriedAnswer) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{119}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *CarriedAnswer) GetId() uint64 {
@@ -10036,7 +10113,7 @@ type WhoAmIRequest struct {
 
 func (x *WhoAmIRequest) Reset() {
 	*x = WhoAmIRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10048,7 +10125,7 @@ func (x *WhoAmIRequest) String() string {
 func (*WhoAmIRequest) ProtoMessage() {}
 
 func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10061,7 +10138,7 @@ func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoAmIRequest.ProtoReflect.Descriptor instead.
 func (*WhoAmIRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{120}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *WhoAmIRequest) GetCaller() *Caller {
@@ -10083,7 +10160,7 @@ type WhoAmIResponse struct {
 
 func (x *WhoAmIResponse) Reset() {
 	*x = WhoAmIResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10095,7 +10172,7 @@ func (x *WhoAmIResponse) String() string {
 func (*WhoAmIResponse) ProtoMessage() {}
 
 func (x *WhoAmIResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10108,7 +10185,7 @@ func (x *WhoAmIResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoAmIResponse.ProtoReflect.Descriptor instead.
 func (*WhoAmIResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{121}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *WhoAmIResponse) GetUser() string {
@@ -10151,7 +10228,7 @@ type AclEntry struct {
 
 func (x *AclEntry) Reset() {
 	*x = AclEntry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10163,7 +10240,7 @@ func (x *AclEntry) String() string {
 func (*AclEntry) ProtoMessage() {}
 
 func (x *AclEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10176,7 +10253,7 @@ func (x *AclEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AclEntry.ProtoReflect.Descriptor instead.
 func (*AclEntry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{122}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *AclEntry) GetDefault() bool {
@@ -10218,7 +10295,7 @@ type AclRequest struct {
 
 func (x *AclRequest) Reset() {
 	*x = AclRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10230,7 +10307,7 @@ func (x *AclRequest) String() string {
 func (*AclRequest) ProtoMessage() {}
 
 func (x *AclRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10243,7 +10320,7 @@ func (x *AclRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AclRequest.ProtoReflect.Descriptor instead.
 func (*AclRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{123}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *AclRequest) GetCaller() *Caller {
@@ -10279,7 +10356,7 @@ type AclResponse struct {
 
 func (x *AclResponse) Reset() {
 	*x = AclResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10291,7 +10368,7 @@ func (x *AclResponse) String() string {
 func (*AclResponse) ProtoMessage() {}
 
 func (x *AclResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10304,7 +10381,7 @@ func (x *AclResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AclResponse.ProtoReflect.Descriptor instead.
 func (*AclResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{124}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *AclResponse) GetEntries() []*AclEntry {
@@ -10334,7 +10411,7 @@ type ChangeAclRequest struct {
 
 func (x *ChangeAclRequest) Reset() {
 	*x = ChangeAclRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10346,7 +10423,7 @@ func (x *ChangeAclRequest) String() string {
 func (*ChangeAclRequest) ProtoMessage() {}
 
 func (x *ChangeAclRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10359,7 +10436,7 @@ func (x *ChangeAclRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeAclRequest.ProtoReflect.Descriptor instead.
 func (*ChangeAclRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{125}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *ChangeAclRequest) GetCall() *CallId {
@@ -10410,7 +10487,7 @@ type GetDelegationTokenRequest struct {
 
 func (x *GetDelegationTokenRequest) Reset() {
 	*x = GetDelegationTokenRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10422,7 +10499,7 @@ func (x *GetDelegationTokenRequest) String() string {
 func (*GetDelegationTokenRequest) ProtoMessage() {}
 
 func (x *GetDelegationTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10435,7 +10512,7 @@ func (x *GetDelegationTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDelegationTokenRequest.ProtoReflect.Descriptor instead.
 func (*GetDelegationTokenRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{126}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *GetDelegationTokenRequest) GetCall() *CallId {
@@ -10487,7 +10564,7 @@ type ChangeDelegationTokenRequest struct {
 
 func (x *ChangeDelegationTokenRequest) Reset() {
 	*x = ChangeDelegationTokenRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10499,7 +10576,7 @@ func (x *ChangeDelegationTokenRequest) String() string {
 func (*ChangeDelegationTokenRequest) ProtoMessage() {}
 
 func (x *ChangeDelegationTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10512,7 +10589,7 @@ func (x *ChangeDelegationTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeDelegationTokenRequest.ProtoReflect.Descriptor instead.
 func (*ChangeDelegationTokenRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{127}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *ChangeDelegationTokenRequest) GetCall() *CallId {
@@ -10563,7 +10640,7 @@ type DelegationTokenResponse struct {
 
 func (x *DelegationTokenResponse) Reset() {
 	*x = DelegationTokenResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10575,7 +10652,7 @@ func (x *DelegationTokenResponse) String() string {
 func (*DelegationTokenResponse) ProtoMessage() {}
 
 func (x *DelegationTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10588,7 +10665,7 @@ func (x *DelegationTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DelegationTokenResponse.ProtoReflect.Descriptor instead.
 func (*DelegationTokenResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{128}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *DelegationTokenResponse) GetId() uint64 {
@@ -10638,7 +10715,7 @@ type ListDelegationTokensRequest struct {
 
 func (x *ListDelegationTokensRequest) Reset() {
 	*x = ListDelegationTokensRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[129]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10650,7 +10727,7 @@ func (x *ListDelegationTokensRequest) String() string {
 func (*ListDelegationTokensRequest) ProtoMessage() {}
 
 func (x *ListDelegationTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[129]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10663,7 +10740,7 @@ func (x *ListDelegationTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDelegationTokensRequest.ProtoReflect.Descriptor instead.
 func (*ListDelegationTokensRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{129}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *ListDelegationTokensRequest) GetCaller() *Caller {
@@ -10704,7 +10781,7 @@ type ListDelegationTokensResponse struct {
 
 func (x *ListDelegationTokensResponse) Reset() {
 	*x = ListDelegationTokensResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[130]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10716,7 +10793,7 @@ func (x *ListDelegationTokensResponse) String() string {
 func (*ListDelegationTokensResponse) ProtoMessage() {}
 
 func (x *ListDelegationTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[130]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10729,7 +10806,7 @@ func (x *ListDelegationTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDelegationTokensResponse.ProtoReflect.Descriptor instead.
 func (*ListDelegationTokensResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{130}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *ListDelegationTokensResponse) GetTokens() []*DelegationToken {
@@ -10760,7 +10837,7 @@ type DelegationToken struct {
 
 func (x *DelegationToken) Reset() {
 	*x = DelegationToken{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[131]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10772,7 +10849,7 @@ func (x *DelegationToken) String() string {
 func (*DelegationToken) ProtoMessage() {}
 
 func (x *DelegationToken) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[131]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10785,7 +10862,7 @@ func (x *DelegationToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DelegationToken.ProtoReflect.Descriptor instead.
 func (*DelegationToken) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{131}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *DelegationToken) GetId() uint64 {
@@ -11490,7 +11567,8 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x06target\x18\x03 \x01(\v2\x0f.leasefs.v1.RefR\x06target\x12)\n" +
 	"\asources\x18\x04 \x03(\v2\x0f.leasefs.v1.RefR\asources\";\n" +
 	"\rStatusRequest\x12*\n" +
-	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"\xd7\t\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"\x86\n" +
+	"\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x12\n" +
@@ -11535,8 +11613,15 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x0eactive_address\x182 \x01(\tR\ractiveAddress\x12-\n" +
 	"\x06clocks\x183 \x03(\v2\x15.leasefs.v1.ClockSkewR\x06clocks\x12\x16\n" +
 	"\x06trusts\x184 \x01(\tR\x06trusts\x12-\n" +
-	"\x05audit\x185 \x01(\v2\x17.leasefs.v1.AuditStatusR\x05audit\x12+\n" +
-	"\x06greedy\x186 \x03(\v2\x13.leasefs.v1.HoldingR\x06greedy\"Q\n" +
+	"\x05audit\x185 \x01(\v2\x17.leasefs.v1.AuditStatusR\x05audit\x12-\n" +
+	"\x05scrub\x187 \x01(\v2\x17.leasefs.v1.ScrubStatusR\x05scrub\x12+\n" +
+	"\x06greedy\x186 \x03(\v2\x13.leasefs.v1.HoldingR\x06greedy\"\x8e\x01\n" +
+	"\vScrubStatus\x12\"\n" +
+	"\rbegan_unix_ms\x18\x01 \x01(\x03R\vbeganUnixMs\x12\x1d\n" +
+	"\n" +
+	"read_bytes\x18\x02 \x01(\x03R\treadBytes\x12\"\n" +
+	"\rwhole_unix_ms\x18\x03 \x01(\x03R\vwholeUnixMs\x12\x18\n" +
+	"\adamaged\x18\x04 \x01(\x04R\adamaged\"Q\n" +
 	"\vAuditStatus\x12\x14\n" +
 	"\x05lines\x18\x01 \x01(\x04R\x05lines\x12\x12\n" +
 	"\x04lost\x18\x02 \x01(\x04R\x04lost\x12\x18\n" +
@@ -11824,7 +11909,7 @@ func file_leasefs_v1_leasefs_proto_rawDescGZIP() []byte {
 }
 
 var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 135)
+var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 136)
 var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(RefHow)(0),                          // 0: leasefs.v1.RefHow
 	(FileType)(0),                        // 1: leasefs.v1.FileType
@@ -11933,49 +12018,50 @@ var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(*ConcatRequest)(nil),                // 104: leasefs.v1.ConcatRequest
 	(*StatusRequest)(nil),                // 105: leasefs.v1.StatusRequest
 	(*StatusResponse)(nil),               // 106: leasefs.v1.StatusResponse
-	(*AuditStatus)(nil),                  // 107: leasefs.v1.AuditStatus
-	(*Holding)(nil),                      // 108: leasefs.v1.Holding
-	(*ClockSkew)(nil),                    // 109: leasefs.v1.ClockSkew
-	(*CheckpointRequest)(nil),            // 110: leasefs.v1.CheckpointRequest
-	(*CheckpointResponse)(nil),           // 111: leasefs.v1.CheckpointResponse
-	(*SafeModeRequest)(nil),              // 112: leasefs.v1.SafeModeRequest
-	(*SafeModeResponse)(nil),             // 113: leasefs.v1.SafeModeResponse
-	(*FsckRequest)(nil),                  // 114: leasefs.v1.FsckRequest
-	(*FsckResponse)(nil),                 // 115: leasefs.v1.FsckResponse
-	(*FsckSummary)(nil),                  // 116: leasefs.v1.FsckSummary
-	(*CollectRequest)(nil),               // 117: leasefs.v1.CollectRequest
-	(*CollectResponse)(nil),              // 118: leasefs.v1.CollectResponse
-	(*FailoverRequest)(nil),              // 119: leasefs.v1.FailoverRequest
-	(*FailoverResponse)(nil),             // 120: leasefs.v1.FailoverResponse
-	(*ResolveStoreRequest)(nil),          // 121: leasefs.v1.ResolveStoreRequest
-	(*ResolveStoreResponse)(nil),         // 122: leasefs.v1.ResolveStoreResponse
-	(*BackupRequest)(nil),                // 123: leasefs.v1.BackupRequest
-	(*BackupResponse)(nil),               // 124: leasefs.v1.BackupResponse
-	(*CarryRequest)(nil),                 // 125: leasefs.v1.CarryRequest
-	(*CarriedCall)(nil),                  // 126: leasefs.v1.CarriedCall
-	(*CarryResponse)(nil),                // 127: leasefs.v1.CarryResponse
-	(*CarriedAnswer)(nil),                // 128: leasefs.v1.CarriedAnswer
-	(*WhoAmIRequest)(nil),                // 129: leasefs.v1.WhoAmIRequest
-	(*WhoAmIResponse)(nil),               // 130: leasefs.v1.WhoAmIResponse
-	(*AclEntry)(nil),                     // 131: leasefs.v1.AclEntry
-	(*AclRequest)(nil),                   // 132: leasefs.v1.AclRequest
-	(*AclResponse)(nil),                  // 133: leasefs.v1.AclResponse
-	(*ChangeAclRequest)(nil),             // 134: leasefs.v1.ChangeAclRequest
-	(*GetDelegationTokenRequest)(nil),    // 135: leasefs.v1.GetDelegationTokenRequest
-	(*ChangeDelegationTokenRequest)(nil), // 136: leasefs.v1.ChangeDelegationTokenRequest
-	(*DelegationTokenResponse)(nil),      // 137: leasefs.v1.DelegationTokenResponse
-	(*ListDelegationTokensRequest)(nil),  // 138: leasefs.v1.ListDelegationTokensRequest
-	(*ListDelegationTokensResponse)(nil), // 139: leasefs.v1.ListDelegationTokensResponse
-	(*DelegationToken)(nil),              // 140: leasefs.v1.DelegationToken
-	nil,                                  // 141: leasefs.v1.Block.HeadersEntry
-	nil,                                  // 142: leasefs.v1.BlockTarget.HeadersEntry
-	nil,                                  // 143: leasefs.v1.BackupResponse.HeadersEntry
+	(*ScrubStatus)(nil),                  // 107: leasefs.v1.ScrubStatus
+	(*AuditStatus)(nil),                  // 108: leasefs.v1.AuditStatus
+	(*Holding)(nil),                      // 109: leasefs.v1.Holding
+	(*ClockSkew)(nil),                    // 110: leasefs.v1.ClockSkew
+	(*CheckpointRequest)(nil),            // 111: leasefs.v1.CheckpointRequest
+	(*CheckpointResponse)(nil),           // 112: leasefs.v1.CheckpointResponse
+	(*SafeModeRequest)(nil),              // 113: leasefs.v1.SafeModeRequest
+	(*SafeModeResponse)(nil),             // 114: leasefs.v1.SafeModeResponse
+	(*FsckRequest)(nil),                  // 115: leasefs.v1.FsckRequest
+	(*FsckResponse)(nil),                 // 116: leasefs.v1.FsckResponse
+	(*FsckSummary)(nil),                  // 117: leasefs.v1.FsckSummary
+	(*CollectRequest)(nil),               // 118: leasefs.v1.CollectRequest
+	(*CollectResponse)(nil),              // 119: leasefs.v1.CollectResponse
+	(*FailoverRequest)(nil),              // 120: leasefs.v1.FailoverRequest
+	(*FailoverResponse)(nil),             // 121: leasefs.v1.FailoverResponse
+	(*ResolveStoreRequest)(nil),          // 122: leasefs.v1.ResolveStoreRequest
+	(*ResolveStoreResponse)(nil),         // 123: leasefs.v1.ResolveStoreResponse
+	(*BackupRequest)(nil),                // 124: leasefs.v1.BackupRequest
+	(*BackupResponse)(nil),               // 125: leasefs.v1.BackupResponse
+	(*CarryRequest)(nil),                 // 126: leasefs.v1.CarryRequest
+	(*CarriedCall)(nil),                  // 127: leasefs.v1.CarriedCall
+	(*CarryResponse)(nil),                // 128: leasefs.v1.CarryResponse
+	(*CarriedAnswer)(nil),                // 129: leasefs.v1.CarriedAnswer
+	(*WhoAmIRequest)(nil),                // 130: leasefs.v1.WhoAmIRequest
+	(*WhoAmIResponse)(nil),               // 131: leasefs.v1.WhoAmIResponse
+	(*AclEntry)(nil),                     // 132: leasefs.v1.AclEntry
+	(*AclRequest)(nil),                   // 133: leasefs.v1.AclRequest
+	(*AclResponse)(nil),                  // 134: leasefs.v1.AclResponse
+	(*ChangeAclRequest)(nil),             // 135: leasefs.v1.ChangeAclRequest
+	(*GetDelegationTokenRequest)(nil),    // 136: leasefs.v1.GetDelegationTokenRequest
+	(*ChangeDelegationTokenRequest)(nil), // 137: leasefs.v1.ChangeDelegationTokenRequest
+	(*DelegationTokenResponse)(nil),      // 138: leasefs.v1.DelegationTokenResponse
+	(*ListDelegationTokensRequest)(nil),  // 139: leasefs.v1.ListDelegationTokensRequest
+	(*ListDelegationTokensResponse)(nil), // 140: leasefs.v1.ListDelegationTokensResponse
+	(*DelegationToken)(nil),              // 141: leasefs.v1.DelegationToken
+	nil,                                  // 142: leasefs.v1.Block.HeadersEntry
+	nil,                                  // 143: leasefs.v1.BlockTarget.HeadersEntry
+	nil,                                  // 144: leasefs.v1.BackupResponse.HeadersEntry
 }
 var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	1,   // 0: leasefs.v1.Attr.type:type_name -> leasefs.v1.FileType
 	14,  // 1: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
 	15,  // 2: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
-	141, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
+	142, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
 	15,  // 4: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
 	10,  // 5: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
 	18,  // 6: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
@@ -12044,7 +12130,7 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	12,  // 69: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
 	63,  // 70: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
 	65,  // 71: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
-	142, // 72: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
+	143, // 72: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
 	12,  // 73: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
 	16,  // 74: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
 	9,   // 75: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
@@ -12127,142 +12213,143 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	11,  // 152: leasefs.v1.ConcatRequest.target:type_name -> leasefs.v1.Ref
 	11,  // 153: leasefs.v1.ConcatRequest.sources:type_name -> leasefs.v1.Ref
 	10,  // 154: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
-	109, // 155: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
-	107, // 156: leasefs.v1.StatusResponse.audit:type_name -> leasefs.v1.AuditStatus
-	108, // 157: leasefs.v1.StatusResponse.greedy:type_name -> leasefs.v1.Holding
-	10,  // 158: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 159: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
-	8,   // 160: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
-	10,  // 161: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
-	116, // 162: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
-	10,  // 163: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 164: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 165: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 166: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
-	143, // 167: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
-	126, // 168: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
-	128, // 169: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
-	17,  // 170: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
-	10,  // 171: leasefs.v1.WhoAmIRequest.caller:type_name -> leasefs.v1.Caller
-	6,   // 172: leasefs.v1.AclEntry.tag:type_name -> leasefs.v1.AclTag
-	10,  // 173: leasefs.v1.AclRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 174: leasefs.v1.AclRequest.at:type_name -> leasefs.v1.Ref
-	131, // 175: leasefs.v1.AclResponse.entries:type_name -> leasefs.v1.AclEntry
-	27,  // 176: leasefs.v1.AclResponse.keys:type_name -> leasefs.v1.CacheKey
-	9,   // 177: leasefs.v1.ChangeAclRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 178: leasefs.v1.ChangeAclRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 179: leasefs.v1.ChangeAclRequest.at:type_name -> leasefs.v1.Ref
-	7,   // 180: leasefs.v1.ChangeAclRequest.action:type_name -> leasefs.v1.AclAction
-	131, // 181: leasefs.v1.ChangeAclRequest.entries:type_name -> leasefs.v1.AclEntry
-	9,   // 182: leasefs.v1.GetDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 183: leasefs.v1.GetDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
-	9,   // 184: leasefs.v1.ChangeDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 185: leasefs.v1.ChangeDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 186: leasefs.v1.ListDelegationTokensRequest.caller:type_name -> leasefs.v1.Caller
-	140, // 187: leasefs.v1.ListDelegationTokensResponse.tokens:type_name -> leasefs.v1.DelegationToken
-	20,  // 188: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
-	29,  // 189: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
-	33,  // 190: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
-	37,  // 191: leasefs.v1.Namenode.LeaseHistory:input_type -> leasefs.v1.LeaseHistoryRequest
-	40,  // 192: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
-	42,  // 193: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
-	44,  // 194: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
-	46,  // 195: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
-	49,  // 196: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
-	51,  // 197: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
-	52,  // 198: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
-	53,  // 199: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
-	56,  // 200: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
-	59,  // 201: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
-	60,  // 202: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
-	62,  // 203: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
-	66,  // 204: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
-	68,  // 205: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
-	70,  // 206: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
-	71,  // 207: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
-	73,  // 208: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
-	75,  // 209: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
-	78,  // 210: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
-	81,  // 211: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
-	83,  // 212: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
-	87,  // 213: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
-	88,  // 214: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
-	90,  // 215: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
-	91,  // 216: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
-	102, // 217: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
-	101, // 218: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
-	103, // 219: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
-	104, // 220: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
-	92,  // 221: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
-	129, // 222: leasefs.v1.Namenode.WhoAmI:input_type -> leasefs.v1.WhoAmIRequest
-	132, // 223: leasefs.v1.Namenode.Acl:input_type -> leasefs.v1.AclRequest
-	134, // 224: leasefs.v1.Namenode.ChangeAcl:input_type -> leasefs.v1.ChangeAclRequest
-	135, // 225: leasefs.v1.Namenode.GetDelegationToken:input_type -> leasefs.v1.GetDelegationTokenRequest
-	136, // 226: leasefs.v1.Namenode.ChangeDelegationToken:input_type -> leasefs.v1.ChangeDelegationTokenRequest
-	138, // 227: leasefs.v1.Namenode.ListDelegationTokens:input_type -> leasefs.v1.ListDelegationTokensRequest
-	105, // 228: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
-	110, // 229: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
-	112, // 230: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
-	114, // 231: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
-	117, // 232: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
-	123, // 233: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
-	119, // 234: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
-	121, // 235: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
-	125, // 236: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
-	21,  // 237: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
-	31,  // 238: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
-	34,  // 239: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
-	38,  // 240: leasefs.v1.Namenode.LeaseHistory:output_type -> leasefs.v1.LeaseHistoryResponse
-	41,  // 241: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
-	43,  // 242: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
-	45,  // 243: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
-	47,  // 244: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
-	50,  // 245: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
-	86,  // 246: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
-	86,  // 247: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
-	54,  // 248: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
-	58,  // 249: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
-	58,  // 250: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
-	61,  // 251: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
-	64,  // 252: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
-	67,  // 253: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
-	69,  // 254: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
-	69,  // 255: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
-	72,  // 256: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
-	74,  // 257: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
-	76,  // 258: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
-	79,  // 259: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
-	82,  // 260: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
-	84,  // 261: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
-	86,  // 262: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
-	86,  // 263: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
-	86,  // 264: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
-	86,  // 265: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
-	86,  // 266: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
-	86,  // 267: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
-	86,  // 268: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
-	86,  // 269: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
-	86,  // 270: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
-	130, // 271: leasefs.v1.Namenode.WhoAmI:output_type -> leasefs.v1.WhoAmIResponse
-	133, // 272: leasefs.v1.Namenode.Acl:output_type -> leasefs.v1.AclResponse
-	86,  // 273: leasefs.v1.Namenode.ChangeAcl:output_type -> leasefs.v1.MutateResponse
-	137, // 274: leasefs.v1.Namenode.GetDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
-	137, // 275: leasefs.v1.Namenode.ChangeDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
-	139, // 276: leasefs.v1.Namenode.ListDelegationTokens:output_type -> leasefs.v1.ListDelegationTokensResponse
-	106, // 277: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
-	111, // 278: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
-	113, // 279: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
-	115, // 280: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
-	118, // 281: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
-	124, // 282: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
-	120, // 283: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
-	122, // 284: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
-	127, // 285: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
-	237, // [237:286] is the sub-list for method output_type
-	188, // [188:237] is the sub-list for method input_type
-	188, // [188:188] is the sub-list for extension type_name
-	188, // [188:188] is the sub-list for extension extendee
-	0,   // [0:188] is the sub-list for field type_name
+	110, // 155: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
+	108, // 156: leasefs.v1.StatusResponse.audit:type_name -> leasefs.v1.AuditStatus
+	107, // 157: leasefs.v1.StatusResponse.scrub:type_name -> leasefs.v1.ScrubStatus
+	109, // 158: leasefs.v1.StatusResponse.greedy:type_name -> leasefs.v1.Holding
+	10,  // 159: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 160: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
+	8,   // 161: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
+	10,  // 162: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
+	117, // 163: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
+	10,  // 164: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 165: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 166: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 167: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
+	144, // 168: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
+	127, // 169: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
+	129, // 170: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
+	17,  // 171: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
+	10,  // 172: leasefs.v1.WhoAmIRequest.caller:type_name -> leasefs.v1.Caller
+	6,   // 173: leasefs.v1.AclEntry.tag:type_name -> leasefs.v1.AclTag
+	10,  // 174: leasefs.v1.AclRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 175: leasefs.v1.AclRequest.at:type_name -> leasefs.v1.Ref
+	132, // 176: leasefs.v1.AclResponse.entries:type_name -> leasefs.v1.AclEntry
+	27,  // 177: leasefs.v1.AclResponse.keys:type_name -> leasefs.v1.CacheKey
+	9,   // 178: leasefs.v1.ChangeAclRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 179: leasefs.v1.ChangeAclRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 180: leasefs.v1.ChangeAclRequest.at:type_name -> leasefs.v1.Ref
+	7,   // 181: leasefs.v1.ChangeAclRequest.action:type_name -> leasefs.v1.AclAction
+	132, // 182: leasefs.v1.ChangeAclRequest.entries:type_name -> leasefs.v1.AclEntry
+	9,   // 183: leasefs.v1.GetDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 184: leasefs.v1.GetDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
+	9,   // 185: leasefs.v1.ChangeDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 186: leasefs.v1.ChangeDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 187: leasefs.v1.ListDelegationTokensRequest.caller:type_name -> leasefs.v1.Caller
+	141, // 188: leasefs.v1.ListDelegationTokensResponse.tokens:type_name -> leasefs.v1.DelegationToken
+	20,  // 189: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
+	29,  // 190: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
+	33,  // 191: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
+	37,  // 192: leasefs.v1.Namenode.LeaseHistory:input_type -> leasefs.v1.LeaseHistoryRequest
+	40,  // 193: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
+	42,  // 194: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
+	44,  // 195: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
+	46,  // 196: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
+	49,  // 197: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
+	51,  // 198: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
+	52,  // 199: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
+	53,  // 200: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
+	56,  // 201: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
+	59,  // 202: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
+	60,  // 203: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
+	62,  // 204: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
+	66,  // 205: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
+	68,  // 206: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
+	70,  // 207: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
+	71,  // 208: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
+	73,  // 209: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
+	75,  // 210: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
+	78,  // 211: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
+	81,  // 212: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
+	83,  // 213: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
+	87,  // 214: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
+	88,  // 215: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
+	90,  // 216: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
+	91,  // 217: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
+	102, // 218: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
+	101, // 219: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
+	103, // 220: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
+	104, // 221: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
+	92,  // 222: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
+	130, // 223: leasefs.v1.Namenode.WhoAmI:input_type -> leasefs.v1.WhoAmIRequest
+	133, // 224: leasefs.v1.Namenode.Acl:input_type -> leasefs.v1.AclRequest
+	135, // 225: leasefs.v1.Namenode.ChangeAcl:input_type -> leasefs.v1.ChangeAclRequest
+	136, // 226: leasefs.v1.Namenode.GetDelegationToken:input_type -> leasefs.v1.GetDelegationTokenRequest
+	137, // 227: leasefs.v1.Namenode.ChangeDelegationToken:input_type -> leasefs.v1.ChangeDelegationTokenRequest
+	139, // 228: leasefs.v1.Namenode.ListDelegationTokens:input_type -> leasefs.v1.ListDelegationTokensRequest
+	105, // 229: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
+	111, // 230: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
+	113, // 231: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
+	115, // 232: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
+	118, // 233: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
+	124, // 234: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
+	120, // 235: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
+	122, // 236: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
+	126, // 237: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
+	21,  // 238: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
+	31,  // 239: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
+	34,  // 240: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
+	38,  // 241: leasefs.v1.Namenode.LeaseHistory:output_type -> leasefs.v1.LeaseHistoryResponse
+	41,  // 242: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
+	43,  // 243: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
+	45,  // 244: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
+	47,  // 245: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
+	50,  // 246: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
+	86,  // 247: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
+	86,  // 248: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
+	54,  // 249: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
+	58,  // 250: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
+	58,  // 251: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
+	61,  // 252: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
+	64,  // 253: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
+	67,  // 254: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
+	69,  // 255: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
+	69,  // 256: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
+	72,  // 257: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
+	74,  // 258: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
+	76,  // 259: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
+	79,  // 260: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
+	82,  // 261: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
+	84,  // 262: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
+	86,  // 263: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
+	86,  // 264: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
+	86,  // 265: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
+	86,  // 266: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
+	86,  // 267: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
+	86,  // 268: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
+	86,  // 269: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
+	86,  // 270: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
+	86,  // 271: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
+	131, // 272: leasefs.v1.Namenode.WhoAmI:output_type -> leasefs.v1.WhoAmIResponse
+	134, // 273: leasefs.v1.Namenode.Acl:output_type -> leasefs.v1.AclResponse
+	86,  // 274: leasefs.v1.Namenode.ChangeAcl:output_type -> leasefs.v1.MutateResponse
+	138, // 275: leasefs.v1.Namenode.GetDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
+	138, // 276: leasefs.v1.Namenode.ChangeDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
+	140, // 277: leasefs.v1.Namenode.ListDelegationTokens:output_type -> leasefs.v1.ListDelegationTokensResponse
+	106, // 278: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
+	112, // 279: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
+	114, // 280: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
+	116, // 281: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
+	119, // 282: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
+	125, // 283: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
+	121, // 284: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
+	123, // 285: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
+	128, // 286: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
+	238, // [238:287] is the sub-list for method output_type
+	189, // [189:238] is the sub-list for method input_type
+	189, // [189:189] is the sub-list for extension type_name
+	189, // [189:189] is the sub-list for extension extendee
+	0,   // [0:189] is the sub-list for field type_name
 }
 
 func init() { file_leasefs_v1_leasefs_proto_init() }
@@ -12311,7 +12398,7 @@ func file_leasefs_v1_leasefs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leasefs_v1_leasefs_proto_rawDesc), len(file_leasefs_v1_leasefs_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   135,
+			NumMessages:   136,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -1,0 +1,414 @@
+// Package scrub reads what is stored and seldom read: every block of every file, and the
+// published images, each once in a period, at a bounded rate, and tells what is damaged or gone
+// while a copy of it may still be somewhere.
+//
+// # Order
+//
+// A pass takes files by the numbers of their inodes, from a snapshot of the tree that it holds
+// for one batch only. What is written behind it meanwhile was verified when it was put, and
+// is read by the next pass. A pass whose blocks take less than the period rests until the
+// period is over.
+//
+// # Where it is
+//
+// How far it is and what it has found are in a file of the data folder, so a restart resumes
+// the pass. Of several namenodes the active one scrubs; each has a file of its own, so
+// after a failover the new active one resumes where it was when it was last active. The file is no state of
+// the namespace: a damaged or missing one begins a pass.
+//
+// # Time
+//
+// The rate follows the monotonic clock. The time of day, which may be wrong, decides only when a
+// pass that rests ends its rest over a restart: at the latest after one period.
+package scrub
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/clock"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/vfs"
+	"github.com/leasefs/leasefs/namenode/namespace"
+)
+
+// Defaults and limits of a Config.
+const (
+	// DefaultEvery is the period of HDFS's block scanner, three weeks.
+	DefaultEvery = 21 * 24 * time.Hour
+	// DefaultRate is how many bytes a second are read at most.
+	DefaultRate = 32 << 20
+	// LeastEvery is the shortest period, LeastRate the lowest rate.
+	LeastEvery = time.Minute
+	LeastRate  = 64 << 10
+
+	// MostFound is how many findings are kept; more are counted.
+	MostFound = 1000
+
+	batch        = 64               // blocks of a snapshot
+	imagesEvery  = 24 * time.Hour   // how often images are read, if the period is not shorter
+	recheckEvery = time.Hour        // how often what was found is read again
+	saveEvery    = time.Minute      // how much of the work a crash may take back
+	pause        = time.Minute      // after the store did not answer
+	patience     = 3                // how often it may do so for one block, before that is a finding
+	afterStart   = time.Minute      // clients that come back have the store to themselves
+	longestWait  = 10 * time.Minute // between two looks at whether there is anything to do
+)
+
+// Config is what a Scrub works with. All but Every and Rate is required.
+type Config struct {
+	FS    vfs.FS
+	File  string // where it is kept how far it is
+	Clock clock.Clock
+	Log   *slog.Logger
+	// Snapshot returns the tree as it is now.
+	Snapshot func(context.Context) (*namespace.Tree, error)
+	// Has reports whether a file has the block now.
+	Has func(blockstore.Key) bool
+	// Fetch reads and verifies a block: Damaged, NotFound, or what else the store said.
+	Fetch func(context.Context, namespace.Block) ([]byte, error)
+	// Images reads and verifies the published images, tells what it finds, and
+	// returns an error only if it could not do that.
+	Images func(context.Context) error
+
+	Every time.Duration // 0: DefaultEvery; below 0: nothing is scrubbed
+	Rate  int64         // bytes a second at most; 0: DefaultRate
+}
+
+// Finding is a block that is damaged or gone.
+type Finding struct {
+	Inode   namespace.InodeID `json:"inode"`
+	Block   namespace.Block   `json:"block"`
+	Problem string            `json:"problem"`
+	UnixMS  int64             `json:"unix_ms"` // when it was found, by this machine's time of day
+}
+
+// Stats is how far scrubbing is. Times are by this machine's time of day, in Unix
+// milliseconds; 0: never.
+type Stats struct {
+	On    bool
+	Began int64 // of the present pass; 0: it rests
+	Read  int64 // bytes of the present pass
+	Whole int64 // end of the last whole pass
+	Bytes int64 // read since the namenode was started
+	Found int   // blocks that are damaged or gone, those included that MostFound leaves out
+}
+
+// state is what is kept in the file.
+type state struct {
+	Began int64             `json:"pass_began_unix_ms"`
+	Read  int64             `json:"pass_bytes"`
+	Next  namespace.InodeID `json:"next_inode"`
+	Block int               `json:"next_block"` // index in that file
+	Whole int64             `json:"last_whole_pass_unix_ms"`
+	Found []Finding         `json:"found"`
+	More  int               `json:"found_more"` // in the present pass, over MostFound
+}
+
+// Scrub is that of one namenode. Its methods are safe for concurrent use; a nil one
+// scrubs nothing.
+type Scrub struct {
+	cfg Config
+
+	// Of Run alone:
+
+	saved, images, rechecked time.Duration // when that was last done
+	next                     time.Duration // when the next block is due
+	queue                    []item        // the blocks to be read next
+	stored                   int64         // bytes of all blocks
+
+	mu    sync.Mutex
+	state state
+	bytes int64
+}
+
+// New returns a Scrub that has yet to be Run; nil if nothing is to be scrubbed.
+func New(cfg Config) *Scrub {
+	if cfg.Every < 0 {
+		return nil
+	}
+	if cfg.Every == 0 {
+		cfg.Every = DefaultEvery
+	}
+	if cfg.Rate == 0 {
+		cfg.Rate = DefaultRate
+	}
+	s := &Scrub{cfg: cfg}
+	b, err := vfs.ReadFile(cfg.FS, cfg.File)
+	if err == nil {
+		err = json.Unmarshal(b, &s.state)
+	}
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			cfg.Log.Warn("how far the scrub was cannot be read; it begins a pass", "file", cfg.File, "cause", err)
+		}
+		s.state = state{}
+	}
+	return s
+}
+
+// Stats returns how far it is.
+func (s *Scrub) Stats() Stats {
+	if s == nil {
+		return Stats{}
+	}
+	found := len(s.Findings())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Stats{On: true, Began: s.state.Began, Read: s.state.Read, Whole: s.state.Whole, Bytes: s.bytes, Found: found + s.state.More}
+}
+
+// Measure sets what metrics tell of it, if it scrubs.
+func (s *Scrub) Measure(set func(name string, value float64, help string)) {
+	st := s.Stats()
+	if !st.On {
+		return
+	}
+	set("scrub_bytes_total", float64(st.Bytes), "Bytes of blocks that the scrub has read.")
+	set("scrub_damaged_blocks", float64(st.Found), "Blocks of files that the scrub has found damaged or gone.")
+	set("scrub_last_pass_timestamp_seconds", float64(st.Whole)/1000, "When the scrub last ended a pass over all blocks, Unix time; 0: never.")
+}
+
+// Findings are the blocks known to be damaged or gone that files still have.
+func (s *Scrub) Findings() []Finding {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	found := slices.Clone(s.state.Found)
+	s.mu.Unlock()
+	return slices.DeleteFunc(found, func(f Finding) bool { return !s.cfg.Has(f.Block.Key) })
+}
+
+// Run scrubs until ctx ends. It is called while the namenode is active, and returns nil.
+func (s *Scrub) Run(ctx context.Context) error {
+	if s == nil {
+		return nil
+	}
+	now := s.cfg.Clock.Mono()
+	s.saved, s.images, s.rechecked, s.next = now, now, now, now+min(afterStart, s.cfg.Every)
+	for {
+		wait, err := s.step(ctx)
+		if ctx.Err() != nil {
+			s.save()
+			return nil
+		}
+		if err != nil {
+			s.cfg.Log.Warn("the scrub waits: what it has to read cannot be had", "cause", err)
+			wait = pause
+		}
+		_ = clock.Pause(ctx, min(wait, longestWait))
+	}
+}
+
+// step does what is due, and returns how long nothing is.
+func (s *Scrub) step(ctx context.Context) (wait time.Duration, err error) {
+	now := s.cfg.Clock.Mono()
+	if now-s.images >= min(imagesEvery, s.cfg.Every) {
+		s.images = now
+		if err := s.cfg.Images(ctx); err != nil {
+			return 0, err
+		}
+	}
+	if now-s.rechecked >= min(recheckEvery, s.cfg.Every) {
+		s.rechecked = now
+		if err := s.recheck(ctx); err != nil {
+			return 0, err
+		}
+	}
+	if wait := max(s.next-now, s.rest()); wait > 0 {
+		return wait, nil
+	}
+	if len(s.queue) == 0 {
+		if err := s.fill(ctx); err != nil || len(s.queue) == 0 {
+			return 0, err
+		}
+	}
+	it := s.queue[0]
+	if err := s.block(ctx, it); err != nil {
+		return 0, err
+	}
+	s.queue = s.queue[1:]
+	s.next = now + s.pace(int64(it.block.Stored))
+	s.mu.Lock()
+	s.state.Next, s.state.Block = it.id, it.index+1
+	s.state.Read += int64(it.block.Stored)
+	s.mu.Unlock()
+	if len(s.queue) == 0 {
+		return 0, s.fill(ctx)
+	}
+	if now-s.saved >= saveEvery {
+		s.save()
+	}
+	return 0, nil
+}
+
+// rest is how long no pass is due. It begins one that is.
+func (s *Scrub) rest() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state.Began != 0 {
+		return 0
+	}
+	now := s.cfg.Clock.Wall().UnixMilli()
+	over := s.state.Whole + s.cfg.Every.Milliseconds()
+	if s.state.Whole <= now && now < over { // a pass that ended later than now ended by a wrong clock
+		return time.Duration(over-now) * time.Millisecond
+	}
+	s.state.Began, s.state.Read, s.state.Next, s.state.Block, s.state.More = now, 0, 0, 0, 0
+	return 0
+}
+
+// item is a block of a pass: the one at that index of the file.
+type item struct {
+	id    namespace.InodeID
+	index int
+	block namespace.Block
+}
+
+// fill takes the next blocks of the pass, or ends it.
+func (s *Scrub) fill(ctx context.Context) error {
+	t, err := s.cfg.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	next, from := s.state.Next, s.state.Block
+	s.mu.Unlock()
+	id, index := next, 0
+	s.queue = s.queue[:0]
+	t.Referenced(next, func(of namespace.InodeID, b namespace.Block) bool {
+		if of != id {
+			id, index = of, 0
+		}
+		if of != next || index >= from {
+			s.queue = append(s.queue, item{of, index, b})
+		}
+		index++
+		return len(s.queue) < batch
+	})
+	s.stored = t.Counts().StoredBytes
+	if len(s.queue) == 0 {
+		s.end()
+	}
+	return nil
+}
+
+// pace is how long a block of so many bytes takes: its share of nine tenths of the period,
+// and no less than at the highest rate.
+func (s *Scrub) pace(bytes int64) time.Duration {
+	share := 0.9 * float64(s.cfg.Every) * float64(bytes) / float64(max(s.stored, bytes, 1))
+	return max(time.Duration(share), s.least(bytes))
+}
+
+// least is how long so many bytes take at the highest rate.
+func (s *Scrub) least(bytes int64) time.Duration {
+	return time.Duration(float64(bytes) / float64(s.cfg.Rate) * float64(time.Second))
+}
+
+// end ends a pass.
+func (s *Scrub) end() {
+	s.mu.Lock()
+	began, read := s.state.Began, s.state.Read
+	s.state.Began, s.state.Whole = 0, s.cfg.Clock.Wall().UnixMilli()
+	s.state.Found = slices.DeleteFunc(s.state.Found, func(f Finding) bool { return !s.cfg.Has(f.Block.Key) })
+	found := len(s.state.Found) + s.state.More
+	s.mu.Unlock()
+	s.cfg.Log.Info("scrubbed: all blocks were read", "bytes", read, "damaged or gone", found, "began", time.UnixMilli(began).UTC())
+	s.save()
+}
+
+// block reads one, and notes what is wrong with it. An error says that the store did not
+// answer.
+func (s *Scrub) block(ctx context.Context, it item) (err error) {
+	for range patience {
+		if !s.cfg.Has(it.block.Key) { // deleted meanwhile
+			s.good(it.block.Key)
+			return nil
+		}
+		var object []byte
+		object, err = s.cfg.Fetch(ctx, it.block)
+		s.mu.Lock()
+		s.bytes += int64(len(object))
+		s.mu.Unlock()
+		switch kind := fserror.KindOf(err); {
+		case err == nil:
+			s.good(it.block.Key)
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case kind == fserror.Unavailable || kind == fserror.Retry:
+			return err // of the store, not of the block
+		case kind == fserror.NotFound || kind == fserror.Damaged:
+			s.found(it, err)
+			return nil
+		}
+	}
+	s.found(it, fmt.Errorf("cannot be read: %w", err))
+	return nil
+}
+
+// found notes a block that is damaged or gone, if a file still has it.
+func (s *Scrub) found(it item, err error) {
+	if !s.cfg.Has(it.block.Key) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	is := func(f Finding) bool { return f.Block.Key == it.block.Key }
+	switch {
+	case slices.ContainsFunc(s.state.Found, is):
+		return
+	case len(s.state.Found) >= MostFound:
+		s.state.More++
+	default:
+		s.state.Found = append(s.state.Found, Finding{it.id, it.block, err.Error(), s.cfg.Clock.Wall().UnixMilli()})
+	}
+	s.cfg.Log.Error("a block of a file is damaged or gone; a backup may have it", "reason", fserror.ReasonDamagedBlock,
+		"inode", uint64(it.id), "block", it.block.Key.String(), "index", it.index, "cause", err)
+}
+
+// good takes back what was found of a block.
+func (s *Scrub) good(k blockstore.Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state.Found = slices.DeleteFunc(s.state.Found, func(f Finding) bool { return f.Block.Key == k })
+}
+
+// recheck reads what was found again: an operator may have put it back, and files may be gone.
+func (s *Scrub) recheck(ctx context.Context) error {
+	s.mu.Lock()
+	found := slices.Clone(s.state.Found)
+	s.mu.Unlock()
+	for _, f := range found {
+		if err := s.block(ctx, item{id: f.Inode, block: f.Block}); err != nil {
+			return err
+		}
+		if err := clock.Pause(ctx, s.least(int64(f.Block.Stored))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// save writes the file. What cannot be written is worked again after a restart.
+func (s *Scrub) save() {
+	s.saved = s.cfg.Clock.Mono()
+	s.mu.Lock()
+	b, err := json.MarshalIndent(&s.state, "", " ")
+	s.mu.Unlock()
+	if err == nil {
+		err = vfs.WriteFile(s.cfg.FS, s.cfg.File, append(b, '\n'))
+	}
+	if err != nil {
+		s.cfg.Log.Warn("how far the scrub is cannot be written; after a restart it repeats some of its work", "file", s.cfg.File, "cause", err)
+	}
+}
