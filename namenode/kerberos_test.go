@@ -30,11 +30,11 @@ const (
 // castle is a KDC with users, and what a namenode needs of it.
 type castle struct {
 	*kdc.KDC
-	t             *testing.T
+	t             testing.TB
 	keytab, rules string
 }
 
-func newCastle(t *testing.T) *castle {
+func newCastle(t testing.TB) *castle {
 	t.Helper()
 	c := &castle{KDC: kdc.Start(t, realm, otherRealm), t: t, rules: filepath.Join(t.TempDir(), "rules")}
 	c.keytab = c.Keytab(nnPrincipal, filepath.Join(t.TempDir(), "keytab"))

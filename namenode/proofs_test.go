@@ -48,7 +48,7 @@ func (token) RequireTransportSecurity() bool { return false }
 // fort is a namenode to which clients prove who they are, by certificates or tokens.
 type fort struct {
 	*env.Namenode
-	t             *testing.T
+	t             testing.TB
 	dir           string
 	ca            *env.Authority
 	tokens, crl   string // files
@@ -63,7 +63,7 @@ type fort struct {
 
 const day = 24 * time.Hour
 
-func newFort(t *testing.T, mods ...func(*namenode.Config)) *fort {
+func newFort(t testing.TB, mods ...func(*namenode.Config)) *fort {
 	t.Helper()
 	dir := t.TempDir()
 	f := &fort{proxies: filepath.Join(dir, "proxies"), gateway: token(proof.NewToken()), t: t, dir: dir, ca: env.NewAuthority(t, dir, "ca"), tokens: filepath.Join(dir, "tokens"), crl: filepath.Join(dir, "crl.pem"), root: token(proof.NewToken()), bob: token(proof.NewToken()), issuer: issuerenv.New(t)}
