@@ -30,11 +30,11 @@ const (
 // castle is a KDC with users, and what a namenode needs of it.
 type castle struct {
 	*kdc.KDC
-	t             *testing.T
+	t             testing.TB
 	keytab, rules string
 }
 
-func newCastle(t *testing.T) *castle {
+func newCastle(t testing.TB) *castle {
 	t.Helper()
 	c := &castle{KDC: kdc.Start(t, realm, otherRealm), t: t, rules: filepath.Join(t.TempDir(), "rules")}
 	c.keytab = c.Keytab(nnPrincipal, filepath.Join(t.TempDir(), "keytab"))
@@ -134,7 +134,7 @@ func TestKerberos(t *testing.T) {
 	}
 	watch := func(shown credentials.PerRPCCredentials) func() error {
 		t.Helper()
-		w, err := linkOf(f.connect(f.shows(nil, shown))).nn.Watch(t.Context(), &pb.WatchRequest{Caller: &pb.Caller{User: "bob", Client: "c", Session: []byte("0123456789abcdef")}, Path: "/", Recursive: true})
+		w, err := linkOf(f.connect(f.shows(nil, shown))).nn.Watch(t.Context(), &pb.WatchRequest{Caller: &pb.Caller{User: "bob", Client: "c", Session: pb.NewSession("bob")}, Path: "/", Recursive: true})
 		if err == nil {
 			_, err = w.Header()
 		}

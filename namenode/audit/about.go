@@ -1,6 +1,8 @@
 package audit
 
 import (
+	"slices"
+
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -91,12 +93,22 @@ func (l *Line) Answered(response any) {
 func (l *Line) ref(r *pb.Ref) { l.path(r.GetBase(), r.GetPath()) }
 
 func (l *Line) path(base uint64, path string) {
-	switch {
-	case l.Paths == nil:
-		l.Paths = l.few[:0]
-	case len(l.Paths) == maxPaths:
+	switch p := (Path{base, path}); {
+	case l.n < len(l.few):
+		l.few[l.n] = p
+		l.n++
+	case l.many == nil:
+		l.many = append(slices.Clone(l.few[:]), p)
+	case len(l.many) < maxPaths:
+		l.many = append(l.many, p)
+	default:
 		l.more++
-		return
 	}
-	l.Paths = append(l.Paths, Path{base, path})
+}
+
+func (l *Line) paths() []Path {
+	if l.many != nil {
+		return l.many
+	}
+	return l.few[:l.n]
 }

@@ -222,7 +222,7 @@ func (l *Log) run() {
 		if !l.write(batch) {
 			return
 		}
-		if cap(batch) > maxPending/4 {
+		if cap(batch) > maxPending/4 && len(batch) < cap(batch)/4 {
 			batch = nil // a burst is over
 		}
 		l.mu.Lock()

@@ -476,6 +476,23 @@ func BenchmarkTell(b *testing.B) {
 	b.ReportMetric(float64(l.Stats().Lost)/float64(l.Stats().Lines), "lost/op")
 }
 
+// A line of a call with a path or two takes no memory from the heap.
+func TestLineStaysOnTheStack(t *testing.T) {
+	session := make([]byte, 16)
+	req := &pb.RenameRequest{Call: &pb.CallId{Session: session, Seq: 7}, Caller: &pb.Caller{User: "ann", Client: "c", Session: session}, From: pb.At("/a"), To: pb.At("/b")}
+	resp := &pb.OpenResponse{Attr: &pb.Attr{Inode: 99}}
+	buf := make([]byte, 0, 1<<10)
+	if n := testing.AllocsPerRun(100, func() {
+		var line Line
+		line.Op = "rename"
+		line.Asked("Rename", req)
+		line.Answered(resp)
+		buf = line.append(buf[:0])
+	}); n > 0 {
+		t.Errorf("a line takes %.0f allocations", n)
+	}
+}
+
 // Each method is known to change nothing, or has a call or a writer by which it does, or is
 // one of those named here, so that "changes" keeps neither too little nor too much.
 func TestEachMethodChangesOrReads(t *testing.T) {

@@ -28,7 +28,6 @@ type Line struct {
 	Call     uint64 // its number in the session; 0: it has none
 	Op       string
 	Reads    bool // it changes nothing
-	Paths    []Path
 	Inode    uint64
 	Lease    uint64
 	Token    uint64 // the number of a delegation token, which proves nothing
@@ -37,8 +36,10 @@ type Line struct {
 	Took     time.Duration
 	Err      error // nil: it was done
 
-	few  [2]Path // where Paths begins
-	more uint64  // paths that are not among Paths
+	few  [2]Path // the paths, so that most lines stay on the stack of their call
+	n    int     // of few
+	many []Path  // all paths, if they are more than few
+	more uint64  // paths that are not among them
 }
 
 // Path is one that a call names.
@@ -110,7 +111,7 @@ func (l *Line) append(b []byte) []byte {
 
 // appendPaths appends the path, or all of them as a list.
 func (l *Line) appendPaths(b []byte) []byte {
-	paths, more := l.Paths, l.more
+	paths, more := l.paths(), l.more
 	if l.Unproven && len(paths) > maxClaims {
 		more += uint64(len(paths) - maxClaims) //nolint:gosec // it is larger
 		paths = paths[:maxClaims]

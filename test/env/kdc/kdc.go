@@ -173,7 +173,7 @@ func (k *KDC) Kinit(principal, password string, life time.Duration) string {
 }
 
 // Use has this process use the realm, and a cache of tickets if it is not empty.
-func (k *KDC) Use(t *testing.T, cache string) {
+func (k *KDC) Use(t testing.TB, cache string) {
 	t.Setenv("KRB5_CONFIG", k.Config)
 	t.Setenv("KRB5CCNAME", "FILE:"+cache)
 }
