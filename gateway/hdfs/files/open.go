@@ -32,7 +32,7 @@ func (t *Table) Create(ctx context.Context, u *users.User, name, path string, c 
 	if err != nil {
 		return Opened{}, err
 	}
-	opts := []client.OpenOption{client.WithMode(c.Attr.Making(c.Mode)), client.WithUmask(c.Umask)}
+	opts := []client.OpenOption{client.WithMode(c.Mode), client.WithUmask(c.Umask)}
 	if c.Overwrite { // as HDFS: whoever is writing the old one loses it
 		opts = append(opts, client.WithOverwrite(), client.WithSteal())
 	}
@@ -42,7 +42,7 @@ func (t *Table) Create(ctx context.Context, u *users.User, name, path string, c 
 	// The call does not end when the client goes: the namenode might have made the file,
 	// and nobody here would know.
 	ctx = context.WithoutCancel(ctx)
-	w, err := p.u.FS.Create(ctx, path, opts...)
+	w, err := t.rules(p.u).Make(ctx, path, c.Attr, opts...)
 	if err != nil {
 		p.leave()
 		if fserror.KindOf(err) == fserror.Exists {
@@ -56,9 +56,6 @@ func (t *Table) Create(ctx context.Context, u *users.User, name, path string, c 
 	if err != nil {
 		p.leave()
 		return Opened{}, err
-	}
-	if err := t.rules(p.u).Keep(ctx, w.Inode(), path, c.Attr, c.Mode&^c.Umask); err != nil {
-		return Opened{}, errors.Join(err, t.giveUp(ctx, f))
 	}
 	i, _, err := p.u.FS.LstatKept(ctx, lowlevel.Inode(w.Inode()))
 	if err != nil {
