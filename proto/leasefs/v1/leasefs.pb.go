@@ -10038,8 +10038,10 @@ func (x *CarriedAnswer) GetDetail() *ErrorDetail {
 }
 
 type WhoAmIRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"` // its user may be missing; to a namenode that asks for no proof it says who asks
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its user may be missing; to a namenode that asks for no proof it says who asks. With
+	// real_user the answer is about user, for whom who asks may act; else PERMISSION.
+	Caller        *Caller `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
