@@ -243,7 +243,7 @@ func (t *Table) resume(ctx context.Context, op string, key users.Key, path strin
 		p.leave()
 		return nil, err
 	}
-	w, err := p.u.FS.AppendInode(ctx, i.Inode, path)
+	w, err := p.u.FS.AppendInode(ctx, i.Inode, path, client.WithWait(repeatTime))
 	if err != nil {
 		p.leave()
 		return nil, err
