@@ -3,6 +3,7 @@ package data_test
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -321,6 +322,54 @@ func TestSilentClients(t *testing.T) {
 		_, uses := r.users.InUse()
 		return uses == 2
 	})
+}
+
+// TestManyWriters: a thousand connections of one user that begin to write, and send no more
+// than half a packet each, keep nobody else from writing, and each file has one of them.
+func TestManyWriters(t *testing.T) {
+	r := start(t)
+	eve, err := r.users.Get(t.Context(), users.Key{User: "eve"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.users.Put(eve)
+	if err := r.fs.Mkdir(t.Context(), "/eve", 0o777); err != nil {
+		t.Fatal(err)
+	}
+	const many, each = 1000, 10
+	mine := *r
+	mine.u = eve
+	var all []*wire
+	for n := range many / each {
+		_, b := mine.create("c", fmt.Sprint("/eve/", n), 1<<20)
+		for range each {
+			w := mine.dial()
+			w.op(80, mine.request(b, pb.OpWriteBlockProto_PIPELINE_SETUP_CREATE, b.Stamp, 0, 0))
+			w.response(pb.Status_SUCCESS)
+			if _, err := w.Write(w.packet(0, []byte("half"), false, false)[:20]); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, w)
+		}
+	}
+	inode, b := r.create("d", "/f", 8<<20)
+	w := r.writing(b)
+	content := random(3<<20, 1)
+	for at := 0; at < len(content); at += 60_000 {
+		w.put(int64(at), content[at:min(at+60_000, len(content))])
+	}
+	w.finish(int64(len(content)))
+	b.Length = int64(len(content))
+	r.complete("d", inode, &b)
+	r.holds("/f", content)
+	for n, w := range all {
+		if n%each < each-1 { // another took its place
+			w.ends()
+		}
+	}
+	if i, err := r.fs.Stat(t.Context(), "/eve/0"); err != nil || i.Length != 0 || i.Open == nil {
+		t.Errorf("a file of which half a packet came: %+v, %v", i, err)
+	}
 }
 
 // TestNoRoom: only so many files are open at once, and nobody gets all places.
