@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -20,7 +21,7 @@ import (
 const waitSlice = 20 * time.Second
 
 // Create makes a new file and opens it for write. Options: WithMode, WithOwner,
-// WithOverwrite, WithSteal, WithParents, WithMTime, WithLease. Exists if the path is
+// WithOverwrite, WithSteal, WithParents, WithMTime, WithLease, WithXattrs. Exists if the path is
 // taken, Held if another has the file to be overwritten. The context governs
 // the call, not the Writer.
 func (f *FS) Create(ctx context.Context, path string, opts ...OpenOption) (*Writer, error) {
@@ -71,6 +72,10 @@ func (f *engine) createRequest(caller *pb.Caller, at *pb.Ref, o *openOptions) *p
 	}
 	if !o.mtime.IsZero() {
 		req.MtimeUnixMs = o.mtime.UnixMilli()
+	}
+	for _, x := range o.xattrs {
+		name := strings.ToValidUTF8(x.Name, "\x00") // which the namenode refuses
+		req.Xattrs = append(req.Xattrs, &pb.TxXattr{Name: name, Value: x.Value})
 	}
 	return req
 }

@@ -121,8 +121,8 @@ func WithLease(id LeaseID) OpenOption { return func(o *openOptions) { o.lease = 
 // Unsupported), in one step with taking its lease.
 func WithCut(n int64) OpenOption { return func(o *openOptions) { o.cut, o.length = true, n } }
 
-// WithXattrs gives a file made by WriteFrom extended attributes: it is there with
-// all of them or not at all. Errors as of SetXattr.
+// WithXattrs gives a file that is made extended attributes: it is there with all of
+// them or not at all. All but WriteFrom take 64 at most. Errors as of Xattrs.Set.
 func WithXattrs(all []Xattr) OpenOption { return func(o *openOptions) { o.xattrs = all } }
 
 // WithExpectedModTime makes Append, with WithExpectedLength, refuse a file whose

@@ -99,7 +99,7 @@ func (t *Tx) compare(path string, c *pb.TxCompare) *Tx {
 }
 
 // Create makes a file with all of its content. It takes the options WithMode, WithParents,
-// WithLease and WithXattrs; with the last the mode must let the owner write.
+// WithLease and WithXattrs.
 func (t *Tx) Create(path string, data []byte, opts ...OpenOption) *Tx {
 	return t.file(path, data, opts, func(f *pb.TxFile, o *pb.TxOp) { o.Op = &pb.TxOp_Create{Create: f} })
 }

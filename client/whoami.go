@@ -20,7 +20,7 @@ type Identity struct {
 }
 
 // WhoAmI asks the namenode whom it takes a client of this configuration for, and by which
-// groups. It opens no session. It takes cfg.Timeout at most, then its error is of kind
+// groups; with RealUser, about User, for whom that one may act. It opens no session. It takes cfg.Timeout at most, then its error is of kind
 // Unavailable; Permission: the proof is not good. InvalidArgument: the configuration makes
 // no sense.
 func WhoAmI(ctx context.Context, cfg Config) (Identity, error) {
@@ -34,7 +34,7 @@ func WhoAmI(ctx context.Context, cfg Config) (Identity, error) {
 		return Identity{}, err
 	}
 	defer nn.Close()
-	id, err := whoAmI(ctx, nn, cfg.User)
+	id, err := whoAmI(ctx, nn, &pb.Caller{User: cfg.User, RealUser: cfg.RealUser})
 	if err == nil && !id.Proven {
 		if err = cfg.loginName(); err == nil {
 			id.User = cfg.User
@@ -43,9 +43,9 @@ func WhoAmI(ctx context.Context, cfg Config) (Identity, error) {
 	return id, err
 }
 
-func whoAmI(ctx context.Context, nn *namecall.Namenodes, user string) (id Identity, err error) {
+func whoAmI(ctx context.Context, nn *namecall.Namenodes, caller *pb.Caller) (id Identity, err error) {
 	resp := new(pb.WhoAmIResponse)
-	req := &pb.WhoAmIRequest{Caller: &pb.Caller{User: user}}
+	req := &pb.WhoAmIRequest{Caller: caller}
 	if err := nn.Do(ctx, &namecall.Call{Op: "whoami"}, pb.Namenode_WhoAmI_FullMethodName, req, resp); err != nil {
 		return id, err
 	}
@@ -66,7 +66,7 @@ func (c *Config) learnUser(ctx context.Context) error {
 		return err
 	}
 	defer nn.Close()
-	id, err := whoAmI(ctx, nn, "")
+	id, err := whoAmI(ctx, nn, new(pb.Caller))
 	if err != nil && !errors.Is(err, fserror.Unsupported) { // by an older namenode
 		return fserror.With(err, "connect", "")
 	}

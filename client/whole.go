@@ -81,6 +81,7 @@ func (s *scratch) write(ctx context.Context, path string, opts []OpenOption, fil
 		opts = append(opts, WithLease(l.id))
 		publish = s.f.Publish
 	}
+	opts = append(opts, WithXattrs(nil)) // there may be more than one call takes
 	dir, name := fspath.Split(place)
 	temp := fspath.Join(dir, fspath.TempName(name))
 	err = s.make(ctx, temp, opts, func(w *Writer) error {

@@ -5,13 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/leasefs/leasefs/internal/fserror"
-	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/namespace/calls"
+	"github.com/leasefs/leasefs/namenode/touched"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -80,7 +79,7 @@ func checkTransact(r *pb.TransactRequest) (size int, grows bool, err error) {
 	case len(ops) == 0 || len(ops) > maxTxnOps:
 		return 0, false, wrong("a transaction has 1 to %d operations, not %d", maxTxnOps, len(ops))
 	}
-	var names touched
+	var names touched.Names
 	all, attrs := 0, 0
 	for i, o := range ops {
 		paths := []string{o.GetPath()}
@@ -106,8 +105,8 @@ func checkTransact(r *pb.TransactRequest) (size int, grows bool, err error) {
 			return 0, false, wrong("operation %d is of no kind that this namenode knows", i+1)
 		}
 		for _, path := range paths {
-			if err := names.add(i, path, marks); err != nil {
-				return 0, false, err
+			if err := names.Add(i, path, marks); err != nil {
+				return 0, false, inTxn("operation", i, path, err)
 			}
 			all += len(path)
 		}
@@ -130,36 +129,6 @@ func checkTransact(r *pb.TransactRequest) (size int, grows bool, err error) {
 		return 0, false, fserror.New(fserror.TooLarge, "", "", "a transaction carries at most %d bytes of contents, names and attributes, not %d; make large files before it, under names of their own, and rename them in it", SmallFile, size+all)
 	}
 	return size, grows, nil
-}
-
-// touched are the names that operations touch.
-type touched []touch
-
-type touch struct {
-	op    int
-	path  string
-	marks bool // changes something about what is there, and no name
-}
-
-// add adds a name, unless another operation touches it or something above or below it. What
-// only marks may do so below what another one marks.
-func (t *touched) add(op int, path string, marks bool) error {
-	if err := fspath.Check(path); err != nil {
-		return inTxn("operation", op, path, err)
-	}
-	for _, o := range *t {
-		if path == o.path || !(marks && o.marks) && (within(path, o.path) || within(o.path, path)) {
-			return fserror.New(fserror.InvalidArgument, "", path, "operation %d: operation %d touches %s; each operation of a transaction needs names of its own, and none may be below what another makes, moves or removes", op+1, o.op+1, o.path)
-		}
-	}
-	*t = append(*t, touch{op, path, marks})
-	return nil
-}
-
-// within reports whether a path is another one, or below it.
-func within(path, top string) bool {
-	rest, ok := strings.CutPrefix(path, strings.TrimSuffix(top, "/"))
-	return ok && (rest == "" || rest[0] == '/')
 }
 
 // compare returns nil if a compare holds, and otherwise an error of kind CompareFailed that
@@ -253,7 +222,9 @@ func (s *writers) txnPlans(tx *engine.Tx, c *namespace.Call, ops []*pb.TxOp, h n
 		for _, x := range o.GetXattrs() {
 			add(i, func(t *namespace.Tree) (namespace.Op, error) {
 				switch o.GetOp().(type) {
-				case *pb.TxOp_Create, *pb.TxOp_Write, *pb.TxOp_Mkdir:
+				case *pb.TxOp_Create, *pb.TxOp_Write:
+					return planMade(t, c, namespace.Follow(o.GetPath()), x)
+				case *pb.TxOp_Mkdir: // it may have been there
 					return planXattr(t, c, o.GetPath(), x, calls.XattrSet)
 				}
 				return nil, fserror.New(fserror.InvalidArgument, "", "", "only an operation that makes something can set extended attributes on it")
@@ -298,6 +269,13 @@ func (s *writers) planOp(tx *engine.Tx, t *namespace.Tree, c *namespace.Call, o 
 
 func planXattr(t *namespace.Tree, c *namespace.Call, path string, x *pb.TxXattr, action calls.XattrAction) (namespace.Op, error) {
 	return engine.OrNil(namespace.PlanXattr(t, c, namespace.Follow(path), x.GetName(), x.GetValue(), action))
+}
+
+// planMade plans an attribute of a file that the same record makes.
+func planMade(t *namespace.Tree, c *namespace.Call, at namespace.Ref, x *pb.TxXattr) (namespace.Op, error) {
+	c.Made = true
+	defer func() { c.Made = false }()
+	return engine.OrNil(namespace.PlanXattr(t, c, at, x.GetName(), x.GetValue(), calls.XattrSet))
 }
 
 func (s *writers) planFile(tx *engine.Tx, t *namespace.Tree, c *namespace.Call, req namespace.CreateRequest, f *pb.TxFile) (namespace.Op, error) {

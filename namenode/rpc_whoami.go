@@ -8,15 +8,18 @@ import (
 )
 
 // WhoAmI says who the caller is by what it has proven: some tokens do not tell their bearers
-// under which name they are known here. Of callers that prove nothing it has their word.
+// under which name they are known here. Of callers that prove nothing it has their word. Who
+// acts for another asks about that one.
 func (s *tree) WhoAmI(ctx context.Context, r *pb.WhoAmIRequest) (*pb.WhoAmIResponse, error) {
 	if err := s.role.Active(); err != nil {
 		return nil, err
 	}
 	who, resp := identity.Of(ctx), new(pb.WhoAmIResponse)
-	user := r.GetCaller().GetUser()
+	user, by := r.GetCaller().GetUser(), r.GetCaller().GetRealUser()
 	if who != nil {
-		user = who.User
+		if by == "" {
+			user = who.User
+		}
 		if until := who.Until(); !until.IsZero() {
 			resp.UntilUnix = until.Unix()
 		}
@@ -24,7 +27,7 @@ func (s *tree) WhoAmI(ctx context.Context, r *pb.WhoAmIRequest) (*pb.WhoAmIRespo
 	if user == "" {
 		return resp, nil
 	}
-	c, err := s.caller(ctx, &pb.Caller{User: user})
+	c, err := s.caller(ctx, &pb.Caller{User: user, RealUser: by})
 	if err != nil {
 		return nil, err
 	}

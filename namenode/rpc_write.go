@@ -118,6 +118,16 @@ func (s *writers) create(ctx context.Context, r *pb.CreateRequest, do engine.Req
 		}
 		return op, nil
 	}
+	if file := do.Plan; len(r.GetXattrs()) > 0 {
+		do.Plan = func(tx *engine.Tx) (namespace.Op, error) {
+			plans := []func(*namespace.Tree) (namespace.Op, error){func(*namespace.Tree) (namespace.Op, error) { return file(tx) }}
+			for _, x := range r.GetXattrs() {
+				plans = append(plans, func(t *namespace.Tree) (namespace.Op, error) { return planMade(t, c, req.At, x) })
+			}
+			op, _, err := namespace.PlanTxn(tx.Tree, plans...)
+			return engine.OrNil(op, err)
+		}
+	}
 	out, wait, err = s.engine.Begin(ctx, do)
 	return out, req, wait, err
 }
@@ -155,6 +165,9 @@ func (s *writers) createRequest(c *namespace.Call, r *pb.CreateRequest) (namespa
 	}
 	if len(r.GetData()) > SmallFile {
 		return req, fserror.New(fserror.TooLarge, "", "", "a create carries at most %d bytes, not %d; write the rest afterwards", SmallFile, len(r.GetData()))
+	}
+	if n := len(r.GetXattrs()); n > maxTxnOps || n > 0 && r.GetAs() != 0 {
+		return req, fserror.New(fserror.InvalidArgument, "", "", "a create sets at most %d extended attributes, not %d, and none on a file whose number was set aside; set the rest afterwards", maxTxnOps, n)
 	}
 	err := checkData(r.GetData(), r.GetDataCrc32C())
 	if err != nil {

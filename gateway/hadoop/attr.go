@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io/fs"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -119,30 +119,22 @@ func (f FS) Attrs(ctx context.Context, entries []*client.FileInfo) ([]Attr, erro
 	return all, nil
 }
 
-// Making is the mode with which to make a file that Keep is called for: who may not write
-// a file may not set its attributes.
-func (a Attr) Making(mode fs.FileMode) fs.FileMode {
-	if a == DefaultAttr {
-		return mode
-	}
-	return mode | 0o200
-}
-
-// Keep keeps the Attr of a file that was just made with the mode a.Making(mode). If the
+// Make creates a file that has the Attr from the first moment, in one change. If the
 // namenode has no room for it, the file has the default: nobody loses a byte by that.
-func (f FS) Keep(ctx context.Context, inode uint64, path string, a Attr, mode fs.FileMode) error {
+func (f FS) Make(ctx context.Context, path string, a Attr, opts ...client.OpenOption) (*client.Writer, error) {
 	if a == DefaultAttr {
-		return nil
+		return f.Create(ctx, path, opts...)
 	}
-	err := f.XattrsInode(inode).Set(ctx, AttrXattr, a.encode(), client.XattrAny)
-	if client.KindOf(err) == client.ErrNoSpace {
-		f.Log.Warn("no room for replication and block size; the file has the defaults", "path", path, "cause", err)
-		err = nil
+	with := client.WithXattrs([]client.Xattr{{Name: AttrXattr, Value: a.encode()}})
+	w, err := f.Create(ctx, path, append(slices.Clone(opts), with)...)
+	if client.KindOf(err) != client.ErrNoSpace {
+		return w, err
 	}
-	if err != nil || mode&0o200 != 0 {
-		return err
+	cause := err
+	if w, err = f.Create(ctx, path, opts...); err == nil {
+		f.Log.Warn("no room for replication and block size; the file has the defaults", "path", path, "cause", cause)
 	}
-	return f.SetAttrInode(ctx, inode, path, client.AttrChange{SetMode: true, Mode: mode})
+	return w, err
 }
 
 // TooMany refuses a replication of more than MaxReplication; else it is nil.

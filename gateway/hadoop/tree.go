@@ -157,55 +157,20 @@ const (
 	Read
 )
 
-// CheckAccess asks the namenode, by calls that change nothing and need the permission.
+// CheckAccess asks the namenode whether its user may do that, by all of its rules.
 func (f FS) CheckAccess(ctx context.Context, path string, want Access) error {
+	if want > Read|Write|Execute {
+		return Refuse(HadoopIllegal, "%d is no access; read, write and execute are 4, 2 and 1", want)
+	}
 	i, err := f.Stat(ctx, path)
 	if err != nil {
 		return err
 	}
-	if want&Read != 0 {
-		if i.IsDir() {
-			_, _, err = f.ListAt(ctx, lowlevel.Inode(i.Inode), "", 1)
-		} else {
-			var r *client.Reader
-			if r, _, err = f.OpenInode(ctx, i.Inode, path); err == nil {
-				_ = r.Close()
-			}
-		}
-		if err != nil {
-			return err
-		}
+	err = f.FS.Access(ctx, lowlevel.Inode(i.Inode), uint32(want))
+	if client.KindOf(err) == client.ErrPermission {
+		return Refuse(AccessControl, "Permission denied: user=%s, access=%03b (read, write, execute), inode=%q:%s:%s:%s", f.User, want, path, i.User, i.Group, i.Mode())
 	}
-	if want&Write != 0 {
-		err := f.XattrsInode(i.Inode).Remove(ctx, "user.leasefs.none")
-		if err != nil && !client.IsNoXattr(err) {
-			return err
-		}
-	}
-	if want&Execute != 0 {
-		return f.mayExecute(ctx, path, i)
-	}
-	return nil
-}
-
-// mayExecute refuses what a user may not search or execute. Of a file, the gateway knows
-// only what its owner, others and the superuser may; it does not know who is in its group.
-func (f FS) mayExecute(ctx context.Context, path string, i *client.FileInfo) error {
-	if i.IsDir() {
-		_, _, err := f.LstatKept(ctx, lowlevel.Ref{Base: i.Inode, Path: "user.leasefs.none"})
-		if client.KindOf(err) == client.ErrNotFound {
-			return nil
-		}
-		return err
-	}
-	bits := i.Mode().Perm()
-	if mine := i.User == f.User; mine && bits&0o100 != 0 || !mine && bits&0o001 != 0 {
-		return nil
-	}
-	if _, err := f.Admin().Fsck(ctx, path, false, func(client.FsckProblem) error { return nil }); err == nil {
-		return nil // only the superuser may check a file
-	}
-	return Refuse(AccessControl, "Permission denied: user=%s, access=EXECUTE, inode=%q:%s:%s:%s", f.User, path, i.User, i.Group, fs.FileMode(bits))
+	return err
 }
 
 // Usage is what df shows, in bytes.

@@ -32,6 +32,8 @@ type raw struct {
 	nc   net.Conn
 	in   *bufio.Reader
 	last int32
+
+	retry int32 // what calls say of how often they were made before
 }
 
 const clientProtocol = "org.apache.hadoop.hdfs.protocol.ClientProtocol"
@@ -57,7 +59,7 @@ func dial(t *testing.T, s *hdfs.Server, user, by string) *raw {
 func (r *raw) send(id int32, all ...proto.Message) {
 	r.t.Helper()
 	var b strings.Builder
-	h := &pb.RpcRequestHeaderProto{RpcKind: proto.Int32(2), RpcOp: proto.Int32(0), CallId: &id, ClientId: []byte("0123456789abcdef")}
+	h := &pb.RpcRequestHeaderProto{RpcKind: proto.Int32(2), RpcOp: proto.Int32(0), CallId: &id, ClientId: []byte("0123456789abcdef"), RetryCount: &r.retry}
 	for _, m := range append([]proto.Message{h}, all...) {
 		_, err := protodelim.MarshalTo(&b, m)
 		check(r.t, err)

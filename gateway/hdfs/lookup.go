@@ -278,6 +278,15 @@ func (q lookup) checkAccess(ctx context.Context, m *pb.CheckAccessRequestProto) 
 	return done(q.fs.CheckAccess(ctx, p, hadoop.Access(m.GetMode())))
 }
 
+// getGroupsForUser answers by which groups the namenode takes a user for what he is.
+func (q lookup) getGroupsForUser(ctx context.Context, m *pb.GetGroupsForUserRequestProto) (proto.Message, error) {
+	if m.GetUser() == "" {
+		return nil, hadoop.Refuse(hadoop.IOException, "getGroupsForUser: it names no user")
+	}
+	groups, err := q.users.Groups(ctx, m.GetUser())
+	return &pb.GetGroupsForUserResponseProto{Groups: groups}, err
+}
+
 func (q lookup) getXattrs(ctx context.Context, m *pb.XAttrsRequestProto) (proto.Message, error) {
 	p, err := q.path(ctx, m.GetSrc())
 	if err != nil {

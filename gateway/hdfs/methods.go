@@ -87,6 +87,7 @@ const (
 	clientProtocol   = "org.apache.hadoop.hdfs.protocol.ClientProtocol"
 	namenodeProtocol = "org.apache.hadoop.hdfs.server.protocol.NamenodeProtocol"
 	haProtocol       = "org.apache.hadoop.ha.HAServiceProtocol"
+	groupsProtocol   = "org.apache.hadoop.tools.GetUserMappingsProtocol"
 )
 
 var (
@@ -216,6 +217,22 @@ var protocols = map[string]map[string]method{
 	},
 	namenodeProtocol: {
 		"versionRequest": looks(lookup.versionRequest),
+	},
+	groupsProtocol: {
+		"getGroupsForUser": looks(lookup.getGroupsForUser),
+	},
+	// What an operator of HDFS tells its NameNode to read or do again.
+	"org.apache.hadoop.security.RefreshUserMappingsProtocol": {
+		"refreshUserToGroupsMappings":         operators,
+		"refreshSuperUserGroupsConfiguration": operators,
+	},
+	"org.apache.hadoop.security.authorize.RefreshAuthorizationPolicyProtocol": {"refreshServiceAcl": operators},
+	"org.apache.hadoop.ipc.RefreshCallQueueProtocol":                          {"refreshCallQueue": operators},
+	"org.apache.hadoop.ipc.GenericRefreshProtocol":                            {"refresh": operators},
+	"org.apache.hadoop.hdfs.protocol.ReconfigurationProtocol": {
+		"getReconfigurationStatus":     operators,
+		"startReconfiguration":         operators,
+		"listReconfigurableProperties": operators,
 	},
 	haProtocol: {
 		"monitorHealth":       always(empty),

@@ -54,11 +54,17 @@ func (q opened) create(ctx context.Context, m *pb.CreateRequestProto) (proto.Mes
 		return nil, err
 	}
 	perm, less := unmasked(m.GetMasked(), m.GetUnmasked())
+	a := hadoop.Attr{Replication: int64(m.GetReplication()), BlockSize: int64(m.GetBlockSize())} //nolint:gosec // it was looked at
 	f, err := q.files.Create(ctx, q.user, by, p, files.Create{
 		Mode: perm, Umask: less,
 		Create: flag&pb.CreateFlagProto_CREATE != 0, Overwrite: flag&pb.CreateFlagProto_OVERWRITE != 0, CreateParent: m.GetCreateParent(),
-		Attr: hadoop.Attr{Replication: int64(m.GetReplication()), BlockSize: int64(m.GetBlockSize())}, //nolint:gosec // it was looked at
+		Attr: a,
 	})
+	if err != nil && q.call.Repeated {
+		if f, ok := q.files.Created(ctx, q.user, by, p, a); ok {
+			return &pb.StatusResponseProto{Fs: written(f)}, nil
+		}
+	}
 	if err != nil {
 		return nil, q.fs.NotCreated(ctx, p, err)
 	}
@@ -78,7 +84,7 @@ func (q opened) append(ctx context.Context, m *pb.AppendRequestProto) (proto.Mes
 	if err != nil {
 		return nil, err
 	}
-	f, err := q.files.Append(ctx, q.user, by, p, pb.CreateFlagProto(m.GetFlag())&pb.CreateFlagProto_NEW_BLOCK != 0) //nolint:gosec // bits
+	f, err := q.files.Append(ctx, q.user, by, p, pb.CreateFlagProto(m.GetFlag())&pb.CreateFlagProto_NEW_BLOCK != 0, q.call.Repeated) //nolint:gosec // bits
 	switch {
 	case client.KindOf(err) == client.ErrIsDirectory:
 		return nil, hadoop.Refuse(hadoop.FileExists, "Cannot append to directory %s; already exists as a directory.", p)

@@ -176,6 +176,15 @@ func (t *Table) notSelf(user string) error {
 	return nil
 }
 
+// Groups are those by which the namenode takes a user, whom it need not know, for what he
+// is. Permission: the gateway may not act for him. It opens no session.
+func (t *Table) Groups(ctx context.Context, user string) ([]string, error) {
+	cfg := t.cfg
+	cfg.User = user
+	id, err := client.WhoAmI(ctx, cfg)
+	return id.Groups, err
+}
+
 // Hold keeps a session that is in use for one more use.
 func (t *Table) Hold(u *User) {
 	t.mu.Lock()

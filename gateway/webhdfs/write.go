@@ -169,19 +169,16 @@ func (q transfer) create() error {
 	}
 	a := hadoop.Attr{Replication: replication, BlockSize: size}.Or(hadoop.DefaultAttr)
 	return q.first(-1, here, func(ctx context.Context) (*client.Writer, error) {
-		opts := []client.OpenOption{client.WithMode(a.Making(mode)), client.WithUmask(less)}
+		opts := []client.OpenOption{client.WithMode(mode), client.WithUmask(less)}
 		if overwrite { // as HDFS: whoever is writing the old one loses it
 			opts = append(opts, client.WithOverwrite(), client.WithSteal())
 		}
 		if parents {
 			opts = append(opts, client.WithParents())
 		}
-		w, err := q.fs.Create(ctx, q.path, opts...)
+		w, err := q.fs.Make(ctx, q.path, a, opts...)
 		if err != nil {
 			return nil, q.fs.NotCreated(q.ctx, q.path, err)
-		}
-		if err := q.fs.Keep(ctx, w.Inode(), q.path, a, mode&^less); err != nil {
-			return nil, errors.Join(err, w.AbortContext(ctx))
 		}
 		return w, nil
 	})

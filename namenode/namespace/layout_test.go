@@ -69,6 +69,10 @@ func samples() []Op {
 			&OpDetach{Inode: 8},
 			&OpXattr{Inode: 7, Name: "user.a", Value: []byte("v")},
 		}},
+		&OpTxn{Parts: []Op{
+			&OpCreate{Parent: 1, Name: "f", Mode: 0o444, User: "u", Group: "g", Holder: h, Token: Token{9}},
+			&OpXattr{Inode: 7, Name: "user.a", Value: []byte("v")},
+		}},
 		&OpPass{Pass: tables.Pass{Sum: [32]byte{1, 31: 2}, User: "u", Renewer: "yarn", Known: true, Groups: []string{"g", "h"}, TTL: 60_000}},
 		&OpPassChange{ID: 1 << 40},
 		&OpPassChange{ID: 5, Cancel: true},

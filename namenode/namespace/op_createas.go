@@ -34,9 +34,7 @@ func PlanCreateAs(t *Tree, c *Call, id InodeID, r CreateRequest) (*OpCreateAs, e
 	}
 	if !t.Reserved(r.Holder.Session, id) {
 		v := view{t, c, "create"}
-		err := v.errorf(fserror.InvalidArgument, fspath.Join(v.where(t.get(op.Parent)), op.Name), "inode number %d is not set aside for this session, or is used; create the file without a number", uint64(id))
-		err.Reason = NoNumber
-		return nil, err
+		return nil, v.errorf(fserror.InvalidArgument, fspath.Join(v.where(t.get(op.Parent)), op.Name), "inode number %d is not set aside for this session, or is used; create the file without a number", uint64(id)).Because(NoNumber)
 	}
 	return &OpCreateAs{Session: r.Holder.Session, Inode: id, OpCreate: *op}, nil
 }

@@ -1,6 +1,7 @@
 package namespace
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/leasefs/leasefs/internal/fserror"
@@ -12,19 +13,21 @@ import (
 const MaxTxn = 128
 
 // OpTxn is several records that take effect together or not at all, in their order.
-// Parts can be an OpMkdir, OpSymlink, OpCreate (Closed), OpRename, OpDelete, OpAttach,
-// OpDetach, OpXattr and OpSetACL: those that open no file. Result.Inode is the last part's.
+// Parts can be an OpMkdir, OpSymlink, OpCreate, OpRename, OpDelete, OpAttach, OpDetach,
+// OpXattr and OpSetACL. An OpCreate that is not Closed can only be the first part, and only
+// have OpXattr after it. Result.Inode and Length are the last part's.
 type OpTxn struct {
 	Parts []Op
 }
 
-// part reports whether a record can be a part of an OpTxn.
-func part(op Op) bool {
-	switch op := op.(type) {
-	case *OpCreate:
-		return op.Closed
-	case *OpMkdir, *OpSymlink, *OpRename, *OpDelete, *OpAttach, *OpDetach, *OpXattr, *OpSetACL:
+// part reports whether a record can be a part of an OpTxn whose first part is first.
+func part(op, first Op) bool {
+	opens := func(op Op) bool { c, ok := op.(*OpCreate); return ok && !c.Closed }
+	switch op.(type) {
+	case *OpXattr:
 		return true
+	case *OpCreate, *OpMkdir, *OpSymlink, *OpRename, *OpDelete, *OpAttach, *OpDetach, *OpSetACL:
+		return op == first || !opens(first) && !opens(op)
 	}
 	return false
 }
@@ -69,13 +72,12 @@ func PlanTxn(t *Tree, plans ...func(*Tree) (Op, error)) (op *OpTxn, failed int, 
 		if p == nil {
 			continue
 		}
-		if !part(p) {
+		if op.Parts = append(op.Parts, p); !part(p, op.Parts[0]) {
 			return nil, i, fserror.New(fserror.Internal, "txn", "", "a record of kind %s cannot be a part of another", opName(p))
 		}
 		if _, err := p.apply(trial); err != nil {
 			return nil, i, fserror.Wrap(fserror.Internal, "txn", "", err)
 		}
-		op.Parts = append(op.Parts, p)
 	}
 	if len(op.Parts) == 0 {
 		return nil, 0, nil
@@ -99,7 +101,7 @@ func (op *OpTxn) apply(t applier) (Result, error) {
 	}
 	trial := applier{t.trial(), t.now}
 	for i, p := range op.Parts {
-		if !part(p) {
+		if !part(p, op.Parts[0]) {
 			return Result{}, misfitf("part %d cannot be of kind %s", i, opName(p))
 		}
 		if _, err := p.apply(trial); err != nil {
@@ -116,7 +118,8 @@ func (op *OpTxn) apply(t applier) (Result, error) {
 		if err != nil { // it fitted a copy of this tree
 			panic(fmt.Sprintf("part %d (%s) of a record, whose parts before are applied: %v", i, opName(p), err))
 		}
-		all.Inode = r.Inode
+		all.Opened, r.Opened = cmp.Or(all.Opened, r.Opened), nil // whose news come last
+		all.Inode, all.Length = r.Inode, r.Length
 		all.Closed = append(all.Closed, r.Closed...)
 		if t.events {
 			all.Events = append(all.Events, n.of(&r)...)

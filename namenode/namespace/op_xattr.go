@@ -25,7 +25,7 @@ func (op *OpXattr) fields(c coder) {
 }
 
 // PlanXattr checks a change of an extended attribute. It takes permission to
-// write the inode. A nil record without an error: it has this value already.
+// write the inode, unless the call has made it (Made). A nil record without an error: it has this value already.
 // Errors: NotFound, Exists, Permission, Unsupported (a name outside of the user
 // namespace), TooLarge (a name or value over its limit), NoSpace (all together
 // are), InvalidArgument.
@@ -42,7 +42,7 @@ func PlanXattr(t *Tree, c *Call, r Ref, name string, value []byte, action tables
 	if n.typ == TypeSymlink {
 		return nil, v.errorf(fserror.Permission, path, "a symbolic link has no extended attributes")
 	}
-	if err := v.require(n, mayWrite, path); err != nil {
+	if err := v.require(n, mayWrite, path); err != nil && !c.Made {
 		return nil, err
 	}
 	if n.typ == TypeDir && !v.stickyAllows(n, n) {

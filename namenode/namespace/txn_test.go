@@ -161,6 +161,8 @@ func TestTxnRefused(t *testing.T) {
 		"empty":        {},
 		"too many":     {Parts: slices.Repeat([]Op{&OpXattr{Inode: RootID, Name: "user.a"}}, MaxTxn+1)},
 		"opens":        {Parts: []Op{create("g"), &OpCreate{Parent: RootID, Name: "h"}}},
+		"opens two":    {Parts: []Op{&OpCreate{Parent: RootID, Name: "g"}, &OpCreate{Parent: RootID, Name: "h"}}},
+		"opens, more":  {Parts: []Op{&OpCreate{Parent: RootID, Name: "g"}, &OpDelete{Parent: RootID, Name: "g", Inode: made}}},
 		"of a kind":    {Parts: []Op{create("g"), &OpSafeMode{On: true}}},
 		"second fails": {Parts: []Op{create("g"), &OpXattr{Inode: made, Name: "user.a"}, create("g")}},
 		"last fails":   {Parts: []Op{create("g"), create("h"), &OpDelete{Parent: RootID, Name: "f", Inode: made}}},
@@ -172,6 +174,52 @@ func TestTxnRefused(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestTxnOpens: a file can be opened with attributes that it has from the first moment, in
+// whatever mode, and instead of another one that somebody writes.
+func TestTxnOpens(t *testing.T) {
+	r := newRig(t)
+	r.tree.Events(true)
+	old := r.open(t, "/f", "old")
+	c := &Call{User: "u", Super: true}
+	h := Holder{User: "u", Client: "c", Session: SessionID{9}}
+	op, _, err := PlanTxn(r.tree, func(t *Tree) (Op, error) {
+		op, err := PlanCreate(t, c, CreateRequest{At: At("/f"), Mode: 0o444, Overwrite: true, Data: []byte("abc"), Holder: h, Token: Token{7}})
+		c.Made, c.Super = true, false
+		return orNil(op, err)
+	}, func(t *Tree) (Op, error) {
+		op, err := PlanXattr(t, c, At("/f"), "user.a", []byte("v"), calls.XattrSet)
+		return orNil(op, err)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res := r.must(t, op)
+	sound(t, r.tree)
+	a, err := r.tree.Stat(nil, At("/f"))
+	if err != nil || a.Xattrs != 1 || a.Mode != 0o444 || a.Open == nil || a.Open.Epoch != res.TxID || a.Open.Holder != h {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	if res.Inode != a.ID || res.Length != 3 || res.Opened == nil || res.Opened.Token != (Token{7}) || Answer(&res, op).Token != (Token{7}) {
+		t.Errorf("%+v", res)
+	}
+	if len(res.Closed) != 1 || res.Closed[0].Inode != old.Inode || res.Closed[0].Reason != ReasonReplaced {
+		t.Errorf("closed %+v", res.Closed)
+	}
+	var events []EventType
+	for _, e := range res.Events {
+		events = append(events, e.Type)
+	}
+	if want := []EventType{EventDelete, EventCreate, EventAttr, EventLease}; !slices.Equal(events, want) {
+		t.Errorf("events %v, should be %v", events, want)
+	}
+	c.Made = false
+	if _, err := PlanXattr(r.tree, c, At("/f"), "user.b", nil, calls.XattrSet); fserror.KindOf(err) != fserror.Permission {
+		t.Errorf("an attribute of a file that is read-only: %v", err)
+	}
+	same(t, r.tree, replay(t, r.journal))
+	roundTrip(t, r.tree)
 }
 
 // One within another could nest without end: it is not even decoded.

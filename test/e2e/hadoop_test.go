@@ -173,6 +173,30 @@ func TestHadoopClients(t *testing.T) {
 	n.fsck(ctx)
 }
 
+// TestHadoopOperators: hdfs groups is answered, and what an operator tells a NameNode is
+// refused in words. The classes are those that HBase brings.
+func TestHadoopOperators(t *testing.T) {
+	ctx := deadline(t, 2*time.Minute)
+	g := startGateway(ctx, startNamenode(ctx, t))
+	for _, c := range []struct {
+		says string
+		argv []string
+	}{
+		{"root : root", []string{"org.apache.hadoop.hdfs.tools.GetGroups", "-fs", g.hdfs, "root"}},
+		{"which is run by other commands", []string{"org.apache.hadoop.hdfs.tools.DFSAdmin", "-fs", g.hdfs, "-refreshUserToGroupsMappings"}},
+		{"which is run by other commands", []string{"org.apache.hadoop.hdfs.tools.DFSAdmin", "-fs", g.hdfs, "-refreshServiceAcl"}},
+	} {
+		p := start(ctx, t, spec{
+			argv: append([]string{"java", "-XX:TieredStopAtLevel=1", "-cp", g.conf + ":" + hbase + "/lib/*"}, c.argv...),
+			env:  []string{"HADOOP_USER_NAME=root"}, stdin: reader(""),
+		})
+		p.wait(ctx)
+		if out := p.out.String() + p.err.String(); !strings.Contains(out, c.says) {
+			t.Errorf("%s: %s", c.argv[0], out)
+		}
+	}
+}
+
 // TestHadoopPutOverAKilledNamenode: hadoop fs -put waits for a namenode that was killed
 // in the middle, and nothing is missing then.
 func TestHadoopPutOverAKilledNamenode(t *testing.T) {

@@ -183,13 +183,13 @@ func TestAppend(t *testing.T) {
 	r.complete("c", inode, &b)
 
 	// As the Java client does: a new stamp first.
-	o, err := r.files.Append(t.Context(), r.u, "d", "/f", false)
+	o, err := r.files.Append(t.Context(), r.u, "d", "/f", false, false)
 	if err != nil || o.Last == nil || o.Last.Length != 700 || o.Last.ID != b.ID || o.Attr.BlockSize != 4*kib {
 		t.Fatalf("%+v %v", o, err)
 	}
-	_, err = r.files.Append(t.Context(), r.u, "d", "/f", false)
+	_, err = r.files.Append(t.Context(), r.u, "d", "/f", false, false)
 	r.kind("append by the holder", err, fserror.Held)
-	_, err = r.files.Append(t.Context(), r.u, "e", "/f", false)
+	_, err = r.files.Append(t.Context(), r.u, "e", "/f", false, false)
 	r.kind("append by another", err, fserror.Held)
 	n, err := r.files.UpdateBlockForPipeline(t.Context(), r.u, "d", *o.Last)
 	if err != nil || n.Stamp <= o.Last.Stamp {
@@ -214,7 +214,7 @@ func TestAppend(t *testing.T) {
 	r.holds("/f", all)
 
 	// A new block, wherever the last one ends.
-	if o, err = r.files.Append(t.Context(), r.u, "d", "/f", true); err != nil || o.Last != nil {
+	if o, err = r.files.Append(t.Context(), r.u, "d", "/f", true, false); err != nil || o.Last != nil {
 		t.Fatal(o, err)
 	}
 	b = r.add("d", inode, nil)

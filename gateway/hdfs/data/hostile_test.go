@@ -3,6 +3,7 @@ package data_test
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -14,6 +15,8 @@ import (
 	"github.com/leasefs/leasefs/gateway/hdfs/data"
 	"github.com/leasefs/leasefs/gateway/hdfs/files"
 	pb "github.com/leasefs/leasefs/gateway/hdfs/hadoop"
+	"github.com/leasefs/leasefs/gateway/users"
+	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/test/env"
 )
@@ -211,6 +214,78 @@ func TestForeignTokens(t *testing.T) {
 	r.kind("a token to read, used to write", err, fserror.Permission)
 }
 
+// TestTokensByClocks: a token ends after ten hours by the clock of whoever is shown it, and one
+// that a clock made which was far ahead is none when that is right again.
+func TestTokensByClocks(t *testing.T) {
+	r := start(t)
+	if err := r.fs.WriteFile(t.Context(), "/f", []byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	var here, there clock.Fake
+	table := func(c clock.Clock) *files.Table {
+		return files.New(files.Config{Users: r.users, Key: []byte("a key"), Clock: c})
+	}
+	one, two := table(&here), table(&there)
+	here.Advance(100 * 24 * time.Hour)
+	there.Advance(100 * 24 * time.Hour)
+	l, err := r.files.Locate(t.Context(), r.u, "/f", 0, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := l.Blocks.At(0)
+	id, password := one.Token(r.u, b, false)
+	for ahead, good := range map[time.Duration]bool{
+		-11 * time.Hour: false, -9 * time.Hour: true, 0: true, 9 * time.Hour: true, 11 * time.Hour: false, 30000 * time.Hour: false, -2000 * time.Hour: false,
+	} {
+		there.ShiftWall(ahead)
+		if _, err := two.Check(id, password, b.ID, false); good != (err == nil) {
+			t.Errorf("a clock that is %s ahead: %v", ahead, err)
+		} else if err != nil {
+			r.kind("by a wrong clock", err, fserror.Permission)
+		}
+		there.ShiftWall(-ahead)
+	}
+}
+
+// TestTokensOfOthers: a token is one user's, and opens what that user may read now.
+func TestTokensOfOthers(t *testing.T) {
+	r := start(t)
+	if err := r.fs.WriteFile(t.Context(), "/f", []byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	ann, err := r.users.Get(t.Context(), users.Key{User: "ann"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.users.Put(ann)
+	l, err := r.files.Locate(t.Context(), ann, "/f", 0, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := l.Blocks.At(0)
+	id, password := r.files.Token(ann, b, false)
+	read := func(id []byte, want pb.Status) {
+		t.Helper()
+		h := r.header(b, false)
+		h.BaseHeader.Token.Identifier, h.BaseHeader.Token.Password = id, password
+		w := r.dial()
+		w.op(81, &pb.OpReadBlockProto{Header: h, Offset: proto.Uint64(0), Len: proto.Uint64(5)})
+		w.response(want)
+	}
+	read(id, pb.Status_SUCCESS)
+	read(bytes.Replace(id, []byte("ann"), []byte("bob"), 1), pb.Status_ERROR_ACCESS_TOKEN)
+	if id, _ := r.files.Token(ann, b, true); id[1] != 0 {
+		t.Error("who does not write the file got a token to write it")
+	}
+	if err := r.fs.Chmod(t.Context(), "/f", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	read(id, pb.Status_ERROR)
+	if _, err := r.files.Locate(t.Context(), ann, "/f", 0, 10); fserror.KindOf(err) != fserror.Permission {
+		t.Errorf("another user's file was located: %v", err)
+	}
+}
+
 // TestSilentClients: a client that is silent, with a block open or without, is given up; its file stays
 // open for it.
 func TestSilentClients(t *testing.T) {
@@ -247,6 +322,54 @@ func TestSilentClients(t *testing.T) {
 		_, uses := r.users.InUse()
 		return uses == 2
 	})
+}
+
+// TestManyWriters: a thousand connections of one user that begin to write, and send no more
+// than half a packet each, keep nobody else from writing, and each file has one of them.
+func TestManyWriters(t *testing.T) {
+	r := start(t)
+	eve, err := r.users.Get(t.Context(), users.Key{User: "eve"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.users.Put(eve)
+	if err := r.fs.Mkdir(t.Context(), "/eve", 0o777); err != nil {
+		t.Fatal(err)
+	}
+	const many, each = 1000, 10
+	mine := *r
+	mine.u = eve
+	var all []*wire
+	for n := range many / each {
+		_, b := mine.create("c", fmt.Sprint("/eve/", n), 1<<20)
+		for range each {
+			w := mine.dial()
+			w.op(80, mine.request(b, pb.OpWriteBlockProto_PIPELINE_SETUP_CREATE, b.Stamp, 0, 0))
+			w.response(pb.Status_SUCCESS)
+			if _, err := w.Write(w.packet(0, []byte("half"), false, false)[:20]); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, w)
+		}
+	}
+	inode, b := r.create("d", "/f", 8<<20)
+	w := r.writing(b)
+	content := random(3<<20, 1)
+	for at := 0; at < len(content); at += 60_000 {
+		w.put(int64(at), content[at:min(at+60_000, len(content))])
+	}
+	w.finish(int64(len(content)))
+	b.Length = int64(len(content))
+	r.complete("d", inode, &b)
+	r.holds("/f", content)
+	for n, w := range all {
+		if n%each < each-1 { // another took its place
+			w.ends()
+		}
+	}
+	if i, err := r.fs.Stat(t.Context(), "/eve/0"); err != nil || i.Length != 0 || i.Open == nil {
+		t.Errorf("a file of which half a packet came: %+v, %v", i, err)
+	}
 }
 
 // TestNoRoom: only so many files are open at once, and nobody gets all places.

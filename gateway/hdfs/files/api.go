@@ -8,6 +8,7 @@ import (
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/gateway/hadoop"
 	"github.com/leasefs/leasefs/gateway/users"
+	"github.com/leasefs/leasefs/internal/clock"
 )
 
 // Config is what a Table is made of. The zero value of a field that is not needed stands
@@ -21,6 +22,8 @@ type Config struct {
 	// Key signs tokens of blocks. Gateways that have the same understand each other's;
 	// empty: one is made, and nobody else does.
 	Key []byte
+	// Clock is by whose time of day tokens end; nil: the system's.
+	Clock clock.Clock
 	// Logger gets what an operator should know of; nil: nothing is logged.
 	Logger *slog.Logger
 }

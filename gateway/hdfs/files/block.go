@@ -52,7 +52,8 @@ func (b Blocks) At(n int) Block {
 	return Block{ID: blockID(b.inode, index), Stamp: b.stamp, Offset: at, Length: min(b.size, b.length-at), cut: b.cut}
 }
 
-// tokenTime is for how long a token is good. HDFS gives ten hours, too.
+// tokenTime is for how long a token is good. HDFS gives ten hours, too. Clocks of gateways
+// with the same key can differ by as much before one refuses another's.
 const tokenTime = 10 * time.Hour
 
 const (
@@ -71,7 +72,7 @@ func (t *Table) Token(u *users.User, b Block, write bool) (identifier, password 
 		id[1], name = 1, f.holder.Client
 	}
 	for _, n := range []uint64{
-		uint64(time.Now().Add(tokenTime).Unix()), uint64(b.ID), uint64(b.Stamp), uint64(b.Offset), uint64(b.Length), b.cut, //nolint:gosec // as bits
+		uint64(t.cfg.Clock.Wall().Add(tokenTime).Unix()), uint64(b.ID), uint64(b.Stamp), uint64(b.Offset), uint64(b.Length), b.cut, //nolint:gosec // as bits
 	} {
 		id = binary.BigEndian.AppendUint64(id, n)
 	}
@@ -87,7 +88,8 @@ func (t *Table) sign(identifier []byte) []byte {
 }
 
 // Check opens a token that came with the ID of the block that it is used for. Permission
-// if it is none of this gateway's, is over, or is of another block.
+// if it is none of this gateway's, is over, is good for longer than any that a right clock
+// made, or is of another block.
 func (t *Table) Check(identifier, password []byte, id int64, write bool) (Grant, error) {
 	const op = "token"
 	if len(identifier) < tokenFixed || identifier[0] != tokenVersion || !hmac.Equal(password, t.sign(identifier)) {
@@ -100,8 +102,10 @@ func (t *Table) Check(identifier, password []byte, id int64, write bool) (Grant,
 		User: names[:user], Client: names[user:], Write: identifier[1] == 1, Expires: time.Unix(num(0), 0),
 		Block: Block{ID: num(1), Stamp: num(2), Offset: num(3), Length: num(4), cut: uint64(num(5))}, //nolint:gosec // as bits
 	}
-	switch {
-	case time.Now().After(g.Expires):
+	switch left := g.Expires.Sub(t.cfg.Clock.Wall()); {
+	case left > 2*tokenTime:
+		return Grant{}, fserror.New(fserror.Permission, op, "", "the block's token is good until %s, for longer than any is: it was made by a gateway whose clock is, or was, ahead; ask for the block's location again", g.Expires.UTC().Format(time.RFC3339))
+	case left < 0:
 		return Grant{}, fserror.New(fserror.Permission, op, "", "the block's token was good until %s; ask for the block's location again", g.Expires.UTC().Format(time.RFC3339))
 	case g.Block.ID != id:
 		return Grant{}, fserror.New(fserror.Permission, op, "", "the token is of block %d, not of %d", g.Block.ID, id)

@@ -3,6 +3,7 @@ package files
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/gateway/hadoop"
@@ -32,7 +33,7 @@ func (t *Table) Create(ctx context.Context, u *users.User, name, path string, c 
 	if err != nil {
 		return Opened{}, err
 	}
-	opts := []client.OpenOption{client.WithMode(c.Attr.Making(c.Mode)), client.WithUmask(c.Umask)}
+	opts := []client.OpenOption{client.WithMode(c.Mode), client.WithUmask(c.Umask)}
 	if c.Overwrite { // as HDFS: whoever is writing the old one loses it
 		opts = append(opts, client.WithOverwrite(), client.WithSteal())
 	}
@@ -42,7 +43,7 @@ func (t *Table) Create(ctx context.Context, u *users.User, name, path string, c 
 	// The call does not end when the client goes: the namenode might have made the file,
 	// and nobody here would know.
 	ctx = context.WithoutCancel(ctx)
-	w, err := p.u.FS.Create(ctx, path, opts...)
+	w, err := t.rules(p.u).Make(ctx, path, c.Attr, opts...)
 	if err != nil {
 		p.leave()
 		if fserror.KindOf(err) == fserror.Exists {
@@ -57,14 +58,35 @@ func (t *Table) Create(ctx context.Context, u *users.User, name, path string, c 
 		p.leave()
 		return Opened{}, err
 	}
-	if err := t.rules(p.u).Keep(ctx, w.Inode(), path, c.Attr, c.Mode&^c.Umask); err != nil {
-		return Opened{}, errors.Join(err, t.giveUp(ctx, f))
-	}
 	i, _, err := p.u.FS.LstatKept(ctx, lowlevel.Inode(w.Inode()))
 	if err != nil {
 		return Opened{}, errors.Join(err, t.giveUp(ctx, f))
 	}
 	return Opened{Info: i, Attr: c.Attr}, nil
+}
+
+// repeatTime is for how long a client that repeats a call by this gateway may have to wait
+// until the namenode takes note that the other one is gone.
+const repeatTime = 5 * time.Second
+
+// Created returns the file that a Create made for this client by another gateway, which is
+// gone, if it is as that left it: empty, with the Attr, and the client's. It is for a call
+// that the client repeats. ok: there is one.
+func (t *Table) Created(ctx context.Context, u *users.User, name, path string, want hadoop.Attr) (o Opened, ok bool) {
+	const op = "create"
+	i, err := u.FS.Stat(ctx, path)
+	if err != nil || i.Open == nil || i.Length > 0 || t.open(i.Inode) != nil { // else its answer is here
+		return Opened{}, false
+	}
+	want = want.Or(hadoop.DefaultAttr)
+	if a, err := t.rules(u).Attr(ctx, i); err != nil || a != want {
+		return Opened{}, false
+	}
+	if _, err := t.find(ctx, op, u, name, path, i.Inode); err != nil {
+		return Opened{}, false
+	}
+	i, _, err = u.FS.LstatKept(ctx, lowlevel.Inode(i.Inode))
+	return Opened{Info: i, Attr: want}, err == nil && i.Length == 0
 }
 
 // rules are those of HDFS for a session.
@@ -81,14 +103,20 @@ func (t *Table) giveUp(ctx context.Context, f *file) error {
 
 // Append opens a file for write at its end. A holder past its soft limit is replaced.
 // NotFound, IsDirectory.
-func (t *Table) Append(ctx context.Context, u *users.User, name, path string, newBlock bool) (Opened, error) {
+//
+// repeated: the client may have made the call by another gateway, which is gone.
+func (t *Table) Append(ctx context.Context, u *users.User, name, path string, newBlock, repeated bool) (Opened, error) {
 	const op = "append"
 	p, err := t.place(ctx, op, path, users.Key{User: u.User, Client: name})
 	if err != nil {
 		return Opened{}, err
 	}
 	ctx = context.WithoutCancel(ctx) // see Create
-	w, err := p.u.FS.Append(ctx, path)
+	var wait time.Duration
+	if i, err := u.FS.Stat(ctx, path); repeated && err == nil && i.Open != nil && i.Open.Holder.Client == name && i.Open.Holder.User == u.User {
+		wait = repeatTime
+	}
+	w, err := p.u.FS.Append(ctx, path, client.WithWait(wait))
 	if err != nil {
 		p.leave()
 		return Opened{}, err

@@ -15,6 +15,7 @@ import (
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/gateway/hadoop"
 	"github.com/leasefs/leasefs/gateway/users"
+	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/lowlevel"
 	"github.com/leasefs/leasefs/namenode/share"
@@ -46,6 +47,9 @@ func New(cfg Config) *Table {
 	cfg.Open = cmp.Or(cfg.Open, DefaultOpen)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = clock.System{}
 	}
 	if len(cfg.Key) == 0 {
 		cfg.Key = make([]byte, 32)
@@ -243,7 +247,7 @@ func (t *Table) resume(ctx context.Context, op string, key users.Key, path strin
 		p.leave()
 		return nil, err
 	}
-	w, err := p.u.FS.AppendInode(ctx, i.Inode, path)
+	w, err := p.u.FS.AppendInode(ctx, i.Inode, path, client.WithWait(repeatTime))
 	if err != nil {
 		p.leave()
 		return nil, err

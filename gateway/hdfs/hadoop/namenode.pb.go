@@ -4185,6 +4185,95 @@ func (x *RenewDelegationTokenResponseProto) GetNewExpiryTime() uint64 {
 	return 0
 }
 
+// Of org.apache.hadoop.tools.GetUserMappingsProtocol.
+type GetGroupsForUserRequestProto struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	User          *string                `protobuf:"bytes,1,req,name=user" json:"user,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetGroupsForUserRequestProto) Reset() {
+	*x = GetGroupsForUserRequestProto{}
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetGroupsForUserRequestProto) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetGroupsForUserRequestProto) ProtoMessage() {}
+
+func (x *GetGroupsForUserRequestProto) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetGroupsForUserRequestProto.ProtoReflect.Descriptor instead.
+func (*GetGroupsForUserRequestProto) Descriptor() ([]byte, []int) {
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{69}
+}
+
+func (x *GetGroupsForUserRequestProto) GetUser() string {
+	if x != nil && x.User != nil {
+		return *x.User
+	}
+	return ""
+}
+
+type GetGroupsForUserResponseProto struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Groups        []string               `protobuf:"bytes,1,rep,name=groups" json:"groups,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetGroupsForUserResponseProto) Reset() {
+	*x = GetGroupsForUserResponseProto{}
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[70]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetGroupsForUserResponseProto) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetGroupsForUserResponseProto) ProtoMessage() {}
+
+func (x *GetGroupsForUserResponseProto) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[70]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetGroupsForUserResponseProto.ProtoReflect.Descriptor instead.
+func (*GetGroupsForUserResponseProto) Descriptor() ([]byte, []int) {
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{70}
+}
+
+func (x *GetGroupsForUserResponseProto) GetGroups() []string {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
 var File_gateway_hdfs_hadoop_namenode_proto protoreflect.FileDescriptor
 
 const file_gateway_hdfs_hadoop_namenode_proto_rawDesc = "" +
@@ -4484,7 +4573,11 @@ const file_gateway_hdfs_hadoop_namenode_proto_rawDesc = "" +
 	"\x1bDelegationTokenRequestProto\x120\n" +
 	"\x05token\x18\x01 \x02(\v2\x1a.leasefs.hadoop.TokenProtoR\x05token\"I\n" +
 	"!RenewDelegationTokenResponseProto\x12$\n" +
-	"\rnewExpiryTime\x18\x01 \x02(\x04R\rnewExpiryTime*p\n" +
+	"\rnewExpiryTime\x18\x01 \x02(\x04R\rnewExpiryTime\"2\n" +
+	"\x1cGetGroupsForUserRequestProto\x12\x12\n" +
+	"\x04user\x18\x01 \x02(\tR\x04user\"7\n" +
+	"\x1dGetGroupsForUserResponseProto\x12\x16\n" +
+	"\x06groups\x18\x01 \x03(\tR\x06groups*p\n" +
 	"\x0fCreateFlagProto\x12\n" +
 	"\n" +
 	"\x06CREATE\x10\x01\x12\r\n" +
@@ -4508,7 +4601,7 @@ func file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP() []byte {
 }
 
 var file_gateway_hdfs_hadoop_namenode_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_gateway_hdfs_hadoop_namenode_proto_msgTypes = make([]protoimpl.MessageInfo, 69)
+var file_gateway_hdfs_hadoop_namenode_proto_msgTypes = make([]protoimpl.MessageInfo, 71)
 var file_gateway_hdfs_hadoop_namenode_proto_goTypes = []any{
 	(CreateFlagProto)(0),                           // 0: leasefs.hadoop.CreateFlagProto
 	(SetSafeModeRequestProto_Action)(0),            // 1: leasefs.hadoop.SetSafeModeRequestProto.Action
@@ -4581,67 +4674,69 @@ var file_gateway_hdfs_hadoop_namenode_proto_goTypes = []any{
 	(*GetDelegationTokenResponseProto)(nil),        // 68: leasefs.hadoop.GetDelegationTokenResponseProto
 	(*DelegationTokenRequestProto)(nil),            // 69: leasefs.hadoop.DelegationTokenRequestProto
 	(*RenewDelegationTokenResponseProto)(nil),      // 70: leasefs.hadoop.RenewDelegationTokenResponseProto
-	(*LocatedBlocksProto)(nil),                     // 71: leasefs.hadoop.LocatedBlocksProto
-	(ChecksumTypeProto)(0),                         // 72: leasefs.hadoop.ChecksumTypeProto
-	(*FsPermissionProto)(nil),                      // 73: leasefs.hadoop.FsPermissionProto
-	(*HdfsFileStatusProto)(nil),                    // 74: leasefs.hadoop.HdfsFileStatusProto
-	(*LocatedBlockProto)(nil),                      // 75: leasefs.hadoop.LocatedBlockProto
-	(StorageTypeProto)(0),                          // 76: leasefs.hadoop.StorageTypeProto
-	(*ExtendedBlockProto)(nil),                     // 77: leasefs.hadoop.ExtendedBlockProto
-	(*DatanodeInfoProto)(nil),                      // 78: leasefs.hadoop.DatanodeInfoProto
-	(*AclEntryProto)(nil),                          // 79: leasefs.hadoop.AclEntryProto
-	(*XAttrProto)(nil),                             // 80: leasefs.hadoop.XAttrProto
-	(HAServiceStateProto)(0),                       // 81: leasefs.hadoop.HAServiceStateProto
-	(*TokenProto)(nil),                             // 82: leasefs.hadoop.TokenProto
+	(*GetGroupsForUserRequestProto)(nil),           // 71: leasefs.hadoop.GetGroupsForUserRequestProto
+	(*GetGroupsForUserResponseProto)(nil),          // 72: leasefs.hadoop.GetGroupsForUserResponseProto
+	(*LocatedBlocksProto)(nil),                     // 73: leasefs.hadoop.LocatedBlocksProto
+	(ChecksumTypeProto)(0),                         // 74: leasefs.hadoop.ChecksumTypeProto
+	(*FsPermissionProto)(nil),                      // 75: leasefs.hadoop.FsPermissionProto
+	(*HdfsFileStatusProto)(nil),                    // 76: leasefs.hadoop.HdfsFileStatusProto
+	(*LocatedBlockProto)(nil),                      // 77: leasefs.hadoop.LocatedBlockProto
+	(StorageTypeProto)(0),                          // 78: leasefs.hadoop.StorageTypeProto
+	(*ExtendedBlockProto)(nil),                     // 79: leasefs.hadoop.ExtendedBlockProto
+	(*DatanodeInfoProto)(nil),                      // 80: leasefs.hadoop.DatanodeInfoProto
+	(*AclEntryProto)(nil),                          // 81: leasefs.hadoop.AclEntryProto
+	(*XAttrProto)(nil),                             // 82: leasefs.hadoop.XAttrProto
+	(HAServiceStateProto)(0),                       // 83: leasefs.hadoop.HAServiceStateProto
+	(*TokenProto)(nil),                             // 84: leasefs.hadoop.TokenProto
 }
 var file_gateway_hdfs_hadoop_namenode_proto_depIdxs = []int32{
-	71, // 0: leasefs.hadoop.GetBlockLocationsResponseProto.locations:type_name -> leasefs.hadoop.LocatedBlocksProto
-	72, // 1: leasefs.hadoop.FsServerDefaultsProto.checksumType:type_name -> leasefs.hadoop.ChecksumTypeProto
+	73, // 0: leasefs.hadoop.GetBlockLocationsResponseProto.locations:type_name -> leasefs.hadoop.LocatedBlocksProto
+	74, // 1: leasefs.hadoop.FsServerDefaultsProto.checksumType:type_name -> leasefs.hadoop.ChecksumTypeProto
 	7,  // 2: leasefs.hadoop.GetServerDefaultsResponseProto.serverDefaults:type_name -> leasefs.hadoop.FsServerDefaultsProto
-	73, // 3: leasefs.hadoop.CreateRequestProto.masked:type_name -> leasefs.hadoop.FsPermissionProto
-	73, // 4: leasefs.hadoop.CreateRequestProto.unmasked:type_name -> leasefs.hadoop.FsPermissionProto
-	74, // 5: leasefs.hadoop.StatusResponseProto.fs:type_name -> leasefs.hadoop.HdfsFileStatusProto
-	75, // 6: leasefs.hadoop.AppendResponseProto.block:type_name -> leasefs.hadoop.LocatedBlockProto
-	74, // 7: leasefs.hadoop.AppendResponseProto.stat:type_name -> leasefs.hadoop.HdfsFileStatusProto
-	76, // 8: leasefs.hadoop.StorageTypesProto.storageTypes:type_name -> leasefs.hadoop.StorageTypeProto
+	75, // 3: leasefs.hadoop.CreateRequestProto.masked:type_name -> leasefs.hadoop.FsPermissionProto
+	75, // 4: leasefs.hadoop.CreateRequestProto.unmasked:type_name -> leasefs.hadoop.FsPermissionProto
+	76, // 5: leasefs.hadoop.StatusResponseProto.fs:type_name -> leasefs.hadoop.HdfsFileStatusProto
+	77, // 6: leasefs.hadoop.AppendResponseProto.block:type_name -> leasefs.hadoop.LocatedBlockProto
+	76, // 7: leasefs.hadoop.AppendResponseProto.stat:type_name -> leasefs.hadoop.HdfsFileStatusProto
+	78, // 8: leasefs.hadoop.StorageTypesProto.storageTypes:type_name -> leasefs.hadoop.StorageTypeProto
 	14, // 9: leasefs.hadoop.BlockStoragePolicyProto.creationPolicy:type_name -> leasefs.hadoop.StorageTypesProto
 	14, // 10: leasefs.hadoop.BlockStoragePolicyProto.creationFallbackPolicy:type_name -> leasefs.hadoop.StorageTypesProto
 	14, // 11: leasefs.hadoop.BlockStoragePolicyProto.replicationFallbackPolicy:type_name -> leasefs.hadoop.StorageTypesProto
 	15, // 12: leasefs.hadoop.GetStoragePolicyResponseProto.storagePolicy:type_name -> leasefs.hadoop.BlockStoragePolicyProto
 	15, // 13: leasefs.hadoop.GetStoragePoliciesResponseProto.policies:type_name -> leasefs.hadoop.BlockStoragePolicyProto
-	73, // 14: leasefs.hadoop.SetPermissionRequestProto.permission:type_name -> leasefs.hadoop.FsPermissionProto
-	77, // 15: leasefs.hadoop.AbandonBlockRequestProto.b:type_name -> leasefs.hadoop.ExtendedBlockProto
-	77, // 16: leasefs.hadoop.AddBlockRequestProto.previous:type_name -> leasefs.hadoop.ExtendedBlockProto
-	78, // 17: leasefs.hadoop.AddBlockRequestProto.excludeNodes:type_name -> leasefs.hadoop.DatanodeInfoProto
-	75, // 18: leasefs.hadoop.BlockResponseProto.block:type_name -> leasefs.hadoop.LocatedBlockProto
-	77, // 19: leasefs.hadoop.CompleteRequestProto.last:type_name -> leasefs.hadoop.ExtendedBlockProto
-	75, // 20: leasefs.hadoop.ReportBadBlocksRequestProto.blocks:type_name -> leasefs.hadoop.LocatedBlockProto
-	73, // 21: leasefs.hadoop.MkdirsRequestProto.masked:type_name -> leasefs.hadoop.FsPermissionProto
-	73, // 22: leasefs.hadoop.MkdirsRequestProto.unmasked:type_name -> leasefs.hadoop.FsPermissionProto
-	74, // 23: leasefs.hadoop.DirectoryListingProto.partialListing:type_name -> leasefs.hadoop.HdfsFileStatusProto
+	75, // 14: leasefs.hadoop.SetPermissionRequestProto.permission:type_name -> leasefs.hadoop.FsPermissionProto
+	79, // 15: leasefs.hadoop.AbandonBlockRequestProto.b:type_name -> leasefs.hadoop.ExtendedBlockProto
+	79, // 16: leasefs.hadoop.AddBlockRequestProto.previous:type_name -> leasefs.hadoop.ExtendedBlockProto
+	80, // 17: leasefs.hadoop.AddBlockRequestProto.excludeNodes:type_name -> leasefs.hadoop.DatanodeInfoProto
+	77, // 18: leasefs.hadoop.BlockResponseProto.block:type_name -> leasefs.hadoop.LocatedBlockProto
+	79, // 19: leasefs.hadoop.CompleteRequestProto.last:type_name -> leasefs.hadoop.ExtendedBlockProto
+	77, // 20: leasefs.hadoop.ReportBadBlocksRequestProto.blocks:type_name -> leasefs.hadoop.LocatedBlockProto
+	75, // 21: leasefs.hadoop.MkdirsRequestProto.masked:type_name -> leasefs.hadoop.FsPermissionProto
+	75, // 22: leasefs.hadoop.MkdirsRequestProto.unmasked:type_name -> leasefs.hadoop.FsPermissionProto
+	76, // 23: leasefs.hadoop.DirectoryListingProto.partialListing:type_name -> leasefs.hadoop.HdfsFileStatusProto
 	32, // 24: leasefs.hadoop.GetListingResponseProto.dirList:type_name -> leasefs.hadoop.DirectoryListingProto
-	78, // 25: leasefs.hadoop.GetDatanodeReportResponseProto.di:type_name -> leasefs.hadoop.DatanodeInfoProto
+	80, // 25: leasefs.hadoop.GetDatanodeReportResponseProto.di:type_name -> leasefs.hadoop.DatanodeInfoProto
 	1,  // 26: leasefs.hadoop.SetSafeModeRequestProto.action:type_name -> leasefs.hadoop.SetSafeModeRequestProto.Action
 	42, // 27: leasefs.hadoop.ListCorruptFileBlocksResponseProto.corrupt:type_name -> leasefs.hadoop.CorruptFileBlocksProto
 	45, // 28: leasefs.hadoop.GetContentSummaryResponseProto.summary:type_name -> leasefs.hadoop.ContentSummaryProto
 	47, // 29: leasefs.hadoop.GetQuotaUsageResponseProto.usage:type_name -> leasefs.hadoop.QuotaUsageProto
-	73, // 30: leasefs.hadoop.CreateSymlinkRequestProto.dirPerm:type_name -> leasefs.hadoop.FsPermissionProto
-	77, // 31: leasefs.hadoop.UpdateBlockForPipelineRequestProto.block:type_name -> leasefs.hadoop.ExtendedBlockProto
-	77, // 32: leasefs.hadoop.UpdatePipelineRequestProto.oldBlock:type_name -> leasefs.hadoop.ExtendedBlockProto
-	77, // 33: leasefs.hadoop.UpdatePipelineRequestProto.newBlock:type_name -> leasefs.hadoop.ExtendedBlockProto
-	79, // 34: leasefs.hadoop.AclStatusProto.entries:type_name -> leasefs.hadoop.AclEntryProto
-	73, // 35: leasefs.hadoop.AclStatusProto.permission:type_name -> leasefs.hadoop.FsPermissionProto
-	79, // 36: leasefs.hadoop.AclRequestProto.aclSpec:type_name -> leasefs.hadoop.AclEntryProto
+	75, // 30: leasefs.hadoop.CreateSymlinkRequestProto.dirPerm:type_name -> leasefs.hadoop.FsPermissionProto
+	79, // 31: leasefs.hadoop.UpdateBlockForPipelineRequestProto.block:type_name -> leasefs.hadoop.ExtendedBlockProto
+	79, // 32: leasefs.hadoop.UpdatePipelineRequestProto.oldBlock:type_name -> leasefs.hadoop.ExtendedBlockProto
+	79, // 33: leasefs.hadoop.UpdatePipelineRequestProto.newBlock:type_name -> leasefs.hadoop.ExtendedBlockProto
+	81, // 34: leasefs.hadoop.AclStatusProto.entries:type_name -> leasefs.hadoop.AclEntryProto
+	75, // 35: leasefs.hadoop.AclStatusProto.permission:type_name -> leasefs.hadoop.FsPermissionProto
+	81, // 36: leasefs.hadoop.AclRequestProto.aclSpec:type_name -> leasefs.hadoop.AclEntryProto
 	55, // 37: leasefs.hadoop.GetAclStatusResponseProto.result:type_name -> leasefs.hadoop.AclStatusProto
-	80, // 38: leasefs.hadoop.SetXAttrRequestProto.xAttr:type_name -> leasefs.hadoop.XAttrProto
-	80, // 39: leasefs.hadoop.XAttrsRequestProto.xAttrs:type_name -> leasefs.hadoop.XAttrProto
-	80, // 40: leasefs.hadoop.XAttrsResponseProto.xAttrs:type_name -> leasefs.hadoop.XAttrProto
-	81, // 41: leasefs.hadoop.HAServiceStateResponseProto.state:type_name -> leasefs.hadoop.HAServiceStateProto
-	81, // 42: leasefs.hadoop.GetServiceStatusResponseProto.state:type_name -> leasefs.hadoop.HAServiceStateProto
+	82, // 38: leasefs.hadoop.SetXAttrRequestProto.xAttr:type_name -> leasefs.hadoop.XAttrProto
+	82, // 39: leasefs.hadoop.XAttrsRequestProto.xAttrs:type_name -> leasefs.hadoop.XAttrProto
+	82, // 40: leasefs.hadoop.XAttrsResponseProto.xAttrs:type_name -> leasefs.hadoop.XAttrProto
+	83, // 41: leasefs.hadoop.HAServiceStateResponseProto.state:type_name -> leasefs.hadoop.HAServiceStateProto
+	83, // 42: leasefs.hadoop.GetServiceStatusResponseProto.state:type_name -> leasefs.hadoop.HAServiceStateProto
 	64, // 43: leasefs.hadoop.NamespaceInfoProto.storageInfo:type_name -> leasefs.hadoop.StorageInfoProto
 	65, // 44: leasefs.hadoop.VersionResponseProto.info:type_name -> leasefs.hadoop.NamespaceInfoProto
-	82, // 45: leasefs.hadoop.GetDelegationTokenResponseProto.token:type_name -> leasefs.hadoop.TokenProto
-	82, // 46: leasefs.hadoop.DelegationTokenRequestProto.token:type_name -> leasefs.hadoop.TokenProto
+	84, // 45: leasefs.hadoop.GetDelegationTokenResponseProto.token:type_name -> leasefs.hadoop.TokenProto
+	84, // 46: leasefs.hadoop.DelegationTokenRequestProto.token:type_name -> leasefs.hadoop.TokenProto
 	47, // [47:47] is the sub-list for method output_type
 	47, // [47:47] is the sub-list for method input_type
 	47, // [47:47] is the sub-list for extension type_name
@@ -4661,7 +4756,7 @@ func file_gateway_hdfs_hadoop_namenode_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_gateway_hdfs_hadoop_namenode_proto_rawDesc), len(file_gateway_hdfs_hadoop_namenode_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   69,
+			NumMessages:   71,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

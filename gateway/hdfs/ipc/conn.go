@@ -220,7 +220,7 @@ func (c *conn) message(frame []byte, sasl bool, free func()) (again bool, err er
 	if rest, err = take(rest, &r); err != nil {
 		return false, bad(pb.RpcResponseHeaderProto_FATAL_DESERIALIZING_REQUEST, "the method of a call cannot be decoded: %s", err)
 	}
-	call := &Call{Protocol: r.GetDeclaringClassProtocolName(), Method: r.GetMethodName(), User: c.user, Real: c.real, Proof: c.method, Local: c.nc.LocalAddr(), Taker: c.taker, body: rest}
+	call := &Call{Protocol: r.GetDeclaringClassProtocolName(), Method: r.GetMethodName(), User: c.user, Real: c.real, Proof: c.method, Local: c.nc.LocalAddr(), Repeated: h.GetRetryCount() > 0, Taker: c.taker, body: rest}
 	c.slots <- struct{}{} // while there is none, nothing more is read
 	if cc, ok := c.nc.(*conns.Conn); ok {
 		cc.Begin() // it does not make room for others, see package conns

@@ -42,6 +42,7 @@ type Call struct {
 	Real             string      // who makes it; mostly the same
 	Proof            string      // the Method by which that was proven; empty: nobody has asked
 	Local            net.Addr    // where the client has reached the server
+	Repeated         bool        // the client has made it before, perhaps elsewhere, and got no answer
 	Taker            share.Taker // who takes a share of what there is only so much of
 
 	body     []byte

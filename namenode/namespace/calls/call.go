@@ -33,6 +33,10 @@ type Call struct {
 	// makes do not have, unless they inherit a default ACL.
 	FileLess, DirLess uint16
 
+	// Made tells that the call has just made the file that it changes now, so that its mode
+	// does not stand in the way.
+	Made bool
+
 	// NoNewUser refuses (NoSpace) to make anybody an owner who owns nothing yet.
 	NoNewUser bool
 

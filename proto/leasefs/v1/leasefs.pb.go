@@ -4374,8 +4374,11 @@ type CreateRequest struct {
 	// Bits that the modes of what is made do not have: of a file, without has_mode,
 	// 0666 less these, of parents 0777. If it is missing: 022. They do not count in a
 	// directory with a default ACL.
-	Umask         *uint32 `protobuf:"varint,21,opt,name=umask,proto3,oneof" json:"umask,omitempty"`
-	Less          uint32  `protobuf:"varint,22,opt,name=less,proto3" json:"less,omitempty"` // with has_mode: bits that mode loses, unless a default ACL takes their place
+	Umask *uint32 `protobuf:"varint,21,opt,name=umask,proto3,oneof" json:"umask,omitempty"`
+	Less  uint32  `protobuf:"varint,22,opt,name=less,proto3" json:"less,omitempty"` // with has_mode: bits that mode loses, unless a default ACL takes their place
+	// Extended attributes that it has from the first moment, in whatever mode; at most 64,
+	// and none with as.
+	Xattrs        []*TxXattr `protobuf:"bytes,23,rep,name=xattrs,proto3" json:"xattrs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4555,6 +4558,13 @@ func (x *CreateRequest) GetLess() uint32 {
 		return x.Less
 	}
 	return 0
+}
+
+func (x *CreateRequest) GetXattrs() []*TxXattr {
+	if x != nil {
+		return x.Xattrs
+	}
+	return nil
 }
 
 // Owner is whose something is that a superuser makes for another; others may not
@@ -10108,8 +10118,10 @@ func (x *CarriedAnswer) GetDetail() *ErrorDetail {
 }
 
 type WhoAmIRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"` // its user may be missing; to a namenode that asks for no proof it says who asks
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its user may be missing; to a namenode that asks for no proof it says who asks. With
+	// real_user the answer is about user, for whom who asks may act; else PERMISSION.
+	Caller        *Caller `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -11241,7 +11253,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x06holder\x18\t \x01(\tR\x06holder\x12\x16\n" +
 	"\x06reason\x18\n" +
 	" \x01(\tR\x06reason\x12&\n" +
-	"\x02by\x18\v \x01(\v2\x16.leasefs.v1.HolderInfoR\x02by\"\xfb\x04\n" +
+	"\x02by\x18\v \x01(\v2\x16.leasefs.v1.HolderInfoR\x02by\"\xa8\x05\n" +
 	"\rCreateRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
@@ -11265,7 +11277,8 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\anumbers\x18\x13 \x01(\bR\anumbers\x12'\n" +
 	"\x05owner\x18\x14 \x01(\v2\x11.leasefs.v1.OwnerR\x05owner\x12\x19\n" +
 	"\x05umask\x18\x15 \x01(\rH\x00R\x05umask\x88\x01\x01\x12\x12\n" +
-	"\x04less\x18\x16 \x01(\rR\x04lessB\b\n" +
+	"\x04less\x18\x16 \x01(\rR\x04less\x12+\n" +
+	"\x06xattrs\x18\x17 \x03(\v2\x13.leasefs.v1.TxXattrR\x06xattrsB\b\n" +
 	"\x06_umask\"1\n" +
 	"\x05Owner\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x14\n" +
@@ -12119,240 +12132,241 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	11,  // 55: leasefs.v1.CreateRequest.at:type_name -> leasefs.v1.Ref
 	28,  // 56: leasefs.v1.CreateRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
 	57,  // 57: leasefs.v1.CreateRequest.owner:type_name -> leasefs.v1.Owner
-	13,  // 58: leasefs.v1.OpenResponse.attr:type_name -> leasefs.v1.Attr
-	12,  // 59: leasefs.v1.OpenResponse.writer:type_name -> leasefs.v1.WriterId
-	27,  // 60: leasefs.v1.OpenResponse.keys:type_name -> leasefs.v1.CacheKey
-	13,  // 61: leasefs.v1.OpenResponse.parent:type_name -> leasefs.v1.Attr
-	27,  // 62: leasefs.v1.OpenResponse.parent_keys:type_name -> leasefs.v1.CacheKey
-	9,   // 63: leasefs.v1.AppendRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 64: leasefs.v1.AppendRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 65: leasefs.v1.AppendRequest.at:type_name -> leasefs.v1.Ref
-	12,  // 66: leasefs.v1.AppendRequest.writer:type_name -> leasefs.v1.WriterId
-	12,  // 67: leasefs.v1.AppendTailRequest.writer:type_name -> leasefs.v1.WriterId
-	28,  // 68: leasefs.v1.AppendTailRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	12,  // 69: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
-	63,  // 70: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
-	65,  // 71: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
-	143, // 72: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
-	12,  // 73: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
-	16,  // 74: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
-	9,   // 75: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
-	12,  // 76: leasefs.v1.CloseRequest.writer:type_name -> leasefs.v1.WriterId
-	28,  // 77: leasefs.v1.CloseRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	9,   // 78: leasefs.v1.CloseAbandonedRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 79: leasefs.v1.CloseAbandonedRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 80: leasefs.v1.CloseAbandonedRequest.at:type_name -> leasefs.v1.Ref
-	10,  // 81: leasefs.v1.GetFileRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 82: leasefs.v1.GetFileRequest.at:type_name -> leasefs.v1.Ref
-	12,  // 83: leasefs.v1.GetFileRequest.writer:type_name -> leasefs.v1.WriterId
-	13,  // 84: leasefs.v1.GetFileResponse.attr:type_name -> leasefs.v1.Attr
-	16,  // 85: leasefs.v1.GetFileResponse.blocks:type_name -> leasefs.v1.Block
-	27,  // 86: leasefs.v1.GetFileResponse.keys:type_name -> leasefs.v1.CacheKey
-	10,  // 87: leasefs.v1.StatRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 88: leasefs.v1.StatRequest.at:type_name -> leasefs.v1.Ref
-	13,  // 89: leasefs.v1.StatResponse.attr:type_name -> leasefs.v1.Attr
-	27,  // 90: leasefs.v1.StatResponse.keys:type_name -> leasefs.v1.CacheKey
-	17,  // 91: leasefs.v1.StatResponse.missing:type_name -> leasefs.v1.ErrorDetail
-	10,  // 92: leasefs.v1.XattrsRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 93: leasefs.v1.XattrsRequest.at:type_name -> leasefs.v1.Ref
-	77,  // 94: leasefs.v1.XattrsResponse.xattrs:type_name -> leasefs.v1.Xattr
-	27,  // 95: leasefs.v1.XattrsResponse.keys:type_name -> leasefs.v1.CacheKey
-	10,  // 96: leasefs.v1.ListRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 97: leasefs.v1.ListRequest.at:type_name -> leasefs.v1.Ref
-	80,  // 98: leasefs.v1.ListResponse.entries:type_name -> leasefs.v1.Entry
-	13,  // 99: leasefs.v1.ListResponse.directory:type_name -> leasefs.v1.Attr
-	27,  // 100: leasefs.v1.ListResponse.keys:type_name -> leasefs.v1.CacheKey
-	13,  // 101: leasefs.v1.Entry.attr:type_name -> leasefs.v1.Attr
-	10,  // 102: leasefs.v1.SummaryRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 103: leasefs.v1.SummaryRequest.at:type_name -> leasefs.v1.Ref
-	10,  // 104: leasefs.v1.FindRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 105: leasefs.v1.FindRequest.at:type_name -> leasefs.v1.Ref
-	85,  // 106: leasefs.v1.FindResponse.entries:type_name -> leasefs.v1.FoundEntry
-	13,  // 107: leasefs.v1.FoundEntry.attr:type_name -> leasefs.v1.Attr
-	13,  // 108: leasefs.v1.MutateResponse.attr:type_name -> leasefs.v1.Attr
-	9,   // 109: leasefs.v1.MkdirRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 110: leasefs.v1.MkdirRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 111: leasefs.v1.MkdirRequest.at:type_name -> leasefs.v1.Ref
-	57,  // 112: leasefs.v1.MkdirRequest.owner:type_name -> leasefs.v1.Owner
-	9,   // 113: leasefs.v1.RenameRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 114: leasefs.v1.RenameRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 115: leasefs.v1.RenameRequest.from:type_name -> leasefs.v1.Ref
-	11,  // 116: leasefs.v1.RenameRequest.to:type_name -> leasefs.v1.Ref
-	89,  // 117: leasefs.v1.RenameRequest.hide:type_name -> leasefs.v1.Hide
-	9,   // 118: leasefs.v1.DeleteRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 119: leasefs.v1.DeleteRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 120: leasefs.v1.DeleteRequest.at:type_name -> leasefs.v1.Ref
-	1,   // 121: leasefs.v1.DeleteRequest.only:type_name -> leasefs.v1.FileType
-	89,  // 122: leasefs.v1.DeleteRequest.hide:type_name -> leasefs.v1.Hide
-	9,   // 123: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 124: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 125: leasefs.v1.SetAttrRequest.at:type_name -> leasefs.v1.Ref
-	9,   // 126: leasefs.v1.TransactRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 127: leasefs.v1.TransactRequest.caller:type_name -> leasefs.v1.Caller
-	93,  // 128: leasefs.v1.TransactRequest.compares:type_name -> leasefs.v1.TxCompare
-	95,  // 129: leasefs.v1.TransactRequest.ops:type_name -> leasefs.v1.TxOp
-	94,  // 130: leasefs.v1.TxCompare.xattr:type_name -> leasefs.v1.TxXattr
-	96,  // 131: leasefs.v1.TxOp.create:type_name -> leasefs.v1.TxFile
-	96,  // 132: leasefs.v1.TxOp.write:type_name -> leasefs.v1.TxFile
-	97,  // 133: leasefs.v1.TxOp.mkdir:type_name -> leasefs.v1.TxDir
-	98,  // 134: leasefs.v1.TxOp.rename:type_name -> leasefs.v1.TxRename
-	99,  // 135: leasefs.v1.TxOp.delete:type_name -> leasefs.v1.TxDelete
-	94,  // 136: leasefs.v1.TxOp.set_xattr:type_name -> leasefs.v1.TxXattr
-	100, // 137: leasefs.v1.TxOp.detach:type_name -> leasefs.v1.TxDetach
-	94,  // 138: leasefs.v1.TxOp.xattrs:type_name -> leasefs.v1.TxXattr
-	9,   // 139: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 140: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 141: leasefs.v1.SetXattrRequest.at:type_name -> leasefs.v1.Ref
-	5,   // 142: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
-	9,   // 143: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 144: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 145: leasefs.v1.SymlinkRequest.at:type_name -> leasefs.v1.Ref
-	57,  // 146: leasefs.v1.SymlinkRequest.owner:type_name -> leasefs.v1.Owner
-	9,   // 147: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 148: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 149: leasefs.v1.TruncateRequest.at:type_name -> leasefs.v1.Ref
-	9,   // 150: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 151: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 152: leasefs.v1.ConcatRequest.target:type_name -> leasefs.v1.Ref
-	11,  // 153: leasefs.v1.ConcatRequest.sources:type_name -> leasefs.v1.Ref
-	10,  // 154: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
-	110, // 155: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
-	108, // 156: leasefs.v1.StatusResponse.audit:type_name -> leasefs.v1.AuditStatus
-	107, // 157: leasefs.v1.StatusResponse.scrub:type_name -> leasefs.v1.ScrubStatus
-	109, // 158: leasefs.v1.StatusResponse.greedy:type_name -> leasefs.v1.Holding
-	10,  // 159: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 160: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
-	8,   // 161: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
-	10,  // 162: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
-	117, // 163: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
-	10,  // 164: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 165: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 166: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 167: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
-	144, // 168: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
-	127, // 169: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
-	129, // 170: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
-	17,  // 171: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
-	10,  // 172: leasefs.v1.WhoAmIRequest.caller:type_name -> leasefs.v1.Caller
-	6,   // 173: leasefs.v1.AclEntry.tag:type_name -> leasefs.v1.AclTag
-	10,  // 174: leasefs.v1.AclRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 175: leasefs.v1.AclRequest.at:type_name -> leasefs.v1.Ref
-	132, // 176: leasefs.v1.AclResponse.entries:type_name -> leasefs.v1.AclEntry
-	27,  // 177: leasefs.v1.AclResponse.keys:type_name -> leasefs.v1.CacheKey
-	9,   // 178: leasefs.v1.ChangeAclRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 179: leasefs.v1.ChangeAclRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 180: leasefs.v1.ChangeAclRequest.at:type_name -> leasefs.v1.Ref
-	7,   // 181: leasefs.v1.ChangeAclRequest.action:type_name -> leasefs.v1.AclAction
-	132, // 182: leasefs.v1.ChangeAclRequest.entries:type_name -> leasefs.v1.AclEntry
-	9,   // 183: leasefs.v1.GetDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 184: leasefs.v1.GetDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
-	9,   // 185: leasefs.v1.ChangeDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 186: leasefs.v1.ChangeDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 187: leasefs.v1.ListDelegationTokensRequest.caller:type_name -> leasefs.v1.Caller
-	141, // 188: leasefs.v1.ListDelegationTokensResponse.tokens:type_name -> leasefs.v1.DelegationToken
-	20,  // 189: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
-	29,  // 190: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
-	33,  // 191: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
-	37,  // 192: leasefs.v1.Namenode.LeaseHistory:input_type -> leasefs.v1.LeaseHistoryRequest
-	40,  // 193: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
-	42,  // 194: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
-	44,  // 195: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
-	46,  // 196: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
-	49,  // 197: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
-	51,  // 198: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
-	52,  // 199: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
-	53,  // 200: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
-	56,  // 201: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
-	59,  // 202: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
-	60,  // 203: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
-	62,  // 204: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
-	66,  // 205: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
-	68,  // 206: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
-	70,  // 207: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
-	71,  // 208: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
-	73,  // 209: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
-	75,  // 210: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
-	78,  // 211: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
-	81,  // 212: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
-	83,  // 213: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
-	87,  // 214: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
-	88,  // 215: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
-	90,  // 216: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
-	91,  // 217: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
-	102, // 218: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
-	101, // 219: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
-	103, // 220: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
-	104, // 221: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
-	92,  // 222: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
-	130, // 223: leasefs.v1.Namenode.WhoAmI:input_type -> leasefs.v1.WhoAmIRequest
-	133, // 224: leasefs.v1.Namenode.Acl:input_type -> leasefs.v1.AclRequest
-	135, // 225: leasefs.v1.Namenode.ChangeAcl:input_type -> leasefs.v1.ChangeAclRequest
-	136, // 226: leasefs.v1.Namenode.GetDelegationToken:input_type -> leasefs.v1.GetDelegationTokenRequest
-	137, // 227: leasefs.v1.Namenode.ChangeDelegationToken:input_type -> leasefs.v1.ChangeDelegationTokenRequest
-	139, // 228: leasefs.v1.Namenode.ListDelegationTokens:input_type -> leasefs.v1.ListDelegationTokensRequest
-	105, // 229: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
-	111, // 230: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
-	113, // 231: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
-	115, // 232: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
-	118, // 233: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
-	124, // 234: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
-	120, // 235: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
-	122, // 236: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
-	126, // 237: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
-	21,  // 238: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
-	31,  // 239: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
-	34,  // 240: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
-	38,  // 241: leasefs.v1.Namenode.LeaseHistory:output_type -> leasefs.v1.LeaseHistoryResponse
-	41,  // 242: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
-	43,  // 243: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
-	45,  // 244: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
-	47,  // 245: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
-	50,  // 246: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
-	86,  // 247: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
-	86,  // 248: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
-	54,  // 249: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
-	58,  // 250: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
-	58,  // 251: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
-	61,  // 252: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
-	64,  // 253: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
-	67,  // 254: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
-	69,  // 255: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
-	69,  // 256: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
-	72,  // 257: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
-	74,  // 258: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
-	76,  // 259: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
-	79,  // 260: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
-	82,  // 261: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
-	84,  // 262: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
-	86,  // 263: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
-	86,  // 264: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
-	86,  // 265: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
-	86,  // 266: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
-	86,  // 267: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
-	86,  // 268: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
-	86,  // 269: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
-	86,  // 270: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
-	86,  // 271: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
-	131, // 272: leasefs.v1.Namenode.WhoAmI:output_type -> leasefs.v1.WhoAmIResponse
-	134, // 273: leasefs.v1.Namenode.Acl:output_type -> leasefs.v1.AclResponse
-	86,  // 274: leasefs.v1.Namenode.ChangeAcl:output_type -> leasefs.v1.MutateResponse
-	138, // 275: leasefs.v1.Namenode.GetDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
-	138, // 276: leasefs.v1.Namenode.ChangeDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
-	140, // 277: leasefs.v1.Namenode.ListDelegationTokens:output_type -> leasefs.v1.ListDelegationTokensResponse
-	106, // 278: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
-	112, // 279: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
-	114, // 280: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
-	116, // 281: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
-	119, // 282: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
-	125, // 283: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
-	121, // 284: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
-	123, // 285: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
-	128, // 286: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
-	238, // [238:287] is the sub-list for method output_type
-	189, // [189:238] is the sub-list for method input_type
-	189, // [189:189] is the sub-list for extension type_name
-	189, // [189:189] is the sub-list for extension extendee
-	0,   // [0:189] is the sub-list for field type_name
+	94,  // 58: leasefs.v1.CreateRequest.xattrs:type_name -> leasefs.v1.TxXattr
+	13,  // 59: leasefs.v1.OpenResponse.attr:type_name -> leasefs.v1.Attr
+	12,  // 60: leasefs.v1.OpenResponse.writer:type_name -> leasefs.v1.WriterId
+	27,  // 61: leasefs.v1.OpenResponse.keys:type_name -> leasefs.v1.CacheKey
+	13,  // 62: leasefs.v1.OpenResponse.parent:type_name -> leasefs.v1.Attr
+	27,  // 63: leasefs.v1.OpenResponse.parent_keys:type_name -> leasefs.v1.CacheKey
+	9,   // 64: leasefs.v1.AppendRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 65: leasefs.v1.AppendRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 66: leasefs.v1.AppendRequest.at:type_name -> leasefs.v1.Ref
+	12,  // 67: leasefs.v1.AppendRequest.writer:type_name -> leasefs.v1.WriterId
+	12,  // 68: leasefs.v1.AppendTailRequest.writer:type_name -> leasefs.v1.WriterId
+	28,  // 69: leasefs.v1.AppendTailRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	12,  // 70: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
+	63,  // 71: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
+	65,  // 72: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
+	143, // 73: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
+	12,  // 74: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
+	16,  // 75: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
+	9,   // 76: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
+	12,  // 77: leasefs.v1.CloseRequest.writer:type_name -> leasefs.v1.WriterId
+	28,  // 78: leasefs.v1.CloseRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	9,   // 79: leasefs.v1.CloseAbandonedRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 80: leasefs.v1.CloseAbandonedRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 81: leasefs.v1.CloseAbandonedRequest.at:type_name -> leasefs.v1.Ref
+	10,  // 82: leasefs.v1.GetFileRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 83: leasefs.v1.GetFileRequest.at:type_name -> leasefs.v1.Ref
+	12,  // 84: leasefs.v1.GetFileRequest.writer:type_name -> leasefs.v1.WriterId
+	13,  // 85: leasefs.v1.GetFileResponse.attr:type_name -> leasefs.v1.Attr
+	16,  // 86: leasefs.v1.GetFileResponse.blocks:type_name -> leasefs.v1.Block
+	27,  // 87: leasefs.v1.GetFileResponse.keys:type_name -> leasefs.v1.CacheKey
+	10,  // 88: leasefs.v1.StatRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 89: leasefs.v1.StatRequest.at:type_name -> leasefs.v1.Ref
+	13,  // 90: leasefs.v1.StatResponse.attr:type_name -> leasefs.v1.Attr
+	27,  // 91: leasefs.v1.StatResponse.keys:type_name -> leasefs.v1.CacheKey
+	17,  // 92: leasefs.v1.StatResponse.missing:type_name -> leasefs.v1.ErrorDetail
+	10,  // 93: leasefs.v1.XattrsRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 94: leasefs.v1.XattrsRequest.at:type_name -> leasefs.v1.Ref
+	77,  // 95: leasefs.v1.XattrsResponse.xattrs:type_name -> leasefs.v1.Xattr
+	27,  // 96: leasefs.v1.XattrsResponse.keys:type_name -> leasefs.v1.CacheKey
+	10,  // 97: leasefs.v1.ListRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 98: leasefs.v1.ListRequest.at:type_name -> leasefs.v1.Ref
+	80,  // 99: leasefs.v1.ListResponse.entries:type_name -> leasefs.v1.Entry
+	13,  // 100: leasefs.v1.ListResponse.directory:type_name -> leasefs.v1.Attr
+	27,  // 101: leasefs.v1.ListResponse.keys:type_name -> leasefs.v1.CacheKey
+	13,  // 102: leasefs.v1.Entry.attr:type_name -> leasefs.v1.Attr
+	10,  // 103: leasefs.v1.SummaryRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 104: leasefs.v1.SummaryRequest.at:type_name -> leasefs.v1.Ref
+	10,  // 105: leasefs.v1.FindRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 106: leasefs.v1.FindRequest.at:type_name -> leasefs.v1.Ref
+	85,  // 107: leasefs.v1.FindResponse.entries:type_name -> leasefs.v1.FoundEntry
+	13,  // 108: leasefs.v1.FoundEntry.attr:type_name -> leasefs.v1.Attr
+	13,  // 109: leasefs.v1.MutateResponse.attr:type_name -> leasefs.v1.Attr
+	9,   // 110: leasefs.v1.MkdirRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 111: leasefs.v1.MkdirRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 112: leasefs.v1.MkdirRequest.at:type_name -> leasefs.v1.Ref
+	57,  // 113: leasefs.v1.MkdirRequest.owner:type_name -> leasefs.v1.Owner
+	9,   // 114: leasefs.v1.RenameRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 115: leasefs.v1.RenameRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 116: leasefs.v1.RenameRequest.from:type_name -> leasefs.v1.Ref
+	11,  // 117: leasefs.v1.RenameRequest.to:type_name -> leasefs.v1.Ref
+	89,  // 118: leasefs.v1.RenameRequest.hide:type_name -> leasefs.v1.Hide
+	9,   // 119: leasefs.v1.DeleteRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 120: leasefs.v1.DeleteRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 121: leasefs.v1.DeleteRequest.at:type_name -> leasefs.v1.Ref
+	1,   // 122: leasefs.v1.DeleteRequest.only:type_name -> leasefs.v1.FileType
+	89,  // 123: leasefs.v1.DeleteRequest.hide:type_name -> leasefs.v1.Hide
+	9,   // 124: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 125: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 126: leasefs.v1.SetAttrRequest.at:type_name -> leasefs.v1.Ref
+	9,   // 127: leasefs.v1.TransactRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 128: leasefs.v1.TransactRequest.caller:type_name -> leasefs.v1.Caller
+	93,  // 129: leasefs.v1.TransactRequest.compares:type_name -> leasefs.v1.TxCompare
+	95,  // 130: leasefs.v1.TransactRequest.ops:type_name -> leasefs.v1.TxOp
+	94,  // 131: leasefs.v1.TxCompare.xattr:type_name -> leasefs.v1.TxXattr
+	96,  // 132: leasefs.v1.TxOp.create:type_name -> leasefs.v1.TxFile
+	96,  // 133: leasefs.v1.TxOp.write:type_name -> leasefs.v1.TxFile
+	97,  // 134: leasefs.v1.TxOp.mkdir:type_name -> leasefs.v1.TxDir
+	98,  // 135: leasefs.v1.TxOp.rename:type_name -> leasefs.v1.TxRename
+	99,  // 136: leasefs.v1.TxOp.delete:type_name -> leasefs.v1.TxDelete
+	94,  // 137: leasefs.v1.TxOp.set_xattr:type_name -> leasefs.v1.TxXattr
+	100, // 138: leasefs.v1.TxOp.detach:type_name -> leasefs.v1.TxDetach
+	94,  // 139: leasefs.v1.TxOp.xattrs:type_name -> leasefs.v1.TxXattr
+	9,   // 140: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 141: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 142: leasefs.v1.SetXattrRequest.at:type_name -> leasefs.v1.Ref
+	5,   // 143: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
+	9,   // 144: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 145: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 146: leasefs.v1.SymlinkRequest.at:type_name -> leasefs.v1.Ref
+	57,  // 147: leasefs.v1.SymlinkRequest.owner:type_name -> leasefs.v1.Owner
+	9,   // 148: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 149: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 150: leasefs.v1.TruncateRequest.at:type_name -> leasefs.v1.Ref
+	9,   // 151: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 152: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 153: leasefs.v1.ConcatRequest.target:type_name -> leasefs.v1.Ref
+	11,  // 154: leasefs.v1.ConcatRequest.sources:type_name -> leasefs.v1.Ref
+	10,  // 155: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
+	110, // 156: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
+	108, // 157: leasefs.v1.StatusResponse.audit:type_name -> leasefs.v1.AuditStatus
+	107, // 158: leasefs.v1.StatusResponse.scrub:type_name -> leasefs.v1.ScrubStatus
+	109, // 159: leasefs.v1.StatusResponse.greedy:type_name -> leasefs.v1.Holding
+	10,  // 160: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 161: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
+	8,   // 162: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
+	10,  // 163: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
+	117, // 164: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
+	10,  // 165: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 166: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 167: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 168: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
+	144, // 169: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
+	127, // 170: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
+	129, // 171: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
+	17,  // 172: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
+	10,  // 173: leasefs.v1.WhoAmIRequest.caller:type_name -> leasefs.v1.Caller
+	6,   // 174: leasefs.v1.AclEntry.tag:type_name -> leasefs.v1.AclTag
+	10,  // 175: leasefs.v1.AclRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 176: leasefs.v1.AclRequest.at:type_name -> leasefs.v1.Ref
+	132, // 177: leasefs.v1.AclResponse.entries:type_name -> leasefs.v1.AclEntry
+	27,  // 178: leasefs.v1.AclResponse.keys:type_name -> leasefs.v1.CacheKey
+	9,   // 179: leasefs.v1.ChangeAclRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 180: leasefs.v1.ChangeAclRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 181: leasefs.v1.ChangeAclRequest.at:type_name -> leasefs.v1.Ref
+	7,   // 182: leasefs.v1.ChangeAclRequest.action:type_name -> leasefs.v1.AclAction
+	132, // 183: leasefs.v1.ChangeAclRequest.entries:type_name -> leasefs.v1.AclEntry
+	9,   // 184: leasefs.v1.GetDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 185: leasefs.v1.GetDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
+	9,   // 186: leasefs.v1.ChangeDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 187: leasefs.v1.ChangeDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 188: leasefs.v1.ListDelegationTokensRequest.caller:type_name -> leasefs.v1.Caller
+	141, // 189: leasefs.v1.ListDelegationTokensResponse.tokens:type_name -> leasefs.v1.DelegationToken
+	20,  // 190: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
+	29,  // 191: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
+	33,  // 192: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
+	37,  // 193: leasefs.v1.Namenode.LeaseHistory:input_type -> leasefs.v1.LeaseHistoryRequest
+	40,  // 194: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
+	42,  // 195: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
+	44,  // 196: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
+	46,  // 197: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
+	49,  // 198: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
+	51,  // 199: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
+	52,  // 200: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
+	53,  // 201: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
+	56,  // 202: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
+	59,  // 203: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
+	60,  // 204: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
+	62,  // 205: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
+	66,  // 206: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
+	68,  // 207: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
+	70,  // 208: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
+	71,  // 209: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
+	73,  // 210: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
+	75,  // 211: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
+	78,  // 212: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
+	81,  // 213: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
+	83,  // 214: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
+	87,  // 215: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
+	88,  // 216: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
+	90,  // 217: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
+	91,  // 218: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
+	102, // 219: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
+	101, // 220: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
+	103, // 221: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
+	104, // 222: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
+	92,  // 223: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
+	130, // 224: leasefs.v1.Namenode.WhoAmI:input_type -> leasefs.v1.WhoAmIRequest
+	133, // 225: leasefs.v1.Namenode.Acl:input_type -> leasefs.v1.AclRequest
+	135, // 226: leasefs.v1.Namenode.ChangeAcl:input_type -> leasefs.v1.ChangeAclRequest
+	136, // 227: leasefs.v1.Namenode.GetDelegationToken:input_type -> leasefs.v1.GetDelegationTokenRequest
+	137, // 228: leasefs.v1.Namenode.ChangeDelegationToken:input_type -> leasefs.v1.ChangeDelegationTokenRequest
+	139, // 229: leasefs.v1.Namenode.ListDelegationTokens:input_type -> leasefs.v1.ListDelegationTokensRequest
+	105, // 230: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
+	111, // 231: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
+	113, // 232: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
+	115, // 233: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
+	118, // 234: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
+	124, // 235: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
+	120, // 236: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
+	122, // 237: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
+	126, // 238: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
+	21,  // 239: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
+	31,  // 240: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
+	34,  // 241: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
+	38,  // 242: leasefs.v1.Namenode.LeaseHistory:output_type -> leasefs.v1.LeaseHistoryResponse
+	41,  // 243: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
+	43,  // 244: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
+	45,  // 245: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
+	47,  // 246: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
+	50,  // 247: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
+	86,  // 248: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
+	86,  // 249: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
+	54,  // 250: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
+	58,  // 251: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
+	58,  // 252: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
+	61,  // 253: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
+	64,  // 254: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
+	67,  // 255: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
+	69,  // 256: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
+	69,  // 257: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
+	72,  // 258: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
+	74,  // 259: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
+	76,  // 260: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
+	79,  // 261: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
+	82,  // 262: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
+	84,  // 263: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
+	86,  // 264: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
+	86,  // 265: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
+	86,  // 266: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
+	86,  // 267: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
+	86,  // 268: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
+	86,  // 269: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
+	86,  // 270: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
+	86,  // 271: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
+	86,  // 272: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
+	131, // 273: leasefs.v1.Namenode.WhoAmI:output_type -> leasefs.v1.WhoAmIResponse
+	134, // 274: leasefs.v1.Namenode.Acl:output_type -> leasefs.v1.AclResponse
+	86,  // 275: leasefs.v1.Namenode.ChangeAcl:output_type -> leasefs.v1.MutateResponse
+	138, // 276: leasefs.v1.Namenode.GetDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
+	138, // 277: leasefs.v1.Namenode.ChangeDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
+	140, // 278: leasefs.v1.Namenode.ListDelegationTokens:output_type -> leasefs.v1.ListDelegationTokensResponse
+	106, // 279: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
+	112, // 280: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
+	114, // 281: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
+	116, // 282: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
+	119, // 283: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
+	125, // 284: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
+	121, // 285: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
+	123, // 286: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
+	128, // 287: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
+	239, // [239:288] is the sub-list for method output_type
+	190, // [190:239] is the sub-list for method input_type
+	190, // [190:190] is the sub-list for extension type_name
+	190, // [190:190] is the sub-list for extension extendee
+	0,   // [0:190] is the sub-list for field type_name
 }
 
 func init() { file_leasefs_v1_leasefs_proto_init() }
