@@ -1,17 +1,25 @@
 package hdfs
 
+import (
+	"cmp"
+	"slices"
+)
+
 // Located is how many blocks answers describe that are under way.
 func (s *Server) Located() int64 { return s.located.Used() }
 
 // Method is one that is served.
 type Method struct{ Protocol, Method string }
 
-// Methods are all that are served.
+// Methods are all that are served, in order.
 func Methods() (all []Method) {
 	for p, methods := range protocols {
 		for m := range methods {
 			all = append(all, Method{p, m})
 		}
 	}
+	slices.SortFunc(all, func(a, b Method) int {
+		return cmp.Or(cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Method, b.Method))
+	})
 	return all
 }

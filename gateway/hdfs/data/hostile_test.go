@@ -222,8 +222,8 @@ func TestTokensByClocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	var here, there clock.Fake
-	table := func(c clock.Clock) *files.Table {
-		return files.New(files.Config{Users: r.users, Key: []byte("a key"), Clock: c})
+	table := func(c *clock.Fake) *files.Table {
+		return files.New(files.Config{Users: r.users, Key: []byte("a key"), Now: c.Wall})
 	}
 	one, two := table(&here), table(&there)
 	here.Advance(100 * 24 * time.Hour)

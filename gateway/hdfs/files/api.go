@@ -8,7 +8,6 @@ import (
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/gateway/hadoop"
 	"github.com/leasefs/leasefs/gateway/users"
-	"github.com/leasefs/leasefs/internal/clock"
 )
 
 // Config is what a Table is made of. The zero value of a field that is not needed stands
@@ -22,8 +21,8 @@ type Config struct {
 	// Key signs tokens of blocks. Gateways that have the same understand each other's;
 	// empty: one is made, and nobody else does.
 	Key []byte
-	// Clock is by whose time of day tokens end; nil: the system's.
-	Clock clock.Clock
+	// Now is the time of day, by which tokens end; nil: time.Now.
+	Now func() time.Time
 	// Logger gets what an operator should know of; nil: nothing is logged.
 	Logger *slog.Logger
 }

@@ -72,7 +72,7 @@ func (t *Table) Token(u *users.User, b Block, write bool) (identifier, password 
 		id[1], name = 1, f.holder.Client
 	}
 	for _, n := range []uint64{
-		uint64(t.cfg.Clock.Wall().Add(tokenTime).Unix()), uint64(b.ID), uint64(b.Stamp), uint64(b.Offset), uint64(b.Length), b.cut, //nolint:gosec // as bits
+		uint64(t.cfg.Now().Add(tokenTime).Unix()), uint64(b.ID), uint64(b.Stamp), uint64(b.Offset), uint64(b.Length), b.cut, //nolint:gosec // as bits
 	} {
 		id = binary.BigEndian.AppendUint64(id, n)
 	}
@@ -102,7 +102,7 @@ func (t *Table) Check(identifier, password []byte, id int64, write bool) (Grant,
 		User: names[:user], Client: names[user:], Write: identifier[1] == 1, Expires: time.Unix(num(0), 0),
 		Block: Block{ID: num(1), Stamp: num(2), Offset: num(3), Length: num(4), cut: uint64(num(5))}, //nolint:gosec // as bits
 	}
-	switch left := g.Expires.Sub(t.cfg.Clock.Wall()); {
+	switch left := g.Expires.Sub(t.cfg.Now()); {
 	case left > 2*tokenTime:
 		return Grant{}, fserror.New(fserror.Permission, op, "", "the block's token is good until %s, for longer than any is: it was made by a gateway whose clock is, or was, ahead; ask for the block's location again", g.Expires.UTC().Format(time.RFC3339))
 	case left < 0:

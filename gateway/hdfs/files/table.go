@@ -15,7 +15,6 @@ import (
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/gateway/hadoop"
 	"github.com/leasefs/leasefs/gateway/users"
-	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/lowlevel"
 	"github.com/leasefs/leasefs/namenode/share"
@@ -48,8 +47,8 @@ func New(cfg Config) *Table {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	if cfg.Clock == nil {
-		cfg.Clock = clock.System{}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
 	}
 	if len(cfg.Key) == 0 {
 		cfg.Key = make([]byte, 32)
