@@ -160,8 +160,7 @@ func (s *operators) Fsck(r *pb.FsckRequest, stream grpc.ServerStreamingServer[pb
 	if err := f.whole(); err != nil {
 		return err
 	}
-	path := r.GetPath()
-	path = cmp.Or(path, "/")
+	path := cmp.Or(r.GetPath(), "/")
 	if err := s.tree.walk(ctx, r.GetCaller(), pb.Follow(path), func(w *walk, path []byte, a namespace.Attr) error {
 		f.sum.Inodes++
 		if a.Open == nil && a.Blocks == 0 {

@@ -179,8 +179,7 @@ func (s *Server) openStore(ctx context.Context) error {
 	if s.cfg.s3 != nil {
 		return s.openS3(ctx)
 	}
-	dir := s.cfg.BlocksDir
-	dir = cmp.Or(dir, s.dir.File(datadir.BlocksDir))
+	dir := cmp.Or(s.cfg.BlocksDir, s.dir.File(datadir.BlocksDir))
 	if s.dir.Fresh && s.cfg.HA == nil {
 		if err := local.Format(s.cfg.FS, dir, s.dir.ID); err != nil {
 			return fmt.Errorf("block folder %s cannot be made: %w", dir, err)
