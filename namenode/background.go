@@ -4,15 +4,11 @@ import (
 	"context"
 	"time"
 
-	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/namenode/space"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
-type (
-	backupMessage = pb.BackupResponse
-	blockKey      = blockstore.Key
-)
+type backupMessage = pb.BackupResponse
 
 func (s *Server) startBackground() {
 	s.serve() // one alone has answered nothing before

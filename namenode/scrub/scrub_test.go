@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,6 +27,7 @@ type rig struct {
 	every time.Duration
 	fetch func(namespace.Block) error // nil: all is good
 
+	mu     sync.Mutex // held by the test, but while time passes
 	reads  []namespace.Block
 	images int
 }
@@ -41,7 +43,9 @@ func newRig(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &rig{t: t, fs: crashfs.New(), tree: tree, every: 24 * time.Hour}
+	r := &rig{t: t, fs: crashfs.New(), tree: tree, every: 24 * time.Hour}
+	r.mu.Lock()
+	return r
 }
 
 func (r *rig) blocks() (all []namespace.Block) {
@@ -61,6 +65,8 @@ func (r *rig) start() (s *Scrub, stop func()) {
 		Snapshot: func(context.Context) (*namespace.Tree, error) { return r.tree, nil },
 		Has:      r.tree.HasBlock,
 		Fetch: func(_ context.Context, b namespace.Block) ([]byte, error) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
 			r.reads = append(r.reads, b)
 			if r.fetch != nil {
 				if err := r.fetch(b); err != nil {
@@ -69,7 +75,12 @@ func (r *rig) start() (s *Scrub, stop func()) {
 			}
 			return make([]byte, b.Stored), nil
 		},
-		Images: func(context.Context) error { r.images++; return nil },
+		Images: func(context.Context) error {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.images++
+			return nil
+		},
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -79,11 +90,18 @@ func (r *rig) start() (s *Scrub, stop func()) {
 			r.t.Error(err)
 		}
 	}()
-	return s, func() { cancel(); <-done }
+	return s, func() {
+		r.mu.Unlock()
+		defer r.mu.Lock()
+		cancel()
+		<-done
+	}
 }
 
 // passes lets so much time pass.
-func passes(d time.Duration) {
+func (r *rig) passes(d time.Duration) {
+	r.mu.Unlock()
+	defer r.mu.Lock()
 	<-time.After(d)
 	synctest.Wait()
 }
@@ -95,27 +113,27 @@ func TestPass(t *testing.T) {
 	want := r.blocks()
 	synctest.Test(t, func(t *testing.T) {
 		r.t = t
-		s, stop := r.start()
-		passes(time.Hour)
+		_, stop := r.start()
+		r.passes(time.Hour)
 		early := len(r.reads)
 		stop()
 		if early == 0 || early == len(want) {
 			t.Errorf("%d of %d blocks were read in the first hour", early, len(want))
 		}
 		for range 4 { // restarts
-			s, stop = r.start()
-			passes(4 * time.Hour)
+			_, stop = r.start()
+			r.passes(4 * time.Hour)
 			stop()
 		}
-		s, stop = r.start()
-		passes(4 * time.Hour)
+		s, stop := r.start()
+		r.passes(4 * time.Hour)
 		if !slices.Equal(r.reads, want) {
 			t.Errorf("a day's pass read\n%v, not\n%v", r.reads, want)
 		}
 		if st := s.Stats(); st.Whole == 0 || st.Began != 0 || st.Found != 0 || !st.On {
 			t.Errorf("%+v", st)
 		}
-		passes(48 * time.Hour)
+		r.passes(48 * time.Hour)
 		if n := len(r.reads); n < 2*len(want) || n > 4*len(want) {
 			t.Errorf("%d blocks were read in three days, the namespace has %d", n, len(want))
 		}
@@ -140,12 +158,12 @@ func TestStoreIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r.t = t
 		s, stop := r.start()
-		passes(time.Hour)
+		r.passes(time.Hour)
 		if n := len(r.reads); n < 30 || n > 61 || s.Stats().Found != 0 {
 			t.Errorf("in an hour it asked %d times; %+v", n, s.Stats())
 		}
 		away, r.reads = false, nil
-		passes(24 * time.Hour)
+		r.passes(24 * time.Hour)
 		if !slices.Equal(r.reads[:min(len(want), len(r.reads))], want) {
 			t.Errorf("it read\n%v, not\n%v", r.reads, want)
 		}
@@ -165,16 +183,16 @@ func TestFindings(t *testing.T) {
 	r.fetch = func(b namespace.Block) error { return bad[b.Key] }
 	synctest.Test(t, func(t *testing.T) {
 		r.t = t
-		s, stop := r.start()
-		passes(25 * time.Hour)
+		_, stop := r.start()
+		r.passes(25 * time.Hour)
 		stop()
-		s, stop = r.start()
+		s, stop := r.start()
 		got := s.Findings()
 		if len(got) != 2 || got[0].Block != all[0] || got[1].Block != all[1] || s.Stats().Found != 2 {
 			t.Errorf("found %+v", got)
 		}
 		clear(bad)
-		passes(2 * recheckEvery)
+		r.passes(2 * recheckEvery)
 		if got := s.Findings(); len(got) != 0 {
 			t.Errorf("they are good now, and it says %+v", got)
 		}
@@ -199,7 +217,7 @@ func TestFileIsDamaged(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r.t = t
 			_, stop := r.start()
-			passes(24 * time.Hour)
+			r.passes(24 * time.Hour)
 			stop()
 			if len(r.reads) < len(want) {
 				t.Errorf("%q: %d of %d blocks were read", text, len(r.reads), len(want))
