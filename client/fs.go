@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"sync"
@@ -73,7 +74,8 @@ func New(ctx context.Context, cfg Config) (*FS, error) {
 		cfg.prover.Close()
 		return nil, err
 	}
-	id := pb.NewSession(cfg.User)
+	id := make([]byte, 16)
+	_, _ = rand.Read(id) // never fails
 	e := &engine{
 		cfg:     cfg,
 		caller:  &pb.Caller{User: cfg.User, RealUser: cfg.RealUser, Client: cfg.Client, Session: id, Host: cfg.Host, Pid: cfg.PID, TtlMs: ceilMS(cfg.TTL)},

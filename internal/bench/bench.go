@@ -199,10 +199,10 @@ func newRunner(ctx context.Context, cfg Config) (*runner, error) {
 }
 
 func (r *runner) newActor() *actor {
-	user := r.fs.Info().User
-	session := pb.NewSession(user)
+	session := make([]byte, 16)
+	_, _ = rand.Read(session) // never fails
 	return &actor{caller: &pb.Caller{
-		User: user, Client: fmt.Sprintf("bench-%x", session[:4]), Session: session, Host: "bench", Pid: 1,
+		User: r.fs.Info().User, Client: fmt.Sprintf("bench-%x", session[:4]), Session: session, Host: "bench", Pid: 1,
 	}}
 }
 

@@ -142,6 +142,7 @@ func New(cfg Config) *Scrub {
 		cfg.Rate = DefaultRate
 	}
 	s := &Scrub{cfg: cfg}
+	_ = cfg.FS.Remove(cfg.File + vfs.TempSuffix) // a crash may have left it
 	b, err := vfs.ReadFile(cfg.FS, cfg.File)
 	if err == nil {
 		err = json.Unmarshal(b, &s.state)
