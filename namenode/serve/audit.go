@@ -6,6 +6,7 @@ import (
 	"net"
 	"path"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc/credentials"
@@ -67,19 +68,26 @@ func (f *Front) auditUnproven(ctx context.Context, method string, req any, err e
 }
 
 // auditStream is what is kept of a stream: the audit log is told when its first message has
-// come, and when it is over, and in between it has its place among those of its kind.
+// come, and when it is over, and in between it has its place among those of its kind. A
+// message may come to a goroutine of a handler that has returned.
 type auditStream struct {
 	f      *Front
 	method string
 	began  time.Duration
-	line   *audit.Line // of the first message
-	silent bool        // it was told of otherwise
-	came   bool        // the first message has
-	back   func()      // gives its place back; nil: it has none
+	silent bool // it was told of otherwise
+
+	mu   sync.Mutex
+	line *audit.Line // of the first message
+	came bool        // the first message has
+	over bool        // the handler has returned
+	back func()      // gives its place back; nil: it has none
 }
 
-// give gives its place back.
+// give gives its place back. It takes none any more.
 func (a *auditStream) give() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.over = true
 	if a.back != nil {
 		a.back()
 	}
@@ -91,7 +99,12 @@ func (a *auditStream) on() bool {
 
 // begun tells of a stream with its first message, and takes a place for it.
 func (a *auditStream) begun(ctx context.Context, first any) (err error) {
-	if a.came {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.over:
+		return fserror.New(fserror.Canceled, "", "", "the stream is over")
+	case a.came:
 		return nil
 	}
 	a.came = true
@@ -100,6 +113,16 @@ func (a *auditStream) begun(ctx context.Context, first any) (err error) {
 	return err
 }
 
+// refused tells of a stream whose message was refused.
+func (a *auditStream) refused(ctx context.Context, m any) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.over {
+		a.tellBegun(ctx, m)
+	}
+}
+
+// tellBegun is called with mu held.
 func (a *auditStream) tellBegun(ctx context.Context, first any) {
 	if a.line != nil || !a.on() {
 		return
@@ -112,6 +135,9 @@ func (a *auditStream) tellBegun(ctx context.Context, first any) {
 
 // ended tells of a stream that is over. That its client ended it is no failure.
 func (a *auditStream) ended(ctx context.Context, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.over = true
 	if !a.on() {
 		return
 	}

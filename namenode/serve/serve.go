@@ -619,7 +619,7 @@ func (b *boundStream) RecvMsg(m any) error {
 		b.ctx.Store(&ctx)
 	}
 	if err := identity.Of(b.Context()).Says(m); err != nil {
-		b.told.tellBegun(b.Context(), m)
+		b.told.refused(b.Context(), m)
 		return err
 	}
 	return b.told.begun(b.Context(), m)

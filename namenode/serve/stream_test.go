@@ -14,6 +14,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror/wire"
 	"github.com/leasefs/leasefs/namenode/identity"
 	"github.com/leasefs/leasefs/namenode/loops"
+	"github.com/leasefs/leasefs/namenode/share"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -44,6 +45,27 @@ func TestStreamsEndAsTheirClientsDid(t *testing.T) {
 		})
 		if err := wire.FromStatus(err); !errors.Is(err, c.kind) {
 			t.Errorf("a stream that ended by %v: %v", c.ctx.Err(), err)
+		}
+	}
+}
+
+// TestALateMessageTakesNoPlace: a stream whose handler has returned takes no place for a
+// message that comes only then; nobody would give it back.
+func TestALateMessageTakesNoPlace(t *testing.T) {
+	f := &Front{cfg: Config{Clock: new(clock.Fake), Operator: func(string) bool { return false }}}
+	f.shared.keepAlives = share.New(1)
+	first := &pb.KeepAliveRequest{Caller: &pb.Caller{User: "ann"}}
+	stream := func() *auditStream { return &auditStream{f: f, method: pb.Namenode_KeepAlive_FullMethodName} }
+	for range 2 {
+		s := stream()
+		if err := s.begun(t.Context(), first); err != nil {
+			t.Fatal(err)
+		}
+		s.give()
+		late := stream()
+		late.give()
+		if err := late.begun(t.Context(), first); !errors.Is(err, fserror.Canceled) {
+			t.Errorf("a message that came late: %v", err)
 		}
 	}
 }
