@@ -150,6 +150,7 @@ func haMetrics(ctx context.Context, t *testing.T, e *ensemble, _ *s3env.Server) 
 	eventually(ctx, t, "each panel has data", func() bool {
 		work++
 		e.write(ctx, strings.Repeat("x", 1<<20), "create", "-p", fmt.Sprintf("/d/%d", work)) // so that rates have something to show
+		e.write(ctx, "a line", "append", "--flush", "block", fmt.Sprintf("/d/%d", work))
 		e.run(ctx, "cat", fmt.Sprintf("/d/%d", work))
 		e.fails(ctx, 3, "", "cat", "/nothing")
 		if work == 1 {

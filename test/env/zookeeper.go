@@ -58,8 +58,9 @@ type ZooKeeperServer struct {
 	election   int
 	secure     int // port for TLS; 0: none
 	machine    *Machine
+	cmd        *exec.Cmd
 	proc       *os.Process
-	exited     <-chan struct{} // closed when proc has ended
+	exited     <-chan struct{} // closed when proc has ended, of which cmd says how
 	standalone bool
 	cfg        *ZooKeeperConfig
 	model      *modelServer // instead of proc
@@ -287,7 +288,7 @@ func (s *ZooKeeperServer) start() error {
 		"JVMFLAGS=-Xms64m -Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dzookeeper.root.logger=INFO,CONSOLE -Dzookeeper.log.dir="+s.dir+more)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, log, log
 	exited, err := spawn.Start(cmd)
-	s.proc, s.exited = cmd.Process, exited
+	s.cmd, s.proc, s.exited = cmd, cmd.Process, exited
 	if err != nil {
 		return fmt.Errorf("env: start ZooKeeper: %w", err)
 	}
@@ -318,6 +319,11 @@ func (s *ZooKeeperServer) waitReady() error {
 
 func (s *ZooKeeperServer) failure(what string) error {
 	log, _ := os.ReadFile(s.logFile())
+	select {
+	case <-s.exited:
+		what += fmt.Sprintf(" (%v)", s.cmd.ProcessState)
+	default:
+	}
 	err := fmt.Errorf("env: ZooKeeper server %d %s; its log ends:\n%s", s.id, what, log[max(0, len(log)-2000):])
 	if bytes.Contains(log, []byte("Address already in use")) {
 		err = fmt.Errorf("%w: %w", errPort, err)

@@ -39,6 +39,11 @@ func LendZooKeeper(t testing.TB) *ZooKeeper {
 	}
 	t.Cleanup(func() { // after the test's connections
 		if t.Failed() {
+			for _, s := range z.servers {
+				if s.model == nil {
+					t.Log(s.failure("was lent to a failed test"))
+				}
+			}
 			_ = z.Close() // namenodes may still use it
 			return
 		}
