@@ -19,7 +19,7 @@ import (
 func (e *ensemble) tryRestore(ctx context.Context, blocks string, more ...string) result {
 	e.t.Helper()
 	p := start(ctx, e.t, spec{
-		argv: append([]string{leasefs, "admin", "restore", "--zookeeper", strings.Join(e.zk, ","), "--namespace", ensembleName, "--blocks", blocks, "--session-timeout", "2s"}, more...),
+		argv: append([]string{leasefs, "admin", "restore", "--zookeeper", strings.Join(e.zk, ","), "--namespace", ensembleName, "--blocks", blocks, "--session-timeout", "10s"}, more...),
 		env:  e.all[0].env, stdin: reader(""),
 	})
 	code := p.wait(ctx)
