@@ -728,7 +728,8 @@ func TestEvents(t *testing.T) {
 
 // A listing looks at a limited number of entries that went with a lease.
 func TestListAmidTheDead(t *testing.T) {
-	r := leaseRig(t)
+	r := newRig(t) // an observer looks at all files after each
+	r.grant(t, 1, 60_000)
 	r.attachMany(t, 1, "/d", 2*maxDeadLook+10)
 	r.create(t, "/d/stays", "")
 	r.must(t, &OpEnd{ID: 1, Reason: LeaseExpired})
