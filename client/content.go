@@ -80,7 +80,7 @@ func (ct *content) makeRoom(ctx context.Context) error {
 		case ct.mayDispatch():
 			ct.dispatch()
 		case ct.unsure != nil && ct.round == nil:
-			r := ct.startRound(false)
+			r := ct.startRound(ctx, false)
 			for ct.round == r {
 				if err := ct.wait(ctx); err != nil {
 					return err

@@ -160,7 +160,7 @@ func (f delegating) Open(ctx context.Context, path string, req *pb.CreateRequest
 		asked := f.session.Now()
 		err := f.send(ctx, &c, req, resp)
 		if err == nil {
-			w, err = f.newWriter("create", path, resp, asked, 0)
+			w, err = f.newWriter(ctx, "create", path, resp, asked, 0)
 		}
 		return err
 	})

@@ -145,7 +145,7 @@ func (w *Writer) settle(ctx context.Context) error {
 			return nil
 		}
 		if r == nil {
-			r = w.startRound(true)
+			r = w.startRound(ctx, true)
 		}
 		w.mu.Unlock()
 		select {

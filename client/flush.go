@@ -7,6 +7,7 @@ import (
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/namecall"
+	"github.com/leasefs/leasefs/internal/tracing"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -21,8 +22,9 @@ type tailPiece struct {
 // flushRound is one flush under way, which any number of callers wait for.
 type flushRound struct {
 	done     chan struct{}
-	forClose bool  // what can go with Close is left to it
-	err      error // valid once done is closed
+	forClose bool            // what can go with Close is left to it
+	ctx      context.Context //nolint:containedctx // of its calls: the writer's, in the trace of who began it
+	err      error           // valid once done is closed
 }
 
 // Flush returns once all that was written before it is durable and visible to
@@ -44,7 +46,7 @@ func (w *Writer) Flush(ctx context.Context) error {
 		}
 		r := w.round
 		if r == nil {
-			r = w.startRound(false)
+			r = w.startRound(ctx, false)
 		}
 		w.mu.Unlock()
 		select {
@@ -64,8 +66,8 @@ func (w *Writer) Flush(ctx context.Context) error {
 func (w *Writer) Sync() error { return w.Flush(context.WithoutCancel(w.ctx)) }
 
 // startRound begins a flush. The caller holds mu, and there is none.
-func (ct *content) startRound(forClose bool) *flushRound {
-	r := &flushRound{done: make(chan struct{}), forClose: forClose}
+func (ct *content) startRound(ctx context.Context, forClose bool) *flushRound {
+	r := &flushRound{done: make(chan struct{}), forClose: forClose, ctx: tracing.Under(ct.work, ctx)}
 	ct.round = r
 	if !ct.fs.goRun(func() {
 		err := ct.flush(r)
@@ -125,7 +127,7 @@ func (ct *content) flush(r *flushRound) error {
 		}
 		piece := ct.unsure
 		ct.mu.Unlock()
-		refused, err := ct.appendTail(piece)
+		refused, err := ct.appendTail(r.ctx, piece)
 		if err != nil {
 			return err
 		}
@@ -137,13 +139,13 @@ func (ct *content) flush(r *flushRound) error {
 // and that it was not taken. Once a reply was lost the piece is unsure until it
 // is known to be there, or is one that is never taken: a refusal for now tells
 // nothing of an attempt that is still on its way.
-func (ct *content) appendTail(p *tailPiece) (refused bool, err error) {
+func (ct *content) appendTail(ctx context.Context, p *tailPiece) (refused bool, err error) {
 	req := &pb.AppendTailRequest{Writer: ct.id, Offset: p.off, Data: p.data, Crc32C: p.crc}
 	c, asked := namecall.Call{Op: "flush", Path: ct.path, Mutates: true, TailToo: !p.lost}, ct.fs.session.Now()
 	end := p.off + int64(len(p.data))
 	g := ct.fs.giveUpFile(ct.key.Inode)
 	req.GivenUp = g.wire()
-	err = ct.fs.nn.Do(ct.work, &c, pb.Namenode_AppendTail_FullMethodName, req, new(pb.AppendTailResponse))
+	err = ct.fs.nn.Do(ctx, &c, pb.Namenode_AppendTail_FullMethodName, req, new(pb.AppendTailResponse))
 	g.end(&c, err)
 	if err == nil && !p.lost { // else an earlier call may have left the record: this one renews nothing
 		ct.lease.Renew(asked)

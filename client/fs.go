@@ -18,6 +18,7 @@ import (
 	"github.com/leasefs/leasefs/internal/lowlevel/door"
 	"github.com/leasefs/leasefs/internal/namecall"
 	"github.com/leasefs/leasefs/internal/session"
+	"github.com/leasefs/leasefs/internal/tracing"
 	"github.com/leasefs/leasefs/internal/turn"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -93,7 +94,7 @@ func New(ctx context.Context, cfg Config) (*FS, error) {
 	}
 	f := &FS{engine: e}
 	f.scratch = scratch{f: f, turn: turn.New()}
-	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	f.ctx, f.cancel = context.WithCancel(tracing.Without(context.WithoutCancel(ctx)))
 	nn := cfg.namenodes(f.caller)
 	nn.Inactive = func(n *namecall.Node) { f.session.Drop(n) }
 	if f.nn, err = namecall.New(f.ctx, nn); err != nil {

@@ -59,7 +59,7 @@ func (f lowLevel) Locate(ctx context.Context, at door.Ref) (_ *FileInfo, err err
 }
 
 func (f lowLevel) OpenInode(ctx context.Context, inode uint64, path string) (r *Reader, kept bool, err error) {
-	r = newReader(f.engine, path, inode)
+	r = newReader(ctx, f.engine, path, inode)
 	if kept, err = r.RefreshKept(ctx); err != nil {
 		r.cancel()
 		return nil, false, err

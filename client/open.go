@@ -34,7 +34,7 @@ func (f *engine) create(ctx context.Context, r door.Ref, path string, opts []Ope
 	if err != nil {
 		return nil, err
 	}
-	return f.newWriter("create", cmp.Or(path, req.At.Path), resp, asked, req.MtimeUnixMs)
+	return f.newWriter(ctx, "create", cmp.Or(path, req.At.Path), resp, asked, req.MtimeUnixMs)
 }
 
 // createCall sends a create, of a file that is closed or not, and keeps what its
@@ -137,7 +137,7 @@ func (f *engine) appendOnce(ctx context.Context, path string, o *openOptions, wa
 	if err := f.nn.Do(ctx, &c, pb.Namenode_Append_FullMethodName, req, resp); err != nil {
 		return nil, err
 	}
-	return f.newWriter("append", path, resp, asked, 0)
+	return f.newWriter(ctx, "append", path, resp, asked, 0)
 }
 
 // mayOpen refuses new files once Close has begun.

@@ -12,6 +12,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/lowlevel/door"
 	"github.com/leasefs/leasefs/internal/namecall"
+	"github.com/leasefs/leasefs/internal/tracing"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -60,7 +61,7 @@ func (f *engine) open(ctx context.Context, path string) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := newReader(f, path, resp.GetAttr().GetInode())
+	r := newReader(ctx, f, path, resp.GetAttr().GetInode())
 	if err := r.take(resp, at, 0); err != nil {
 		r.cancel()
 		return nil, err
@@ -75,9 +76,9 @@ func (f *engine) open(ctx context.Context, path string) (*Reader, error) {
 	return r, nil
 }
 
-func newReader(f *engine, path string, inode uint64) *Reader {
+func newReader(ctx context.Context, f *engine, path string, inode uint64) *Reader {
 	r := &Reader{fs: f, path: path, inode: inode}
-	r.ctx, r.cancel = context.WithCancel(f.ctx)
+	r.ctx, r.cancel = context.WithCancel(tracing.Under(f.ctx, ctx))
 	r.blocks = blockio.NewFetcher(r.ctx, f.blobs, blockio.File{
 		Path: path, Ahead: f.cfg.ReadAhead, Again: r.again, Tries: func() blockio.Tries { return tries(f, "read", path) }, Cache: f.near,
 	})

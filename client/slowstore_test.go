@@ -26,7 +26,7 @@ func readBlock(ctx context.Context, timeout time.Duration, do trip) error {
 	}
 	defer nn.Close()
 	f := &engine{cfg: cfg, ctx: ctx, nn: nn, blobs: blockio.NewTransport(cfg.HTTPClient, cfg.TLS, nil, cfg.Timeout)}
-	r := newReader(f, "/a", 7)
+	r := newReader(ctx, f, "/a", 7)
 	defer r.blocks.Close()
 	object, crc := blockstore.Seal(noise(100_000))
 	l := &blockio.List{To: 100_000, Blocks: []blockio.Block{{

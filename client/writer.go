@@ -9,6 +9,7 @@ import (
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/session"
+	"github.com/leasefs/leasefs/internal/tracing"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -37,7 +38,7 @@ type Writer struct {
 	writeMu sync.Mutex // one Write at a time, also while it waits
 }
 
-func (f *engine) newWriter(op, path string, r *pb.OpenResponse, sent clock.Reading, mtime int64) (*Writer, error) {
+func (f *engine) newWriter(ctx context.Context, op, path string, r *pb.OpenResponse, sent clock.Reading, mtime int64) (*Writer, error) {
 	id := r.GetWriter()
 	if id == nil {
 		return nil, fserror.New(fserror.Internal, op, path, "the namenode opened the file and named no writer")
@@ -56,7 +57,7 @@ func (f *engine) newWriter(op, path string, r *pb.OpenResponse, sent clock.Readi
 		return nil, fserror.New(fserror.Internal, op, path, "the namenode gave a length of %d bytes, %d of them in blocks", r.GetLength(), r.GetBlocksLength())
 	}
 	w.cond = sync.NewCond(&w.mu)
-	w.ctx, w.cancel = context.WithCancelCause(f.ctx)
+	w.ctx, w.cancel = context.WithCancelCause(tracing.Under(f.ctx, ctx))
 	w.work, w.stopWork = context.WithCancelCause(w.ctx)
 	w.lease.Renew(sent)
 	if !f.session.Add(openFile{w}) {

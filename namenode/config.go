@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/blockstore/s3"
 	"github.com/leasefs/leasefs/internal/clock"
@@ -104,6 +106,7 @@ type Config struct {
 	FS                    vfs.FS
 	JournalAhead          int64 // see internal/journal/local.Config.Ahead
 	Logger                *slog.Logger
+	Tracer                trace.Tracer // begins a span for each call; nil: none has one
 	Version               string
 }
 
@@ -278,7 +281,7 @@ func (c *Config) front(group *loops.Group, guard *identity.Guard) serve.Config {
 	return serve.Config{
 		Guard: guard, Quota: c.quota, Limits: func(what string) bool { return c.quotas().Limits(what) },
 		Clock: c.Clock, Log: c.Logger, Loops: group, Listen: c.Listen, HTTP: c.HTTP, Pages: c.Pages, OpenPort: c.OpenPort, AdvertiseHTTP: c.AdvertiseHTTP, TLS: c.TLS, Pprof: c.Pprof,
-		MaxConnections: c.MaxConnections, MaxUnfinished: c.MaxUnfinished, MaxInFlight: c.MaxInFlight, MaxStreams: c.MaxStreams,
+		Tracer: c.Tracer, MaxConnections: c.MaxConnections, MaxUnfinished: c.MaxUnfinished, MaxInFlight: c.MaxInFlight, MaxStreams: c.MaxStreams,
 		Answer: func(ctx context.Context, waits func(context.Context)) (context.Context, serve.Answer) {
 			return engine.WithAnswer(ctx, waits)
 		},

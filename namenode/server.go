@@ -187,7 +187,7 @@ func (s *Server) openStore(ctx context.Context) error {
 	}
 	st, err := local.Open(local.Config{
 		FS: s.cfg.FS, Dir: dir, NamespaceID: s.dir.ID, Secret: s.dir.Secret,
-		BaseURL: s.front.BaseURL, Clock: s.cfg.Clock, Reserve: s.cfg.Reserve, Logger: s.log,
+		BaseURL: s.front.BaseURL, Clock: s.cfg.Clock, Reserve: s.cfg.Reserve, Logger: s.log, Tracer: s.cfg.Tracer,
 		MaxObject: blockstore.StoredLength(blockstore.MaxBlockSize), Exclusive: s.cfg.HA == nil, Shared: s.cfg.HA != nil,
 	})
 	if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -11,6 +12,7 @@ import (
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	"github.com/leasefs/leasefs/cmd/leasefs/screen"
+	"github.com/leasefs/leasefs/cmd/leasefs/traces"
 )
 
 // app is the tree of commands. It is built for each run: the parser
@@ -185,16 +187,16 @@ func (p *program) connected(want operands, f func(*invocation) error, checks ...
 				return err
 			}
 		}
-		if err := e.connect(nil); err != nil {
-			return err
-		}
-		err := f(e)
-		// Closing also closes files that are still open; a command that
-		// succeeded has none left.
-		if cerr := e.fs.Close(); err == nil {
-			err = cerr
-		}
-		return err
+		return traces.Command(e.ctx, e.op, e.flags.String("traces"), version, e.PrintError, func(ctx context.Context) error {
+			e.ctx = ctx
+			if err := e.connect(nil); err != nil {
+				return err
+			}
+			err := f(e)
+			// Closing also closes files that are still open; a command that
+			// succeeded has none left.
+			return cmp.Or(err, e.fs.Close())
+		})
 	})
 }
 

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io/fs"
-	"os"
 	"strings"
 	"time"
 
@@ -15,6 +13,7 @@ import (
 	"github.com/leasefs/leasefs/cmd/leasefs/login"
 	"github.com/leasefs/leasefs/cmd/leasefs/prove"
 	"github.com/leasefs/leasefs/cmd/leasefs/screen"
+	"github.com/leasefs/leasefs/cmd/leasefs/traces"
 	"github.com/leasefs/leasefs/internal/filemode"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
@@ -43,22 +42,8 @@ func globalFlags() []cli.Flag {
 		&cli.StringFlag{Name: "kerberos-keytab", Usage: "prove by the keys in `FILE`; of a namenode: what it checks tickets with", EnvVars: []string{"LEASEFS_KERBEROS_KEYTAB"}},
 		&cli.StringFlag{Name: "kerberos-principal", Usage: "the own `PRINCIPAL`, NAME@REALM; of a namenode leasefs/HOST@REALM", EnvVars: []string{"LEASEFS_KERBEROS_PRINCIPAL"}},
 		&cli.StringFlag{Name: "kerberos-server", Usage: "the `PRINCIPAL` of a namenode, _HOST being its host", DefaultText: "leasefs/_HOST", EnvVars: []string{"LEASEFS_KERBEROS_SERVER"}},
+		traces.Flag(),
 	}
-}
-
-// umask is the process's own, as the kernel shows it; nil if that cannot be seen.
-func umask() *fs.FileMode {
-	status, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return nil
-	}
-	_, rest, _ := strings.Cut(string(status), "\nUmask:")
-	line, _, _ := strings.Cut(rest, "\n")
-	mask, err := filemode.Parse(strings.TrimSpace(line))
-	if err != nil {
-		return nil
-	}
-	return &mask
 }
 
 // clientConfig is what the global flags say to the library.
@@ -69,7 +54,7 @@ func (e *invocation) clientConfig() (client.Config, error) {
 		Timeout: e.flags.Duration("timeout"),
 		Proof:   client.Proof{TokenFile: e.flags.String("token-file"), Login: e.flags.String("login"), Authorities: e.flags.String("tls-ca")},
 		OnWait:  e.waits,
-		Umask:   umask(),
+		Umask:   filemode.Umask(),
 	}
 	if err := e.blockCache(&cfg); err != nil {
 		return cfg, err

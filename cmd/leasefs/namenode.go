@@ -18,6 +18,7 @@ import (
 	"github.com/leasefs/leasefs/cmd/leasefs/prove"
 	"github.com/leasefs/leasefs/cmd/leasefs/runner"
 	"github.com/leasefs/leasefs/cmd/leasefs/screen"
+	"github.com/leasefs/leasefs/cmd/leasefs/traces"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode"
 	"github.com/leasefs/leasefs/namenode/reign"
@@ -110,6 +111,12 @@ func serve(e *invocation) (err error) {
 	if err != nil {
 		return err
 	}
+	sent, err := traces.Open(e.ctx, e.op, e.flags.String("traces"), version, true, func(err error) { cfg.Logger.Warn(err.Error()) })
+	if err != nil {
+		return err
+	}
+	defer sent.Close()
+	cfg.Tracer = sent.Tracer()
 	var hadoop *gateway.Gateway
 	defer func() { err = cmp.Or(err, hadoop.Close()) }()
 	for again := false; ; again = true {

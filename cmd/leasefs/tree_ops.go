@@ -70,7 +70,7 @@ func mkdirOptions(e *invocation) (o newDirectory, err error) {
 func mkdirMode(c *invocation) (fs.FileMode, error) {
 	if !c.flags.IsSet("mode") {
 		mode := fs.FileMode(0o777)
-		if mask := umask(); mask != nil {
+		if mask := filemode.Umask(); mask != nil {
 			mode &^= *mask
 		}
 		return mode, nil

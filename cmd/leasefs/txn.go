@@ -9,6 +9,7 @@ import (
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	"github.com/leasefs/leasefs/cmd/leasefs/steps"
+	"github.com/leasefs/leasefs/internal/filemode"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
@@ -69,7 +70,7 @@ func readSteps(e *invocation) (*steps.Script, error) {
 		texts = []string{string(data)}
 	}
 	dirMode := fs.FileMode(0o777)
-	if mask := umask(); mask != nil {
+	if mask := filemode.Umask(); mask != nil {
 		dirMode &^= *mask
 	}
 	script, err := steps.Parse(dirMode, texts...)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/tracing"
 )
 
 const (
@@ -196,7 +197,9 @@ var (
 
 // Upload PUTs a whole object. patience is how long the store may take nothing
 // of it, or give no answer, if that is less than usual.
-func (t *Transport) Upload(ctx context.Context, patience time.Duration, target string, headers map[string]string, object []byte) error {
+func (t *Transport) Upload(ctx context.Context, patience time.Duration, target string, headers map[string]string, object []byte) (err error) {
+	ctx, span := tracing.Request(ctx, "PUT block")
+	defer func() { span.Bytes(int64(len(object))); span.End(err) }()
 	ctx, w := t.watchStall(ctx, min(patience, t.stall+time.Duration(len(object)/(1<<20))*time.Second))
 	defer w.stop()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPut, target, nil)
@@ -207,6 +210,7 @@ func (t *Transport) Upload(ctx context.Context, patience time.Duration, target s
 	req.Body, _ = req.GetBody()
 	req.ContentLength = int64(len(object))
 	setHeaders(req, headers)
+	below(req, span)
 	resp, err := t.client.Do(req)
 	if err != nil {
 		return w.explain(err)
@@ -221,7 +225,9 @@ func (t *Transport) Upload(ctx context.Context, patience time.Duration, target s
 // Download GETs len(dst) bytes of an object from off on. whole is the length
 // of the object: reading all of it needs no range. patience is how long the
 // first of them may take, if that is less than usual.
-func (t *Transport) Download(ctx context.Context, patience time.Duration, target string, headers map[string]string, off, whole int64, dst []byte) error {
+func (t *Transport) Download(ctx context.Context, patience time.Duration, target string, headers map[string]string, off, whole int64, dst []byte) (err error) {
+	ctx, span := tracing.Request(ctx, "GET block")
+	defer func() { span.Bytes(int64(len(dst))); span.End(err) }()
 	ctx, w := t.watchStall(ctx, min(patience, t.stall))
 	defer w.stop()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
@@ -229,6 +235,7 @@ func (t *Transport) Download(ctx context.Context, patience time.Duration, target
 		return blockstore.WithoutURL(err)
 	}
 	setHeaders(req, headers)
+	below(req, span)
 	ranged := off != 0 || int64(len(dst)) != whole
 	if ranged {
 		req.Header.Set("Range", "bytes="+strconv.FormatInt(off, 10)+"-"+strconv.FormatInt(off+int64(len(dst))-1, 10))
@@ -262,6 +269,13 @@ func (t *Transport) Download(ctx context.Context, patience time.Duration, target
 		}
 	}
 	return nil
+}
+
+// below tells the store of the span of a request. The header is not signed: no store minds.
+func below(req *http.Request, s tracing.Span) {
+	if parent := s.Parent(); parent != "" {
+		req.Header.Set(tracing.Header, parent)
+	}
 }
 
 // setHeaders sets the headers that the signature covers.

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/leasefs/leasefs/internal/tracing"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -83,7 +84,7 @@ func (b *batch) add(c *pb.CarriedCall) (more bool, err error) {
 		return false, status.Errorf(codes.ResourceExhausted, "more than %d calls of one stream at once: wait for answers", l.most)
 	}
 	l.last = c.GetId()
-	ctx, cancel := b.ctx, context.CancelFunc(nil)
+	ctx, cancel := tracing.Remote(b.ctx, c.GetTraceparent()), context.CancelFunc(nil)
 	if ms := c.GetTimeoutMs(); ms > 0 {
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(min(ms, maxTimeout.Milliseconds()))*time.Millisecond)
 	} else {

@@ -13,11 +13,13 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/leasefs/leasefs/internal/clock"
+	"github.com/leasefs/leasefs/internal/tracing"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -78,15 +80,26 @@ func (c *Conn) Close() error {
 
 // invoke is the innermost interceptor.
 func (c *Conn) invoke(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, unary grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	ctx, span := tracing.Call(ctx, method)
+	err := c.send(ctx, span.Parent(), method, req, reply, cc, unary, opts)
+	span.EndCall(err)
+	return err
+}
+
+// send makes a call, over the stream if it can; parent is its span for the server.
+func (c *Conn) send(ctx context.Context, parent, method string, req, reply any, cc *grpc.ClientConn, unary grpc.UnaryInvoker, opts []grpc.CallOption) error {
 	name, ours := strings.CutPrefix(method, prefix)
 	in, isIn := req.(proto.Message)
 	out, isOut := reply.(proto.Message)
 	if l := c.open(); l != nil && ours && isIn && isOut {
 		if body, err := proto.Marshal(in); err == nil && len(body) <= maxCarried {
-			if w := l.send(ctx, name, body); w != nil {
+			if w := l.send(ctx, name, parent, body); w != nil {
 				return l.wait(ctx, w, out, opts)
 			}
 		}
+	}
+	if parent != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, tracing.Header, parent)
 	}
 	return unary(ctx, method, req, reply, cc, opts...)
 }
@@ -180,8 +193,8 @@ type waiter struct {
 }
 
 // send has a call sent. It returns nil if the stream does not take it.
-func (l *line) send(ctx context.Context, method string, body []byte) *waiter {
-	call := &pb.CarriedCall{Method: method, Request: body}
+func (l *line) send(ctx context.Context, method, parent string, body []byte) *waiter {
+	call := &pb.CarriedCall{Method: method, Request: body, Traceparent: parent}
 	if end, ok := ctx.Deadline(); ok {
 		call.TimeoutMs = max(1, int64((time.Until(end)+time.Millisecond-1)/time.Millisecond))
 	}

@@ -7,7 +7,9 @@ package filemode
 import (
 	"fmt"
 	"io/fs"
+	"os"
 	"strconv"
+	"strings"
 )
 
 // Most is the largest mode in Unix's bits.
@@ -47,3 +49,18 @@ func Parse(s string) (fs.FileMode, error) {
 
 // Format is a mode as Parse reads it, of four digits.
 func Format(m fs.FileMode) string { return fmt.Sprintf("%04o", Unix(m)) }
+
+// Umask is the process's own, as the kernel shows it; nil if that cannot be seen.
+func Umask() *fs.FileMode {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return nil
+	}
+	_, rest, _ := strings.Cut(string(status), "\nUmask:")
+	line, _, _ := strings.Cut(rest, "\n")
+	mask, err := Parse(strings.TrimSpace(line))
+	if err != nil {
+		return nil
+	}
+	return &mask
+}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fserror/wire"
+	"github.com/leasefs/leasefs/internal/tracing"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -44,7 +45,9 @@ type Call struct {
 // Do sends req until there is an answer, the context ends, or Config.Timeout is
 // over. A repetition is the same request with the same call id. Errors are
 // *fserror.Error with operation and path.
-func (s *Namenodes) Do(ctx context.Context, c *Call, method string, req, resp any) error {
+func (s *Namenodes) Do(ctx context.Context, c *Call, method string, req, resp any) (err error) {
+	ctx, span := tracing.Begin(ctx, c.Op)
+	defer func() { span.End(err) }()
 	w := s.Waits(c.Op, c.Path)
 	for n, hops, faults := 0, 0, 0; ; n++ {
 		if err := s.Err(); err != nil {

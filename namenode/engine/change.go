@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/journal"
+	"github.com/leasefs/leasefs/internal/tracing"
 	"github.com/leasefs/leasefs/leasemanager/readlease"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
@@ -67,6 +68,8 @@ func (e *Engine) DoAnswer(ctx context.Context, r Request) (Outcome, error) {
 // Begin is Do without the last wait: the answer may be given when the txid that it
 // returns is durable (WaitDurable).
 func (e *Engine) Begin(ctx context.Context, r Request) (out Outcome, wait uint64, err error) {
+	ctx, span := tracing.Begin(ctx, "change")
+	defer func() { span.TxID(out.TxID); span.End(err) }()
 	recall := Recall{given: r.Given}
 	defer recall.Done()
 	for {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/journal"
+	"github.com/leasefs/leasefs/internal/tracing"
 	"github.com/leasefs/leasefs/leasemanager/readlease"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/namespace/calls"
@@ -282,7 +283,10 @@ func (e *Engine) waitDurable(ctx context.Context, txid uint64) error {
 	if e.durable(txid) {
 		return e.cfg.Reign.Window()
 	}
+	ctx, span := tracing.Begin(ctx, "journal")
 	err := e.journal.WaitDurable(ctx, txid)
+	span.TxID(txid)
+	span.End(err)
 	switch {
 	case err == nil:
 		return e.cfg.Reign.Window()

@@ -25,7 +25,7 @@ func (f *Front) addBlocks(mux *http.ServeMux) {
 // addPages serves the pages of an operator.
 func (f *Front) addPages(mux *http.ServeMux, metrics prometheus.Gatherer) {
 	page := func(pattern string, h http.HandlerFunc) { mux.HandleFunc(pattern, f.unrevoked(h)) }
-	page("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}).ServeHTTP)
+	page("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{EnableOpenMetrics: f.cfg.Tracer != nil}).ServeHTTP)
 	page("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, f.cfg.Loops.Err() == nil) })
 	page("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, f.role.Serves()) })
 	page("GET /activez", func(w http.ResponseWriter, _ *http.Request) { answer(w, f.role.String() == "active") })

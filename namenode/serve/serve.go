@@ -19,12 +19,14 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
@@ -33,6 +35,7 @@ import (
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fserror/wire"
+	"github.com/leasefs/leasefs/internal/tracing"
 	"github.com/leasefs/leasefs/namenode/audit"
 	"github.com/leasefs/leasefs/namenode/conns"
 	"github.com/leasefs/leasefs/namenode/identity"
@@ -74,6 +77,8 @@ type Config struct {
 	Limits func(what string) bool
 	// Page returns the page for people, below /page/ where the operator's pages are; nil: none.
 	Page func(call Call) http.Handler
+	// Tracer begins a span for each call; nil: none has one.
+	Tracer trace.Tracer
 	// Operator reports whether a user looks after the namenode.
 	Operator func(user string) bool
 
@@ -374,8 +379,11 @@ const maxParked = 100_000
 // among those served meanwhile. The func that it returns ends that.
 func (f *Front) Park(ctx context.Context, who share.Taker) (back func(), err error) {
 	callstream.Waits(ctx)
+	_, span := tracing.Begin(ctx, "wait for others")
 	if !f.Parked.Take(1, who) {
-		return nil, TooMany(f.Parked, 1, who)
+		err := TooMany(f.Parked, 1, who)
+		span.End(err)
+		return nil, err
 	}
 	served, counts := ctx.Value(servedKey{}).(share.Taker) // a stream, and the namenode's own work, do not
 	if counts {
@@ -386,6 +394,7 @@ func (f *Front) Park(ctx context.Context, who share.Taker) (back func(), err err
 			f.Served.Hold(1, served)
 		}
 		f.Parked.Give(1, who)
+		span.End(nil)
 	}, nil
 }
 
@@ -424,6 +433,9 @@ func (f *Front) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 		f.auditUnproven(ctx, info.FullMethod, req, err)
 		return nil, wire.ToStatus(withRequest(err, info.FullMethod, req))
 	}
+	if shown := metadata.ValueFromIncomingContext(ctx, tracing.Header); f.cfg.Tracer != nil && len(shown) == 1 {
+		ctx = tracing.Remote(ctx, shown[0])
+	}
 	held, done := f.cfg.Guard.Hold(ctx, who) // a call may wait for long
 	defer done()
 	resp, err := f.carry(held, req, info, h).Wait()
@@ -455,7 +467,8 @@ const ours = "/leasefs.v1."
 // carry wraps every call, however it came: limit, panic barrier, metrics, errors.
 func (f *Front) carry(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) callstream.Answer {
 	growStack(false)
-	c := &call{f: f, method: info.FullMethod, req: req, who: f.servedFor(ctx, info.FullMethod, req)}
+	ctx, span := tracing.Serve(ctx, f.cfg.Tracer, info.FullMethod)
+	c := &call{f: f, method: info.FullMethod, req: req, who: f.servedFor(ctx, info.FullMethod, req), span: span}
 	if c.err = f.slow(ctx, c.who, req); c.err != nil {
 		f.calls.shed.Inc()
 		c.ctx = ctx
@@ -501,6 +514,7 @@ type call struct {
 	who    share.Taker
 	served bool // it counts among the calls that are served
 	began  time.Duration
+	span   tracing.Span
 	answer Answer
 	req    any
 	resp   any
@@ -512,6 +526,7 @@ func (c *call) Ready() bool { return !c.served || c.answer.Ready() }
 
 // Wait implements callstream.Answer.
 func (c *call) Wait() (any, error) {
+	defer func() { c.span.End(c.err) }()
 	if c.served {
 		if err := c.answer.Wait(c.ctx); err != nil {
 			c.err = err
@@ -521,7 +536,7 @@ func (c *call) Wait() (any, error) {
 		}
 		c.f.Served.Give(1, c.who)
 		took := c.f.cfg.Clock.Mono() - c.began
-		c.f.calls.observe(c.method, took, c.err)
+		c.f.calls.observe(c.method, took, c.err, c.span.ID())
 		c.f.audit(c.ctx, c.method, c.req, c.resp, c.err, c.answer.Wrote(), took)
 	} else {
 		c.f.audit(c.ctx, c.method, c.req, nil, c.err, 0, 0)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/tracing"
 	"github.com/leasefs/leasefs/internal/vfs"
 )
 
@@ -124,11 +125,29 @@ func (s *Store) authorize(r *http.Request) (blockstore.Key, grant, *refusal) {
 	return key, g, nil
 }
 
-func (s *Store) servePut(w http.ResponseWriter, r *http.Request) *refusal {
+// span begins the span of a request that is allowed: who has no good URL makes none. The func that it
+// returns ends that.
+func (s *Store) span(r *http.Request, name string, length int64) (end func(no **refusal)) {
+	if s.cfg.Tracer == nil {
+		return func(**refusal) {}
+	}
+	_, span := tracing.Serve(tracing.Remote(r.Context(), r.Header.Get(tracing.Header)), s.cfg.Tracer, name)
+	span.Bytes(length)
+	return func(no **refusal) {
+		if *no != nil {
+			span.End((*no).err)
+			return
+		}
+		span.End(nil)
+	}
+}
+
+func (s *Store) servePut(w http.ResponseWriter, r *http.Request) (no *refusal) {
 	key, g, no := s.authorize(r)
 	if no != nil {
 		return no
 	}
+	defer s.span(r, "store put", g.length)(&no)
 	if no := checkPutHeaders(r, key, g); no != nil {
 		return no
 	}
@@ -195,11 +214,12 @@ func checkPutHeaders(r *http.Request, key blockstore.Key, g grant) *refusal {
 	return nil
 }
 
-func (s *Store) serveGet(w http.ResponseWriter, r *http.Request) *refusal {
+func (s *Store) serveGet(w http.ResponseWriter, r *http.Request) (no *refusal) {
 	key, _, no := s.authorize(r)
 	if no != nil {
 		return no
 	}
+	defer s.span(r, "store get", 0)(&no)
 	f, size, err := s.open(called(key), s.blockPath(key))
 	if err != nil {
 		return refusalOf(err)

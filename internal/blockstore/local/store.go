@@ -16,6 +16,7 @@ import (
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/vfs"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // MinSecret is the least length of Config.Secret in bytes.
@@ -41,6 +42,8 @@ type Config struct {
 	// below gets NoSpace, so that the rest of the namenode keeps running.
 	Reserve int64
 	Logger  *slog.Logger // nil is slog.Default()
+	// Tracer begins a span for each PUT and GET by a good URL; nil: none has one.
+	Tracer trace.Tracer
 	// MaxObject is the most stored bytes of one object; 0 is
 	// blockstore.MaxObjectSize.
 	MaxObject int64

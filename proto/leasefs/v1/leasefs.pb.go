@@ -9931,6 +9931,7 @@ type CarriedCall struct {
 	Method        string                 `protobuf:"bytes,2,opt,name=method,proto3" json:"method,omitempty"`                         // service and method: "Namenode/Create"
 	Request       []byte                 `protobuf:"bytes,3,opt,name=request,proto3" json:"request,omitempty"`                       // the method's request
 	TimeoutMs     int64                  `protobuf:"varint,4,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // for how long the client waits; 0: no limit
+	Traceparent   string                 `protobuf:"bytes,5,opt,name=traceparent,proto3" json:"traceparent,omitempty"`               // of W3C's Trace Context: the span of the call, if the client records one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -9991,6 +9992,13 @@ func (x *CarriedCall) GetTimeoutMs() int64 {
 		return x.TimeoutMs
 	}
 	return 0
+}
+
+func (x *CarriedCall) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
+	}
+	return ""
 }
 
 type CarryResponse struct {
@@ -11725,13 +11733,14 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"U\n" +
 	"\fCarryRequest\x12-\n" +
 	"\x05calls\x18\x01 \x03(\v2\x17.leasefs.v1.CarriedCallR\x05calls\x12\x16\n" +
-	"\x06cancel\x18\x02 \x03(\x04R\x06cancel\"n\n" +
+	"\x06cancel\x18\x02 \x03(\x04R\x06cancel\"\x90\x01\n" +
 	"\vCarriedCall\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x16\n" +
 	"\x06method\x18\x02 \x01(\tR\x06method\x12\x18\n" +
 	"\arequest\x18\x03 \x01(\fR\arequest\x12\x1d\n" +
 	"\n" +
-	"timeout_ms\x18\x04 \x01(\x03R\ttimeoutMs\"D\n" +
+	"timeout_ms\x18\x04 \x01(\x03R\ttimeoutMs\x12 \n" +
+	"\vtraceparent\x18\x05 \x01(\tR\vtraceparent\"D\n" +
 	"\rCarryResponse\x123\n" +
 	"\aanswers\x18\x01 \x03(\v2\x19.leasefs.v1.CarriedAnswerR\aanswers\"\x9a\x01\n" +
 	"\rCarriedAnswer\x12\x0e\n" +

@@ -1805,16 +1805,18 @@ class CarryRequest(_message.Message):
     def __init__(self, calls: _Optional[_Iterable[_Union[CarriedCall, _Mapping]]] = ..., cancel: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class CarriedCall(_message.Message):
-    __slots__ = ("id", "method", "request", "timeout_ms")
+    __slots__ = ("id", "method", "request", "timeout_ms", "traceparent")
     ID_FIELD_NUMBER: _ClassVar[int]
     METHOD_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    TRACEPARENT_FIELD_NUMBER: _ClassVar[int]
     id: int
     method: str
     request: bytes
     timeout_ms: int
-    def __init__(self, id: _Optional[int] = ..., method: _Optional[str] = ..., request: _Optional[bytes] = ..., timeout_ms: _Optional[int] = ...) -> None: ...
+    traceparent: str
+    def __init__(self, id: _Optional[int] = ..., method: _Optional[str] = ..., request: _Optional[bytes] = ..., timeout_ms: _Optional[int] = ..., traceparent: _Optional[str] = ...) -> None: ...
 
 class CarryResponse(_message.Message):
     __slots__ = ("answers",)
