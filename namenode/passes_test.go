@@ -148,7 +148,7 @@ func TestDelegationTokensKeepGroups(t *testing.T) {
 		cc := f.connect(f.shows(nil, by))
 		env.Eventually(t, "the token is taken", func() bool { return f.statAs(user, cc) == nil })
 		cc = f.connect(f.shows(nil, f.delegation(user, by)(0)))
-		_, err := linkOf(cc).admin.Checkpoint(t.Context(), &pb.CheckpointRequest{Caller: &pb.Caller{User: user, Client: "c", Session: make([]byte, 16)}})
+		_, err := linkOf(cc).admin.Checkpoint(t.Context(), &pb.CheckpointRequest{Caller: &pb.Caller{User: user, Client: "c", Session: pb.NewSession(user)}})
 		if super := wire.FromStatus(err) == nil; super != (user == "ann") {
 			t.Errorf("%s: %v", user, err)
 		}
@@ -160,7 +160,7 @@ func TestDelegationTokensKeepGroups(t *testing.T) {
 // time of day jumps back, and a restart changes nothing.
 func TestDelegationTokensEndStreams(t *testing.T) {
 	begin := func(f *fort, tok token) (ended func() error) {
-		watch, err := linkOf(f.connect(f.shows(nil, tok))).nn.Watch(t.Context(), &pb.WatchRequest{Caller: &pb.Caller{User: "root", Client: "c", Session: []byte("0123456789abcdef")}, Path: "/", Recursive: true})
+		watch, err := linkOf(f.connect(f.shows(nil, tok))).nn.Watch(t.Context(), &pb.WatchRequest{Caller: &pb.Caller{User: "root", Client: "c", Session: pb.NewSession("root")}, Path: "/", Recursive: true})
 		if err == nil {
 			_, err = watch.Header()
 		}

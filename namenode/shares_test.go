@@ -41,7 +41,10 @@ func withShares(t *testing.T, text string) (n *env.Namenode, replace func(text s
 	}), replace
 }
 
-func asUser(r *env.Raw, user string) *env.Raw { r.Who.User = user; return r }
+func asUser(r *env.Raw, user string) *env.Raw {
+	r.Who.User, r.Who.Session = user, pb.NewSession(user)
+	return r
+}
 
 // TestSharesOfStreams: a user has no more sessions, keep-alives, watches and granted leases
 // than he may, is told so, and gets back the places of calls that have ended; others are not
