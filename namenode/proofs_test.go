@@ -18,10 +18,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -375,29 +373,14 @@ func recast(req any, who func(*pb.Caller), call func(*pb.CallId)) any {
 // an error of the stream or of the call.
 func (f *fort) carries(rows map[string]func() sending, v *vanisher) {
 	rows["Carry"] = func() sending {
-		body, err := proto.Marshal(&pb.MkdirRequest{Call: v.r.Call(), Caller: v.r.Who, At: pb.At(v.path()), Parents: true})
-		if err != nil {
-			f.t.Fatal(err)
-		}
+		req := &pb.MkdirRequest{Call: v.r.Call(), Caller: v.r.Who, At: pb.At(v.path()), Parents: true}
 		return func(ctx context.Context, l link) error {
 			s, err := l.calls.Carry(ctx)
 			if err != nil {
 				return err
 			}
 			defer func() { _ = s.CloseSend() }()
-			_ = s.Send(&pb.CarryRequest{Calls: []*pb.CarriedCall{{Id: 1, Method: "Namenode/Mkdir", Request: body}}}) // Recv knows why not
-			m, err := s.Recv()
-			if err != nil {
-				return err
-			}
-			a := m.GetAnswers()[0]
-			if a.GetDetail() != nil {
-				return wire.FromDetail(a.GetDetail())
-			}
-			if a.GetCode() != 0 {
-				return status.Error(codes.Code(a.GetCode()), a.GetMessage())
-			}
-			return nil
+			return overStream(s, "Namenode/Mkdir", req)
 		}
 	}
 }
