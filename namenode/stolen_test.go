@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
@@ -244,6 +245,54 @@ func TestACopiedMachine(t *testing.T) {
 	}
 	if got := one.File("/f"); string(got.GetTail()) != all || got.GetAttr().GetLength() != int64(len(all)) {
 		t.Errorf("the file has %q", got.GetTail())
+	}
+}
+
+// TestACopiedReader: a machine is copied while a client on it answers from what it has read. The namenode tells
+// of changes by the latest stream of their session; by the one before it, and by a second one of the
+// same number, no term is renewed, so that each copy but one is out of date for one term at most.
+func TestACopiedReader(t *testing.T) {
+	n := env.Start(t, termOf(time.Hour))
+	other := n.Raw(t, "other")
+	if err := other.Close(other.Create("/f"), 0); err != nil {
+		t.Fatal(err)
+	}
+	one, older := silentReader(t, n, "one")
+	keep(t, one, "/f")
+	copied := func(name string, number uint64) (*env.Raw, *cachingStream) {
+		r := n.Raw(t, name)
+		r.Who = proto.CloneOf(one.Who)
+		return r, cache(t, r, number)
+	}
+	two, latest := copied("two", 2)
+	_, same := copied("three", 2)
+	if latest.renew() == 0 {
+		t.Error("the latest stream has no term")
+	}
+	keep(t, two, "/f")
+	for what, s := range map[string]*cachingStream{"the stream before": older, "a second stream of the same number": same} {
+		if ms := s.renew(); ms != 0 {
+			t.Errorf("%s has a term of %d ms", what, ms)
+		}
+	}
+	changed := make(chan error, 1)
+	go func() {
+		_, err := other.NN.SetAttr(t.Context(), &pb.SetAttrRequest{Call: other.Call(), Caller: other.Who, At: pb.At("/f"), SetMode: true, Mode: 0o600})
+		changed <- err
+	}()
+	latest.ack(<-latest.revoked)
+	if err := <-changed; err != nil {
+		t.Fatal(err)
+	}
+	for what, s := range map[string]*cachingStream{"the stream before": older, "a second stream of the same number": same} {
+		if ms := s.renew(); ms != 0 || len(s.revoked) > 0 {
+			t.Errorf("after the change %s has a term of %d ms, and was told of %d changes", what, ms, len(s.revoked))
+		}
+	}
+	// Over a stream of its own it begins with nothing, and is told from then on.
+	_, again := copied("one again", 3)
+	if again.renew() == 0 || latest.renew() != 0 {
+		t.Error("the stream that is the latest by now has no term, or the one before has")
 	}
 }
 
