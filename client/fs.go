@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"sync"
@@ -75,8 +74,7 @@ func New(ctx context.Context, cfg Config) (*FS, error) {
 		cfg.prover.Close()
 		return nil, err
 	}
-	id := make([]byte, 16)
-	_, _ = rand.Read(id) // never fails
+	id := pb.NewSession(cfg.User)
 	e := &engine{
 		cfg:     cfg,
 		caller:  &pb.Caller{User: cfg.User, RealUser: cfg.RealUser, Client: cfg.Client, Session: id, Host: cfg.Host, Pid: cfg.PID, TtlMs: ceilMS(cfg.TTL)},

@@ -42,7 +42,7 @@ func (s *desk) caller(ctx context.Context, c *pb.Caller) (*namespace.Call, error
 		return nil, err
 	}
 	who := identity.Of(ctx)
-	if err := cmp.Or(s.proves(who, user), s.ownSession(who, c.GetSession())); err != nil {
+	if err := cmp.Or(s.proves(who, user), s.ownSession(who, c.GetSession(), pb.SessionUser(c))); err != nil {
 		return nil, err
 	}
 	call := &namespace.Call{User: user, Client: c.GetClient(), Host: c.GetHost(), Groups: who.GroupsOf(c, s.cfg.Groups), Nobody: c.GetNobody()}
@@ -92,17 +92,24 @@ func checkNames(names ...string) error {
 	return nil
 }
 
-// ownSession refuses a session that another user is known to have; who may be nil.
-func (s *desk) ownSession(who *identity.Caller, session []byte) error {
+// ownSession refuses the session of a user for whom who, who may be nil, may not act. Whose it is the
+// table of leases knows; if that knows nothing of it, as after a restart, its id shows whether it
+// is of the user whom the request says. One that says none does nothing for an unknown session.
+func (s *desk) ownSession(who *identity.Caller, session []byte, says string) error {
 	var id leasemanager.SessionID
 	if who == nil || len(session) != len(id) {
 		return nil
 	}
 	copy(id[:], session)
-	if user, known := s.leases.UserOf(id); known {
-		return s.proves(who, user)
+	user, known := s.leases.UserOf(id)
+	switch {
+	case known:
+	case says == "":
+		return nil
+	case !pb.SessionIsOf(session, says):
+		return fserror.New(fserror.Permission, "", "", "the session is none of user %q: its id was made for another user, or by a client that does not say in it whose it is", says).Because(fserror.ReasonProof)
 	}
-	return nil
+	return s.proves(who, cmp.Or(user, says))
 }
 
 // proves refuses another user than who has proven to be, who may be nil, and the superuser
@@ -121,7 +128,7 @@ func (s *desk) proves(who *identity.Caller, user string) error {
 // holder is the caller as one who may hold files. A soft limit of its own is raised to
 // what outlives a failover.
 func (s *desk) holder(c *pb.Caller) (namespace.Holder, error) {
-	h := namespace.Holder{User: cmp.Or(c.GetSessionUser(), c.GetUser()), Client: c.GetClient(), Host: c.GetHost(), PID: c.GetPid(), TTL: c.GetTtlMs()}
+	h := namespace.Holder{User: pb.SessionUser(c), Client: c.GetClient(), Host: c.GetHost(), PID: c.GetPid(), TTL: c.GetTtlMs()}
 	if h.TTL != 0 {
 		h.TTL = s.role.SessionTTL(time.Duration(h.TTL) * time.Millisecond).Milliseconds()
 	}

@@ -30,7 +30,7 @@ func (s *desk) asked(ctx context.Context, r request) (c *namespace.Call, id name
 		id, err = callID(r, r.GetCall())
 	}
 	if err == nil && !bytes.Equal(id.Session[:], r.GetCaller().GetSession()) {
-		err = s.ownSession(identity.Of(ctx), id.Session[:])
+		err = s.ownSession(identity.Of(ctx), id.Session[:], pb.SessionUser(r.GetCaller()))
 	}
 	return c, id, err
 }

@@ -134,7 +134,7 @@ func TestKerberos(t *testing.T) {
 	}
 	watch := func(shown credentials.PerRPCCredentials) func() error {
 		t.Helper()
-		w, err := linkOf(f.connect(f.shows(nil, shown))).nn.Watch(t.Context(), &pb.WatchRequest{Caller: &pb.Caller{User: "bob", Client: "c", Session: []byte("0123456789abcdef")}, Path: "/", Recursive: true})
+		w, err := linkOf(f.connect(f.shows(nil, shown))).nn.Watch(t.Context(), &pb.WatchRequest{Caller: &pb.Caller{User: "bob", Client: "c", Session: pb.NewSession("bob")}, Path: "/", Recursive: true})
 		if err == nil {
 			_, err = w.Header()
 		}

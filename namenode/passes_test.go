@@ -6,14 +6,20 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fserror/wire"
 	"github.com/leasefs/leasefs/internal/proof"
+	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env"
@@ -148,11 +154,82 @@ func TestDelegationTokensKeepGroups(t *testing.T) {
 		cc := f.connect(f.shows(nil, by))
 		env.Eventually(t, "the token is taken", func() bool { return f.statAs(user, cc) == nil })
 		cc = f.connect(f.shows(nil, f.delegation(user, by)(0)))
-		_, err := linkOf(cc).admin.Checkpoint(t.Context(), &pb.CheckpointRequest{Caller: &pb.Caller{User: user, Client: "c", Session: make([]byte, 16)}})
+		_, err := linkOf(cc).admin.Checkpoint(t.Context(), &pb.CheckpointRequest{Caller: &pb.Caller{User: user, Client: "c", Session: pb.NewSession(user)}})
 		if super := wire.FromStatus(err) == nil; super != (user == "ann") {
 			t.Errorf("%s: %v", user, err)
 		}
 	}
+}
+
+// TestACancelIsAnswered: who cancels a delegation token by that token is told so, though the proof of
+// his call is not good any more before the journal is synced and the answer may be given.
+func TestACancelIsAnswered(t *testing.T) {
+	var gate sync.RWMutex
+	f := newFort(t, func(c *namenode.Config) { c.FS = heldFS{vfs.OS(), &gate} })
+	get := f.delegation("bob", f.bob)
+	for name, carried := range map[string]bool{"by itself": false, "over the stream of calls": true} {
+		t.Run(name, func(t *testing.T) {
+			ctx := t.Context()
+			tok := get(0)
+			l := linkOf(f.connect(f.shows(nil, tok)))
+			who := &pb.Caller{User: "bob", Client: "c", Session: pb.NewSession("bob")}
+			watch, err := l.nn.Watch(ctx, &pb.WatchRequest{Caller: who, Path: "/"})
+			if err == nil {
+				_, err = watch.Header()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum := proof.Hash(string(tok))
+			req := &pb.ChangeDelegationTokenRequest{Call: &pb.CallId{Session: who.GetSession(), Seq: 1}, Caller: who, Hash: sum[:], Cancel: true}
+			cancel := func() error {
+				_, err := l.nn.ChangeDelegationToken(ctx, req)
+				return err
+			}
+			if carried {
+				stream, err := l.calls.Carry(ctx)
+				if err != nil {
+					t.Fatal(err)
+				}
+				cancel = func() error { return overStream(stream, "Namenode/ChangeDelegationToken", req) }
+			}
+			answered := make(chan error, 1)
+			gate.Lock()
+			go func() { answered <- wire.FromStatus(cancel()) }()
+			err = wire.FromStatus(all(watch, nil))
+			gate.Unlock()
+			if fserror.KindOf(err) != fserror.Retry || fserror.ReasonOf(err) != fserror.ReasonProof {
+				t.Errorf("what he watches: %v", err)
+			}
+			if err := <-answered; err != nil {
+				t.Errorf("his call: %v", err)
+			}
+			if err := f.statAs("bob", f.connect(f.shows(nil, tok))); fserror.KindOf(err) != fserror.Permission {
+				t.Errorf("the token that was cancelled: %v", err)
+			}
+		})
+	}
+}
+
+// overStream makes a call over a stream of calls.
+func overStream(s pb.Calls_CarryClient, method string, req proto.Message) error {
+	body, err := proto.Marshal(req)
+	if err != nil {
+		return err
+	}
+	_ = s.Send(&pb.CarryRequest{Calls: []*pb.CarriedCall{{Id: 1, Method: method, Request: body}}}) // Recv knows why not
+	m, err := s.Recv()
+	if err != nil {
+		return err
+	}
+	a := m.GetAnswers()[0]
+	switch {
+	case a.GetDetail() != nil:
+		return wire.FromDetail(a.GetDetail())
+	case a.GetCode() != 0:
+		return status.Error(codes.Code(a.GetCode()), a.GetMessage())
+	}
+	return nil
 }
 
 // TestDelegationTokensEndStreams: a stream ends when the token that it was begun with is
@@ -160,7 +237,7 @@ func TestDelegationTokensKeepGroups(t *testing.T) {
 // time of day jumps back, and a restart changes nothing.
 func TestDelegationTokensEndStreams(t *testing.T) {
 	begin := func(f *fort, tok token) (ended func() error) {
-		watch, err := linkOf(f.connect(f.shows(nil, tok))).nn.Watch(t.Context(), &pb.WatchRequest{Caller: &pb.Caller{User: "root", Client: "c", Session: []byte("0123456789abcdef")}, Path: "/", Recursive: true})
+		watch, err := linkOf(f.connect(f.shows(nil, tok))).nn.Watch(t.Context(), &pb.WatchRequest{Caller: &pb.Caller{User: "root", Client: "c", Session: pb.NewSession("root")}, Path: "/", Recursive: true})
 		if err == nil {
 			_, err = watch.Header()
 		}

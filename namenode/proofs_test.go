@@ -2,6 +2,7 @@ package namenode_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -17,10 +18,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -374,29 +373,14 @@ func recast(req any, who func(*pb.Caller), call func(*pb.CallId)) any {
 // an error of the stream or of the call.
 func (f *fort) carries(rows map[string]func() sending, v *vanisher) {
 	rows["Carry"] = func() sending {
-		body, err := proto.Marshal(&pb.MkdirRequest{Call: v.r.Call(), Caller: v.r.Who, At: pb.At(v.path()), Parents: true})
-		if err != nil {
-			f.t.Fatal(err)
-		}
+		req := &pb.MkdirRequest{Call: v.r.Call(), Caller: v.r.Who, At: pb.At(v.path()), Parents: true}
 		return func(ctx context.Context, l link) error {
 			s, err := l.calls.Carry(ctx)
 			if err != nil {
 				return err
 			}
 			defer func() { _ = s.CloseSend() }()
-			_ = s.Send(&pb.CarryRequest{Calls: []*pb.CarriedCall{{Id: 1, Method: "Namenode/Mkdir", Request: body}}}) // Recv knows why not
-			m, err := s.Recv()
-			if err != nil {
-				return err
-			}
-			a := m.GetAnswers()[0]
-			if a.GetDetail() != nil {
-				return wire.FromDetail(a.GetDetail())
-			}
-			if a.GetCode() != 0 {
-				return status.Error(codes.Code(a.GetCode()), a.GetMessage())
-			}
-			return nil
+			return overStream(s, "Namenode/Mkdir", req)
 		}
 	}
 }
@@ -407,7 +391,7 @@ func (f *fort) stat(cc *grpc.ClientConn) error { return f.statAs("root", cc) }
 func (f *fort) statAs(user string, cc *grpc.ClientConn) error {
 	ctx, cancel := context.WithTimeout(f.t.Context(), 20*time.Second)
 	defer cancel()
-	_, err := pb.NewNamenodeClient(cc).Stat(ctx, &pb.StatRequest{Caller: &pb.Caller{User: user, Client: "c", Session: make([]byte, 16)}, At: pb.Follow("/")})
+	_, err := pb.NewNamenodeClient(cc).Stat(ctx, &pb.StatRequest{Caller: &pb.Caller{User: user, Client: "c", Session: pb.NewSession(user)}, At: pb.Follow("/")})
 	return wire.FromStatus(err)
 }
 
@@ -467,7 +451,7 @@ func TestProofsAreTakenBack(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			who := &pb.Caller{User: "root", Client: "c", Session: []byte("0123456789abcdef")}
+			who := &pb.Caller{User: "root", Client: "c", Session: pb.NewSession("root")}
 			if err := session.Send(&pb.SessionRequest{Kind: &pb.SessionRequest_Hello{Hello: &pb.Hello{Caller: who}}}); err != nil {
 				t.Fatal(err)
 			}
@@ -557,7 +541,7 @@ func TestSessionsAreBoundToUsers(t *testing.T) {
 	as.User = "bob"
 	ctx := t.Context()
 	own := proto.CloneOf(as)
-	own.Session = []byte("the session bob'")
+	own.Session = pb.NewSession("bob")
 	call := &pb.CallId{Session: r.Who.GetSession(), Seq: 1000, Acked: 999} // would have root's results forgotten
 	if _, err := r.NN.SetAttr(ctx, &pb.SetAttrRequest{Call: r.Call(), Caller: r.Who, At: pb.At("/"), SetMode: true, Mode: 0o1777}); err != nil {
 		t.Fatal(err)
@@ -638,7 +622,7 @@ func TestWhomProofsName(t *testing.T) {
 		{f.shows(nil, admin), "ann", nil, nil},
 	} {
 		l := linkOf(f.connect(c.opts))
-		who := &pb.Caller{User: c.user, Client: "c", Session: []byte("0123456789abcdef")}
+		who := &pb.Caller{User: c.user, Client: "c", Session: pb.NewSession(c.user)}
 		_, err := l.nn.Stat(t.Context(), &pb.StatRequest{Caller: who, At: pb.Follow("/")})
 		if err := wire.FromStatus(err); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", c.user, err, c.want)
@@ -811,8 +795,9 @@ func TestActingForOthers(t *testing.T) {
 	link := func(tok token) link { return linkOf(f.connect(f.shows(nil, tok))) }
 	l, lt, lg := link(mnt), link(trusted), link(f.gateway)
 	seq := uint64(0)
+	session := func(user string) []byte { return pb.SessionFor(user, [10]byte{}) }
 	as := func(proxy, user string, mods ...func(*pb.Caller)) *pb.Caller {
-		c := &pb.Caller{User: user, RealUser: proxy, SessionUser: proxy, Client: "m", Session: []byte("session of " + (proxy + "00000000")[:5])}
+		c := &pb.Caller{User: user, RealUser: proxy, SessionUser: proxy, Client: "m", Session: session(cmp.Or(proxy, user))}
 		for _, m := range mods {
 			m(c)
 		}
@@ -870,7 +855,7 @@ func TestActingForOthers(t *testing.T) {
 		"the user of that name":                   {l.nn, as("mnt", "nobody"), "/nobodys", 2, 0, true},
 		"nobody, with a group":                    {lt.nn, as("trusted", "", nobody, groups("staff")), "/ann", 4, fserror.Permission, false},
 		"a user without a name":                   {l.nn, as("mnt", ""), "/", 4, fserror.Permission, false},
-		"another's session":                       {lg.nn, as("gateway", "ann", func(c *pb.Caller) { c.Session = []byte("session of mnt00") }), "/", 4, 0, true}, // which nobody has now
+		"another's session":                       {lg.nn, as("gateway", "ann", func(c *pb.Caller) { c.Session = session("mnt") }), "/", 4, fserror.Permission, false}, // though nobody has it now
 		"a session in the name of another":        {lg.nn, as("gateway", "ann", func(c *pb.Caller) { c.SessionUser = "bob" }), "/", 4, fserror.Permission, false},
 		"an impossible access":                    {l.nn, as("mnt", "ann"), "/ann", 16, fserror.InvalidArgument, false},
 		"the owner, as such":                      {l.nn, as("mnt", "ann"), "/ann", 8, 0, true},
@@ -934,12 +919,12 @@ func TestRulesAreTakenBack(t *testing.T) {
 	f := newFort(t, log.config)
 	f.writeProxies("gateway users=ann,bob from=*")
 	l := linkOf(f.connect(f.shows(nil, f.gateway)))
-	who := &pb.Caller{User: "ann", RealUser: "gateway", Client: "c", Session: []byte("0123456789abcdef")}
+	who := &pb.Caller{User: "ann", RealUser: "gateway", Client: "c", Session: pb.NewSession("ann")}
 	stat := func(c *pb.Caller) error {
 		_, err := l.nn.Stat(t.Context(), &pb.StatRequest{Caller: c, At: pb.Follow("/")})
 		return wire.FromStatus(err)
 	}
-	bob := &pb.Caller{User: "bob", RealUser: "gateway", Client: "d", Session: []byte("fedcba9876543210")}
+	bob := &pb.Caller{User: "bob", RealUser: "gateway", Client: "d", Session: pb.NewSession("bob")}
 	env.Eventually(t, "the rules are read", func() bool { return stat(bob) == nil })
 	begin := func(c *pb.Caller) pb.Namenode_SessionClient {
 		s, err := l.nn.Session(t.Context())

@@ -195,7 +195,7 @@ func TestRightsOfEachCall(t *testing.T) {
 	// as is a connection on which somebody makes calls in a user's name, in a session of his own.
 	heard := new(tap)
 	as := func(prover, user string, more func(*pb.Caller)) *grpc.ClientConn {
-		session := []byte((prover + " for " + user + "................")[:16])
+		session := pb.NewSession(prover)
 		return f.connect(append(append(f.shows(nil, tokens[prover]), heard.options()...), recasts(func(c *pb.Caller) {
 			c.User, c.Session, c.RealUser, c.SessionUser = user, session, "", ""
 			if prover != user {

@@ -184,7 +184,7 @@ func (s *streams) RenewLease(ctx context.Context, r *pb.RenewLeaseRequest) (*pb.
 		if _, err := s.caller(ctx, r.GetCaller()); err != nil {
 			return nil, err
 		}
-		if err := s.ownSession(who, r.GetSession()); err != nil {
+		if err := s.ownSession(who, r.GetSession(), pb.SessionUser(r.GetCaller())); err != nil {
 			return nil, err
 		}
 	}

@@ -114,7 +114,7 @@ func (s *granted) ChangeDelegationToken(ctx context.Context, r *pb.ChangeDelegat
 }
 
 func (s *granted) changePass(ctx context.Context, r engine.Request) (*pb.DelegationTokenResponse, error) {
-	out, err := s.engine.Do(ctx, r)
+	out, err := s.engine.DoAnswer(ctx, r)
 	if err != nil {
 		return nil, err
 	}

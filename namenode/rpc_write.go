@@ -1,6 +1,7 @@
 package namenode
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -399,7 +400,7 @@ func (s *writers) AppendTail(ctx context.Context, r *pb.AppendTailRequest) (*pb.
 	if err := checkData(r.GetData(), r.GetCrc32C()); err != nil {
 		return nil, err
 	}
-	if err := s.ownSession(identity.Of(ctx), r.GetWriter().GetSession()); err != nil { // it gives up what that keeps
+	if err := s.ownSession(identity.Of(ctx), r.GetWriter().GetSession(), ""); err != nil { // it gives up what that keeps
 		return nil, err
 	}
 	c := &namespace.Call{}
@@ -595,10 +596,12 @@ func (s *writers) Close(ctx context.Context, r *pb.CloseRequest) (*pb.CloseRespo
 	given := givenUp(r.GetWriter().GetSession(), r.GetGivenUp())
 	r.GivenUp = nil // a repeated call is known without it
 	id, err := callID(r, r.GetCall())
-	for _, session := range [][]byte{r.GetCall().GetSession(), r.GetWriter().GetSession()} { // whose results, and what is given up
-		if err == nil {
-			err = s.ownSession(identity.Of(ctx), session)
-		}
+	who, session, call := identity.Of(ctx), r.GetWriter().GetSession(), r.GetCall().GetSession()
+	if err == nil { // it has the file open, and gives up what it keeps
+		err = s.ownSession(who, session, "")
+	}
+	if err == nil && who != nil && !bytes.Equal(call, session) { // whose results are kept
+		err = s.ownSession(who, call, who.User)
 	}
 	if err != nil {
 		return nil, err

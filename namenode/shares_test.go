@@ -3,6 +3,7 @@ package namenode_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -41,7 +42,10 @@ func withShares(t *testing.T, text string) (n *env.Namenode, replace func(text s
 	}), replace
 }
 
-func asUser(r *env.Raw, user string) *env.Raw { r.Who.User = user; return r }
+func asUser(r *env.Raw, user string) *env.Raw {
+	r.Who.User, r.Who.Session = user, pb.NewSession(user)
+	return r
+}
 
 // TestSharesOfStreams: a user has no more sessions, keep-alives, watches and granted leases
 // than he may, is told so, and gets back the places of calls that have ended; others are not
@@ -211,6 +215,23 @@ func TestSharesOfOpenFiles(t *testing.T) {
 	refused("append", reopen(one, "/b", false))
 	replace("user ann files=3\n")
 	env.Eventually(t, "the new file counts", func() bool { return reopen(one, "/b", false) == nil })
+	// A line of * is for all others, and for no superuser on this machine.
+	replace("user * files=1\n")
+	made := 0
+	env.Eventually(t, "bob has as many as all may", func() bool {
+		made++
+		w, err := create(bob, fmt.Sprint("/more", made))
+		if err == nil {
+			shut(bob, w)
+			return false
+		}
+		return errors.Is(err, fserror.Retry) && strings.Contains(err.Error(), "user bob has 1 files open for write, and may have 1")
+	})
+	for _, path := range []string{"/op1", "/op2"} {
+		if _, err := create(op, path); err != nil {
+			t.Errorf("an operator: %v", err)
+		}
+	}
 }
 
 // TestAGreedyUserIsSlowed: who makes more calls than he may gets them done at his rate, waits

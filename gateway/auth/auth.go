@@ -26,6 +26,10 @@ const DefaultLife = 24 * time.Hour
 // MaxLife is the longest that may be asked for: as long as HDFS's are good when they are renewed.
 const MaxLife = 7 * 24 * time.Hour
 
+// tolerance is how far clocks of gateways may differ, as those of Kerberos may: a token that was given
+// further in the future is refused, since it would be good for longer than it may.
+const tolerance = 5 * time.Minute
+
 // checkEvery is how often files are read again.
 const checkEvery = 2 * time.Second
 

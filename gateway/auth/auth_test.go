@@ -67,6 +67,28 @@ func TestTokens(t *testing.T) {
 	}
 }
 
+// TestTokensAndClocks: a token and a cookie are by the clock of the gateway that is shown them, and one that was
+// given far in its future, by a clock that was or is wrong, is none.
+func TestTokensAndClocks(t *testing.T) {
+	for ahead, good := range map[time.Duration]bool{
+		-24 * time.Hour: false, -tolerance - time.Minute: false, -tolerance + time.Minute: true, 0: true, 59 * time.Minute: true, time.Hour: false, 24 * time.Hour: false,
+	} {
+		g := testGuard("one", clock.System{})
+		s, err := g.Issue("ann", "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = testGuard("one", late{by: ahead}).FromURL(s.EncodeURL(KindWebHDFS))
+		if good != (err == nil) || err != nil && hadoop.ClassOf(err) != hadoop.InvalidToken {
+			t.Errorf("a clock that is %s ahead: %v", ahead, err)
+		}
+		c := g.sign("session", Token{Owner: "ann", Issued: s.Ends.Add(-g.life), Ends: s.Ends})
+		if _, err := testGuard("one", late{by: ahead}).verify("session", c.Identifier, c.Password); good != (err == nil) {
+			t.Errorf("a cookie, by a clock that is %s ahead: %v", ahead, err)
+		}
+	}
+}
+
 // TestNumbers: numbers are written as Hadoop's WritableUtils writes them.
 func TestNumbers(t *testing.T) {
 	for n, want := range map[int64]string{0: "00", 127: "7f", -112: "90", 128: "8f80", 255: "8fff", 256: "8e0100", -113: "8770", 1 << 40: "8a010000000000", 1<<63 - 1: "887fffffffffffffff", -1 << 63: "807fffffffffffffff"} {

@@ -100,7 +100,10 @@ func (g *Guard) read(identifier []byte) (t Token, err error) {
 		}
 		*at = time.UnixMilli(n)
 	}
-	if !g.clock.Wall().Before(t.Ends) {
+	switch now := g.clock.Wall(); {
+	case t.Issued.Sub(now) > tolerance:
+		return t, hadoop.Refuse(hadoop.InvalidToken, "token of %.255s was given at %s, which is in the future by the clock here, at %s; get a new one, and set the gateways' clocks", t.Owner, t.Issued.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	case !now.Before(t.Ends):
 		return t, hadoop.Refuse(hadoop.InvalidToken, "token of %.255s is expired since %s; get a new one", t.Owner, t.Ends.UTC().Format(time.RFC3339))
 	}
 	return t, nil

@@ -199,10 +199,10 @@ func newRunner(ctx context.Context, cfg Config) (*runner, error) {
 }
 
 func (r *runner) newActor() *actor {
-	session := make([]byte, 16)
-	_, _ = rand.Read(session) // never fails
+	user := r.fs.Info().User
+	session := pb.NewSession(user)
 	return &actor{caller: &pb.Caller{
-		User: r.fs.Info().User, Client: fmt.Sprintf("bench-%x", session[:4]), Session: session, Host: "bench", Pid: 1,
+		User: user, Client: fmt.Sprintf("bench-%x", session[:4]), Session: session, Host: "bench", Pid: 1,
 	}}
 }
 

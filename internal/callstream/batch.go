@@ -72,11 +72,11 @@ func (b *batch) add(c *pb.CarriedCall) (more bool, err error) {
 	l := b.served
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for l.unsent > maxUnsent && l.err == nil && !l.closed {
+	for l.unsent > maxUnsent && l.ctx.Err() == nil && !l.closed {
 		l.changed.Wait()
 	}
 	switch {
-	case l.err != nil || l.closed:
+	case l.ctx.Err() != nil || l.closed:
 		return false, nil
 	case c.GetId() <= l.last:
 		return false, status.Errorf(codes.InvalidArgument, "call %d comes after call %d: ids of calls have to grow", c.GetId(), l.last)

@@ -38,6 +38,8 @@ type side struct {
 	do   func(ctx context.Context, path string) (*pb.StatResponse, error)
 	srv  *grpc.Server
 
+	proof context.Context //nolint:containedctx // of streams; nil: theirs never ends
+
 	served  chan error   // how streams ended, as their server saw it
 	unary   atomic.Int64 // calls that did not go over the stream
 	carried atomic.Int64
@@ -51,6 +53,14 @@ type side struct {
 func (s *side) Stat(ctx context.Context, r *pb.StatRequest) (*pb.StatResponse, error) {
 	return s.do(ctx, r.GetAt().GetPath())
 }
+
+// bound is a stream with another context.
+type bound struct {
+	grpc.ServerStream
+	ctx context.Context //nolint:containedctx // its own
+}
+
+func (b bound) Context() context.Context { return b.ctx }
 
 // echo answers with the path.
 func echo(_ context.Context, p string) (*pb.StatResponse, error) {
@@ -84,6 +94,9 @@ func start(t *testing.T, most int, do func(context.Context, string) (*pb.StatRes
 		resp, err := h(ctx, req)
 		return resp, wire.ToStatus(err)
 	}), grpc.StreamInterceptor(func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, h grpc.StreamHandler) error {
+		if s.proof != nil {
+			ss = bound{ss, s.proof}
+		}
 		err := h(srv, ss)
 		s.served <- err
 		return err

@@ -76,7 +76,8 @@ type Answer interface {
 
 // NewServer returns a server of unary methods, each called through around; most is the
 // number of calls of one stream at once. When stop ends, streams end as soon as none of their calls
-// is under way; until then around has to refuse new ones.
+// is under way; until then around has to refuse new ones. So does a stream whose context ends: it takes
+// no more calls, those that wait end with it, and what was answered is sent.
 func NewServer(stop context.Context, around Around, most int) *Server {
 	return &Server{stop: stop, around: around, most: most, methods: map[string]method{}, streams: map[string]int{}}
 }
@@ -136,16 +137,13 @@ func (s *Server) Carry(stream pb.Calls_CarryServer) error {
 	l := &served{Server: s, stream: stream, ctx: ctx, cancel: cancel, under: map[uint64]context.CancelFunc{}}
 	l.changed.L = &l.mu
 	go func() { l.readEnds(l.read()) }()
-	defer context.AfterFunc(stream.Context(), func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.fail(context.Cause(stream.Context())) // also one that its client still reads from
-	})()
-	defer context.AfterFunc(s.stop, func() {
+	look := func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.changed.Broadcast()
-	})()
+	}
+	defer context.AfterFunc(ctx, look)()
+	defer context.AfterFunc(s.stop, look)()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for !l.mayEnd() {
@@ -188,7 +186,7 @@ func (l *served) mayEnd() bool {
 	case l.err != nil:
 		return true
 	}
-	return (l.eof || l.stop.Err() != nil) && !l.sending
+	return (l.eof || l.stop.Err() != nil || l.ctx.Err() != nil) && !l.sending
 }
 
 // fail ends the calls of a broken stream, whose answers nobody gets. The caller holds mu.

@@ -2,6 +2,8 @@ package callstream_test
 
 import (
 	"context"
+	"errors"
+	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -76,6 +78,42 @@ func TestStop(t *testing.T) {
 		case <-stopped:
 		case <-time.After(time.Minute):
 			t.Error("a stream holds the server up")
+		}
+	})
+}
+
+// TestTheContextOfAStreamEnds: what waits ends with it, what is done is answered once it may be, no call begins,
+// and the stream ends with the last answer.
+func TestTheContextOfAStreamEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, 1000, func(ctx context.Context, p string) (*pb.StatResponse, error) {
+			if p != "final" {
+				<-ctx.Done()
+				return nil, status.Error(codes.Aborted, p)
+			}
+			return echo(ctx, p)
+		})
+		proof, end := context.WithCancel(t.Context())
+		s.proof, s.final = proof, make(chan struct{})
+		st := s.carry(t.Context())
+		ask(t, st, 1, "final")
+		ask(t, st, 2, "waits")
+		synctest.Wait()
+		end()
+		if m, err := st.Recv(); err != nil || len(m.GetAnswers()) != 1 || m.GetAnswers()[0].GetId() != 2 || codes.Code(m.GetAnswers()[0].GetCode()) != codes.Aborted {
+			t.Errorf("what waits: %v, %v", m, err)
+		}
+		ask(t, st, 3, "late")
+		synctest.Wait()
+		close(s.final)
+		if m, err := st.Recv(); err != nil || len(m.GetAnswers()) != 1 || m.GetAnswers()[0].GetId() != 1 || m.GetAnswers()[0].GetCode() != 0 {
+			t.Errorf("what is done: %v, %v", m, err)
+		}
+		if m, err := st.Recv(); !errors.Is(err, io.EOF) {
+			t.Errorf("after the last answer: %v, %v", m, err)
+		}
+		if n := s.carried.Load(); n != 2 {
+			t.Errorf("%d calls were carried out", n)
 		}
 	})
 }

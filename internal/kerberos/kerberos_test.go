@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -137,12 +138,11 @@ func TestKerberos(t *testing.T) {
 	if _, _, err := back.Accept(token); err != nil {
 		t.Fatal(err)
 	}
-	next := *ann
-	next.clock = shifted{by: time.Minute}
+	next := &Shower{cfg: ann.cfg, clock: shifted{by: time.Minute}, files: ann.files}
 	later = keepReplays + time.Second
 	_, _, err = back.Accept(token)
 	refused("a replay after the clock was set back", err, "set back")
-	if user, err := ask(t, &next, back); user != "ann" || err != nil {
+	if user, err := ask(t, next, back); user != "ann" || err != nil {
 		t.Errorf("what was made later: %q, %v", user, err)
 	}
 	for i := range token {
@@ -350,4 +350,79 @@ func FuzzAccept(f *testing.F) {
 			t.Errorf("it is %s's", p)
 		}
 	})
+}
+
+// TestNewTicketsWhileProving: while tickets are shown, the cache is replaced by a new one, again and
+// again: each proof names who shows it.
+func TestNewTicketsWhileProving(t *testing.T) {
+	k := kdc.Start(t, realm)
+	dir := t.TempDir()
+	const server = "leasefs/nn1.example@" + realm
+	keys := k.Keytab(server, filepath.Join(dir, "nn1.keytab"))
+	k.User("ann@"+realm, "secret")
+	a, err := OpenAcceptor(clock.System{}, keys, server, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var caches [][]byte
+	for range 2 {
+		content, err := os.ReadFile(k.Kinit("ann@"+realm, "secret", time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		caches = append(caches, content)
+	}
+	cache := filepath.Join(dir, "cache")
+	replace := func(content []byte) {
+		t.Helper()
+		err := os.WriteFile(cache+".new", content, 0o600)
+		if err == nil {
+			err = os.Rename(cache+".new", cache)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	replace(caches[0])
+	k.Use(t, cache)
+	s, err := Open(clock.System{}, Config{Server: server})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	stop := make(chan struct{})
+	var provers sync.WaitGroup
+	for range 4 {
+		provers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				header, err := s.Header(t.Context(), "nn1.example")
+				if err != nil {
+					t.Errorf("nothing is shown: %v", err)
+					return
+				}
+				token, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(header, "Negotiate "))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if p, _, err := a.Accept(token); err != nil || p.Name != "ann" {
+					t.Errorf("it names %v: %v", p, err)
+					return
+				}
+			}
+		})
+	}
+	for i := range 100 {
+		replace(caches[(i+1)%2])
+		if err := s.Check(); err != nil {
+			t.Error(err)
+		}
+	}
+	close(stop)
+	provers.Wait()
 }

@@ -47,6 +47,8 @@ type Shower struct {
 	cfg   Config
 	clock clock.Clock
 	files *proof.File[made]
+
+	checking sync.Mutex // so that each client that is replaced is ended
 }
 
 // made is what the files make.
@@ -81,11 +83,7 @@ func Open(c clock.Clock, cfg Config) (*Shower, error) {
 		if err != nil {
 			return made{}, fserror.New(fserror.InvalidArgument, "read configuration of Kerberos", conf, "%v", err)
 		}
-		m, err := s.make(secret, contents[1], settings)
-		if err == nil {
-			s.Close() // what was made before; who is using it tries again
-		}
-		return m, err
+		return s.make(secret, contents[1], settings)
 	}, conf, secret)
 	if errors.Is(err, fserror.NotFound) && cfg.Keytab == "" {
 		return nil, &fserror.Error{Kind: fserror.Permission, Reason: fserror.ReasonProof, Err: err, Message: "there is no Kerberos ticket: run kinit"}
@@ -134,17 +132,27 @@ func (s *Shower) User() string {
 // Close ends what works in the background; nothing is shown after.
 func (s *Shower) Close() {
 	if s != nil && s.files != nil {
-		m := s.files.Get()
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.client.Destroy()
+		s.files.Get().end()
 	}
+}
+
+// end ends what works in the background for a client, which is of no use after.
+func (c *krbClient) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.client.Destroy()
 }
 
 // Check reads the files again if they have changed. An error says that they cannot be used
 // as they are, and is returned once; what they said before is used.
 func (s *Shower) Check() error {
-	_, err := s.files.Check()
+	s.checking.Lock()
+	defer s.checking.Unlock()
+	before := s.files.Get()
+	changed, err := s.files.Check()
+	if changed {
+		before.end() // who is using it tries again, with what there is now
+	}
 	return err
 }
 
@@ -175,28 +183,31 @@ func (s *Shower) Header(ctx context.Context, host string) (string, error) {
 func (s *Shower) header(host string) (string, error) {
 	m := s.files.Get()
 	server, realm, _ := strings.Cut(strings.ReplaceAll(s.cfg.Server, "_HOST", strings.ToLower(host)), "@")
-	m.mu.Lock()
-	if _, at, _ := strings.Cut(server, "/"); realm != "" {
-		m.client.Config.DomainRealm[at] = realm // the library looks it up there
-	}
-	err := m.client.AffirmLogin()
-	var ticket messages.Ticket
-	var key types.EncryptionKey
-	if err == nil {
-		ticket, key, err = m.client.GetServiceTicket(server)
-	}
-	m.mu.Unlock()
+	token, err := s.token(m, server, realm)
 	if err != nil && s.files.Get().krbClient != m.krbClient {
 		return s.header(host)
 	}
 	if err != nil {
 		return "", s.explain(m.self, server, err)
 	}
-	token, err := s.wrap(m, ticket, key)
-	if err != nil {
-		return "", fserror.Wrap(fserror.Internal, "", "", err)
-	}
 	return "Negotiate " + base64.StdEncoding.EncodeToString(token), nil
+}
+
+// token is what shows m to a server. All of it is made under the lock: end takes the name away.
+func (s *Shower) token(m made, server, realm string) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, at, _ := strings.Cut(server, "/"); realm != "" {
+		m.client.Config.DomainRealm[at] = realm // the library looks it up there
+	}
+	if err := m.client.AffirmLogin(); err != nil {
+		return nil, err
+	}
+	ticket, key, err := m.client.GetServiceTicket(server)
+	if err != nil {
+		return nil, err
+	}
+	return s.wrap(m, ticket, key)
 }
 
 // wrap is spnego's, with the time of our clock and nothing that only a security layer needs.

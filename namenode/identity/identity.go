@@ -417,7 +417,17 @@ func ended() error {
 		Message: "the proof of identity that this connection began with has expired or was revoked; it has to be proven again"}
 }
 
-// Hold returns a context for a stream of c. It ends, with a cause of kind Retry, when the
+// Ended returns why a context of Hold has ended, if it is that the proof is not good any
+// more; else nil.
+func Ended(ctx context.Context) error {
+	var e *fserror.Error
+	if ctx.Err() == nil || !errors.As(context.Cause(ctx), &e) || e.Reason != fserror.ReasonProof {
+		return nil
+	}
+	return e
+}
+
+// Hold returns a context for a stream of c. It ends, with the cause Ended, when the
 // proof is not good any more. done has to be called when the stream has ended; c may be nil.
 func (g *Guard) Hold(ctx context.Context, c *Caller) (held context.Context, done func()) {
 	if c == nil {

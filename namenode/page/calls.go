@@ -58,6 +58,9 @@ func (p *Page) call(r *http.Request, a *asked, answer answers) error {
 	if g, ok := req.(*pb.GetFileRequest); ok {
 		g.NoUrls = true // nobody follows them here
 	}
+	if c, ok := req.(interface{ GetCall() *pb.CallId }); ok && c.GetCall() != nil {
+		c.GetCall().Session = a.session()
+	}
 	fields := req.ProtoReflect().Descriptor().Fields()
 	req.ProtoReflect().Set(fields.ByName("caller"), protoreflect.ValueOfMessage(a.caller(r).ProtoReflect()))
 	ctx := r.Context()

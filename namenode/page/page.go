@@ -202,10 +202,13 @@ const (
 type asked struct {
 	// User is who asks, which he has to prove where that is needed.
 	User string `json:"user"`
-	// Session is 16 random bytes of this browser's page.
-	Session []byte          `json:"session"`
+	// Tab is what tells this tab of a browser from others: pb.RandomSessionBytes random bytes.
+	Tab     []byte          `json:"tab"`
 	Request json.RawMessage `json:"request"`
 }
+
+// session is the id of the tab's session, which is the user's.
+func (a *asked) session() []byte { return pb.SessionFor(a.User, [pb.RandomSessionBytes]byte(a.Tab)) }
 
 // caller is who asks, for a call.
 func (a *asked) caller(r *http.Request) *pb.Caller {
@@ -213,7 +216,7 @@ func (a *asked) caller(r *http.Request) *pb.Caller {
 	if err != nil {
 		host = r.RemoteAddr
 	}
-	return &pb.Caller{User: a.User, Client: "page", Session: a.Session, Host: host}
+	return &pb.Caller{User: a.User, Client: "page", Session: a.session(), Host: host}
 }
 
 // answers writes the answer to what was asked, once or, of a stream, for each part.
@@ -279,6 +282,9 @@ func (p *Page) ask(rc *http.ResponseController, w http.ResponseWriter, r *http.R
 	a := new(asked)
 	if err := json.Unmarshal(body, a); err != nil {
 		return nil, fserror.New(fserror.InvalidArgument, "", "", "the request is no JSON of the page: %v", err)
+	}
+	if len(a.Tab) != pb.RandomSessionBytes {
+		return nil, fserror.New(fserror.InvalidArgument, "", "", "the request has %d bytes that tell the tab, not %d: it is of a page of another build; load the page again", len(a.Tab), pb.RandomSessionBytes)
 	}
 	return a, nil
 }

@@ -25,19 +25,19 @@ import (
 
 // browser asks a page as its scripts do.
 type browser struct {
-	t       *testing.T
-	url     string
-	http    *http.Client
-	user    string
-	header  http.Header
-	host    string
-	session string
+	t      *testing.T
+	url    string
+	http   *http.Client
+	user   string
+	header http.Header
+	host   string
+	tab    string
 }
 
 func browse(t *testing.T, n *env.Namenode, user string) *browser {
 	t.Helper()
 	return &browser{
-		t: t, url: "http://" + n.HTTPAddr(), http: http.DefaultClient, user: user, session: base64.StdEncoding.EncodeToString(make([]byte, 16)),
+		t: t, url: "http://" + n.HTTPAddr(), http: http.DefaultClient, user: user, tab: base64.StdEncoding.EncodeToString(make([]byte, pb.RandomSessionBytes)),
 		header: http.Header{"Content-Type": {"application/json"}},
 	}
 }
@@ -45,7 +45,7 @@ func browse(t *testing.T, n *env.Namenode, user string) *browser {
 // post returns the status and the answer.
 func (b *browser) post(ctx context.Context, path, request string) *http.Response {
 	b.t.Helper()
-	body := fmt.Sprintf(`{"user":%q,"session":%q,"request":%s}`, b.user, b.session, request)
+	body := fmt.Sprintf(`{"user":%q,"tab":%q,"request":%s}`, b.user, b.tab, request)
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, b.url+"/page/api/"+path, strings.NewReader(body))
 	if err != nil {
 		b.t.Fatal(err)
@@ -211,20 +211,18 @@ func TestRecoverFromThePage(t *testing.T) {
 		t.Fatal(err)
 	}
 	request := func(seq int, epoch uint64, force bool) string {
-		return fmt.Sprintf(`{"call":{"session":%q,"seq":%d},"at":{"base":"%d"},"epoch":"%d","force":%t}`, browse(t, n, "").session, seq, w.GetInode(), epoch, force)
+		return fmt.Sprintf(`{"call":{"seq":%d},"at":{"base":"%d"},"epoch":"%d","force":%t}`, seq, w.GetInode(), epoch, force)
 	}
 	browse(t, n, "eve").refused("call/Recover", request(1, w.GetEpoch(), true), http.StatusForbidden, "eve")
 	b := browse(t, n, "root")
-	b.session = base64.StdEncoding.EncodeToString([]byte("0123456789abcdef"))
-	with := func(text string) string { return strings.Replace(text, browse(t, n, "").session, b.session, 1) }
-	b.refused("call/Recover", with(request(1, w.GetEpoch(), false)), http.StatusConflict, "holder")
-	if out := b.asks("call/Recover", with(request(2, w.GetEpoch()+1, true)), http.StatusOK); out["was_open"] != nil {
+	b.refused("call/Recover", request(1, w.GetEpoch(), false), http.StatusConflict, "holder")
+	if out := b.asks("call/Recover", request(2, w.GetEpoch()+1, true), http.StatusOK); out["was_open"] != nil {
 		t.Errorf("of another epoch: %v", out)
 	}
-	if out := b.asks("call/Recover", with(request(3, w.GetEpoch(), true)), http.StatusOK); out["was_open"] != true || out["length"] != "7" {
+	if out := b.asks("call/Recover", request(3, w.GetEpoch(), true), http.StatusOK); out["was_open"] != true || out["length"] != "7" {
 		t.Errorf("%v", out)
 	}
-	if again := b.asks("call/Recover", with(request(3, w.GetEpoch(), true)), http.StatusOK); again["was_open"] != true {
+	if again := b.asks("call/Recover", request(3, w.GetEpoch(), true), http.StatusOK); again["was_open"] != true {
 		t.Errorf("sent again: %v", again)
 	}
 }
@@ -321,7 +319,14 @@ func TestThePageProvesWhoAsks(t *testing.T) {
 	if who := bob.asks("call/WhoAmI", `{}`, http.StatusOK); who["user"] != "bob" || who["superuser"] != nil {
 		t.Errorf("%v", who)
 	}
-	bob.asks("call/List", `{"at":{"path":"/"}}`, http.StatusOK)
+	works := func(b *browser) {
+		t.Helper()
+		b.asks("call/List", `{"at":{"path":"/"}}`, http.StatusOK)
+		b.refused("call/Recover", `{"call":{"seq":1},"at":{"path":"/none"}}`, http.StatusNotFound, "/none")
+		b.refused("read", `{"path":"/none"}`, http.StatusNotFound, "/none")
+		b.asks("figures", `{}`, http.StatusOK)
+	}
+	works(bob)
 	bob.user = "root"
 	bob.refused("call/List", `{"at":{"path":"/"}}`, http.StatusUnauthorized, "of user")
 	bob.header.Set("Authorization", "Bearer wrong")
@@ -331,6 +336,10 @@ func TestThePageProvesWhoAsks(t *testing.T) {
 	if who := secure("", rooted).asks("call/WhoAmI", `{}`, http.StatusOK); who["user"] != "root" || who["superuser"] != true {
 		t.Errorf("%v", who)
 	}
+	works(secure("root", rooted)) // in the same tab
+	old := secure("root", rooted)
+	old.tab = base64.StdEncoding.EncodeToString(make([]byte, 16))
+	old.refused("call/Status", `{}`, http.StatusBadRequest, "load the page again")
 }
 
 // TestAFileIsFollowed: the page reads a file over blocks and tail, and follows it until it is

@@ -4,6 +4,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -438,11 +439,7 @@ func (f *Front) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 	}
 	held, done := f.cfg.Guard.Hold(ctx, who) // a call may wait for long
 	defer done()
-	resp, err := f.carry(held, req, info, h).Wait()
-	if why := context.Cause(held); err != nil && why != nil && ctx.Err() == nil {
-		err = wire.ToStatus(why)
-	}
-	return resp, err
+	return f.carry(held, req, info, h).Wait()
 }
 
 // prove finds out who makes a call. The services that are gRPC's own are for everybody.
@@ -468,15 +465,16 @@ const ours = "/leasefs.v1."
 func (f *Front) carry(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) callstream.Answer {
 	growStack(false)
 	ctx, span := tracing.Serve(ctx, f.cfg.Tracer, info.FullMethod)
-	c := &call{f: f, method: info.FullMethod, req: req, who: f.servedFor(ctx, info.FullMethod, req), span: span}
+	c := &call{f: f, ctx: ctx, method: info.FullMethod, req: req, who: f.servedFor(ctx, info.FullMethod, req), span: span}
+	if c.err = identity.Ended(ctx); c.err != nil {
+		return c
+	}
 	if c.err = f.slow(ctx, c.who, req); c.err != nil {
 		f.calls.shed.Inc()
-		c.ctx = ctx
 		return c
 	}
 	if c.served = f.Served.Take(1, c.who); !c.served {
 		f.calls.shed.Inc()
-		c.ctx = ctx
 		c.err = &fserror.Error{Kind: fserror.Retry, Message: "overloaded: too many calls at once", RetryAfter: 100 * time.Millisecond}
 		return c
 	}
@@ -528,9 +526,12 @@ func (c *call) Ready() bool { return !c.served || c.answer.Ready() }
 func (c *call) Wait() (any, error) {
 	defer func() { c.span.End(c.err) }()
 	if c.served {
-		if err := c.answer.Wait(c.ctx); err != nil {
-			c.err = err
-		}
+		c.err = cmp.Or(c.settle(), c.err)
+	}
+	if errors.Is(c.err, context.Canceled) {
+		c.err = cmp.Or(identity.Ended(c.ctx), c.err)
+	}
+	if c.served {
 		if c.cancel != nil {
 			c.cancel()
 		}
@@ -545,6 +546,18 @@ func (c *call) Wait() (any, error) {
 		return nil, wire.ToStatus(withRequest(c.err, c.method, c.req))
 	}
 	return c.resp, nil
+}
+
+// settle waits until the answer may be given. The end of the proof with which the call came ends the call
+// while it waits for others, but takes no answer from it: it may be the call that ended the proof.
+func (c *call) settle() error {
+	err := c.answer.Wait(c.ctx)
+	if err == nil || c.err != nil || identity.Ended(c.ctx) == nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), maxCall)
+	defer cancel()
+	return c.answer.Wait(ctx)
 }
 
 // gate refuses, before anything of a call is looked at, what only the active
@@ -599,8 +612,8 @@ func (f *Front) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 		return err
 	}
 	err = h(srv, bind(ctx, ss, told))
-	if why := context.Cause(held); why != nil && ss.Context().Err() == nil && errors.Is(err, context.Canceled) {
-		return why // the proof is not good any more
+	if why := identity.Ended(held); why != nil && errors.Is(err, context.Canceled) {
+		return why
 	}
 	if why := f.cfg.Loops.Err(); why != nil && ss.Context().Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, why)) {
 		// It was not the client who broke it off: he continues with the next namenode.

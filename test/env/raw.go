@@ -3,7 +3,6 @@ package env
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -75,9 +74,8 @@ func RawAt(t testing.TB, addr, name string, more ...grpc.DialOption) *Raw {
 	t.Cleanup(func() { _ = cc.Close() })
 	r := &Raw{
 		NN: pb.NewNamenodeClient(cc), Admin: pb.NewAdminClient(cc), t: t, http: http.DefaultClient,
-		Who: &pb.Caller{User: "root", Client: name, Session: make([]byte, 16), Host: "h", Pid: 1},
+		Who: &pb.Caller{User: "root", Client: name, Session: pb.NewSession("root"), Host: "h", Pid: 1},
 	}
-	_, _ = rand.Read(r.Who.Session)
 	return r
 }
 

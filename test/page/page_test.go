@@ -20,7 +20,11 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
 
+	"github.com/leasefs/leasefs/internal/clock"
+	"github.com/leasefs/leasefs/internal/proof"
+	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env"
 	"github.com/leasefs/leasefs/test/env/size"
@@ -325,6 +329,50 @@ func TestPageInChromium(t *testing.T) {
 	// Who is not who he says has no page: here, nobody.
 	b.runs("sign out", "localStorage.clear(); sessionStorage.clear(); location.reload()")
 	b.until("it asks who that is", "document.querySelector('dialog')?.innerText.includes('Say as whom')")
+	b.end()
+}
+
+// bearer shows a token.
+type bearer string
+
+func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return map[string]string{"authorization": "Bearer " + string(b)}, nil
+}
+
+func (bearer) RequireTransportSecurity() bool { return false }
+
+// TestPageWithAToken: where callers have to prove who they are, whoever signs in with his token
+// looks around and takes a file from its holder.
+func TestPageWithAToken(t *testing.T) {
+	file, secret := filepath.Join(t.TempDir(), "tokens"), proof.NewToken()
+	line, err := proof.Line(secret, "root")
+	if err == nil {
+		err = os.WriteFile(file, []byte(line+"\n"), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := env.Start(t, func(c *namenode.Config) {
+		if c.Identity.Tokens, err = proof.OpenTokens(clock.System{}, file); err != nil {
+			t.Fatal(err)
+		}
+	})
+	holder := env.RawAt(t, n.Addr(), "ingest", grpc.WithPerRPCCredentials(bearer(secret)))
+	holder.Create("/app.log")
+	b := open(t, n)
+	b.until("it asks who that is", "document.querySelector('dialog input[name=user]') !== null")
+	b.do("say who", chromedp.SendKeys(chromedp.CSS("dialog input[name=user]"), "root"))
+	b.do("prove it", chromedp.SendKeys(chromedp.CSS("dialog input[name=token]"), secret+"\r"))
+	b.until("it knows", "document.getElementById('who').textContent.startsWith('root') && document.getElementById('view').dataset.ready === 'yes'")
+	b.shows("/app.log")
+	b.runs("ask to recover", "document.querySelector('tbody tr button').click()")
+	b.until("it asks", "document.querySelector('dialog')?.innerText.includes('/app.log')")
+	b.click("dialog input[name=force]")
+	b.click("dialog button.danger")
+	b.until("it says so", "document.getElementById('said').textContent.includes('/app.log is closed')")
+	if f := holder.File("/app.log"); f.GetAttr().GetOpen() != nil {
+		t.Errorf("%v", f.GetAttr())
+	}
 	b.end()
 }
 

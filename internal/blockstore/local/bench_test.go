@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/clock"
 )
 
 // serveStore serves a store in a temporary folder on loopback.
@@ -170,7 +171,7 @@ func BenchmarkGET(b *testing.B) {
 }
 
 func BenchmarkVerifySignature(b *testing.B) {
-	g := newSigner(make([]byte, MinSecret))
+	g := newSigner(make([]byte, MinSecret), clock.System{})
 	path := blockstore.URLPath([16]byte{1}, blockstore.Key{Term: 1, Seq: 2})
 	query := g.sign(http.MethodPut, path, putTerms(1, 2, 3))
 	b.ReportAllocs()

@@ -119,7 +119,7 @@ func (s *Store) authorize(r *http.Request) (blockstore.Key, grant, *refusal) {
 	if !ok {
 		return bad(fmt.Sprintf("block %s: signed terms that this version does not know", key))
 	}
-	if s.cfg.Clock.Wall().After(g.expires) {
+	if s.mac.now().After(g.expires) {
 		return blockstore.Key{}, grant{}, &refusal{http.StatusForbidden, ReasonExpired, expired(key, g.expires)}
 	}
 	return key, g, nil

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
@@ -348,7 +349,7 @@ func TestHalfRequests(t *testing.T) {
 }
 
 func FuzzSignedURL(f *testing.F) {
-	s := &Store{mac: newSigner(make([]byte, MinSecret))}
+	s := &Store{mac: newSigner(make([]byte, MinSecret), clock.System{})}
 	s.cfg.NamespaceID = testID
 	path := blockstore.URLPath(testID, blockstore.Key{Term: 1, Seq: 2})
 	good := map[string]string{ // method and path to query
@@ -392,4 +393,60 @@ func FuzzRange(f *testing.F) {
 			t.Fatalf("%q of %d: %d bytes from %d", spec, size, length, off)
 		}
 	})
+}
+
+// TestURLsAndClocks: a URL ends in its time, however the clock is set meanwhile; after a restart
+// the time of day decides.
+func TestURLsAndClocks(t *testing.T) {
+	const day = 24 * time.Hour
+	for _, by := range []time.Duration{day, -day} {
+		t.Run(by.String(), func(t *testing.T) {
+			s, fake, h := harness(t, Config{Dir: t.TempDir()})
+			fake.Advance(2 * day)
+			obj, crc := object(5000, 1)
+			there, next := blockstore.Key{Term: 1, Seq: 1}, uint64(1)
+			if err := s.Put(t.Context(), there, obj, crc); err != nil {
+				t.Fatal(err)
+			}
+			sign := func() (get, put blockstore.Signed) {
+				t.Helper()
+				next++
+				get, err := s.SignGet(there, h.Now().Add(time.Minute))
+				if err == nil {
+					put, err = s.SignPut(blockstore.Key{Term: 1, Seq: next}, int64(len(obj)), crc, h.Now().Add(time.Minute))
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				return get, put
+			}
+			check := func(what string, get, put blockstore.Signed, good bool) {
+				t.Helper()
+				want := map[bool][2]int{true: {http.StatusOK, http.StatusOK}, false: {http.StatusForbidden, http.StatusForbidden}}[good]
+				gets, _ := send(t, h.Client, get, nil)
+				puts, _ := send(t, h.Client, put, obj)
+				if got := [2]int{gets, puts}; got != want {
+					t.Errorf("%s: GET and PUT answer %v, want %v", what, got, want)
+				}
+			}
+			get, put := sign()
+			get2, put2 := sign()
+			fake.ShiftWall(by)
+			fake.Advance(59 * time.Second)
+			check("a URL from before the clock was set, in its time", get, put, true)
+			after, afterPut := sign()
+			fake.Advance(2 * time.Second)
+			check("a URL from before the clock was set, after its time", get2, put2, false)
+			check("a URL from after the clock was set, in its time", after, afterPut, true)
+			fake.Advance(time.Minute)
+			check("a URL from after the clock was set, after its time", after, afterPut, false)
+
+			// As a restart does it. What was signed since the clock was set is by the time before.
+			get, put = sign()
+			s.mac.began = fake.Wall().Add(-fake.Boot())
+			check("a URL from before a restart, after the clock was set", get, put, by < 0)
+			get, put = sign()
+			check("a URL from after the restart", get, put, true)
+		})
+	}
 }

@@ -72,7 +72,7 @@ func (s *Store) put(ctx context.Context, key blockstore.Key, src source) error {
 	if err := s.write(ctx, what, tmp, src); err != nil {
 		return diskError("put", what, err)
 	}
-	if !src.expires.IsZero() && s.cfg.Clock.Wall().After(src.expires) {
+	if !src.expires.IsZero() && s.mac.now().After(src.expires) {
 		// The collector may have swept the key already, relying on this.
 		return expired(key, src.expires)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/clock"
 )
 
 // grant is what a signed URL allows.
@@ -30,12 +31,25 @@ const (
 )
 
 // signer makes and checks signatures. It is safe for concurrent use.
-type signer struct{ pool sync.Pool }
-
-func newSigner(secret []byte) *signer {
-	key := append([]byte(nil), secret...)
-	return &signer{sync.Pool{New: func() any { return hmac.New(sha256.New, key) }}}
+type signer struct {
+	pool  sync.Pool
+	clock clock.Clock
+	began time.Time // see now
 }
+
+func newSigner(secret []byte, c clock.Clock) *signer {
+	key := append([]byte(nil), secret...)
+	return &signer{sync.Pool{New: func() any { return hmac.New(sha256.New, key) }}, c, c.Wall().Add(-c.Boot())}
+}
+
+// now is the time by which signed URLs expire: that of the day when the store was opened, and
+// what has passed since. This store alone checks what it has signed, so that a clock which is set
+// meanwhile neither ends URLs early nor makes them live longer. After a restart the time
+// of day decides once more.
+func (g *signer) now() time.Time { return g.began.Add(g.clock.Boot()) }
+
+// expiry is a time of day as now will reach it, in milliseconds.
+func (g *signer) expiry(at time.Time) int64 { return g.now().Add(at.Sub(g.clock.Wall())).UnixMilli() }
 
 // sum is the HMAC-SHA256 over method, path and terms, each on a line.
 func (g *signer) sum(method, path, terms string) [sha256.Size]byte {
@@ -119,23 +133,23 @@ func (s *Store) SignPut(key blockstore.Key, length int64, crc32c uint32, expires
 		return blockstore.Signed{}, err
 	}
 	path := blockstore.URLPath(s.cfg.NamespaceID, key)
-	ms := expires.UnixMilli()
+	ms := s.mac.expiry(expires)
 	return blockstore.Signed{
 		URL:     s.cfg.BaseURL() + path + "?" + s.mac.sign(http.MethodPut, path, putTerms(ms, length, crc32c)),
 		Method:  http.MethodPut,
 		Header:  blockstore.PutHeader(length, crc32c),
-		Expires: time.UnixMilli(ms),
+		Expires: expires.Truncate(time.Millisecond),
 	}, nil
 }
 
 // SignGet signs GETs and HEADs. Expiry is cut to milliseconds.
 func (s *Store) SignGet(key blockstore.Key, expires time.Time) (blockstore.Signed, error) {
 	path := blockstore.URLPath(s.cfg.NamespaceID, key)
-	ms := expires.UnixMilli()
+	ms := s.mac.expiry(expires)
 	return blockstore.Signed{
 		URL:     s.cfg.BaseURL() + path + "?" + s.mac.sign(http.MethodGet, path, getTerms(ms)),
 		Method:  http.MethodGet,
 		Header:  http.Header{},
-		Expires: time.UnixMilli(ms),
+		Expires: expires.Truncate(time.Millisecond),
 	}, nil
 }

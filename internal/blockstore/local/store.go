@@ -103,7 +103,7 @@ func Open(cfg Config) (*Store, error) {
 	s := &Store{
 		cfg:   cfg,
 		root:  filepath.Join(cfg.Dir, hex.EncodeToString(cfg.NamespaceID[:])),
-		mac:   newSigner(cfg.Secret),
+		mac:   newSigner(cfg.Secret, cfg.Clock),
 		slots: newSlots(cfg.MaxPuts, cfg.Clock.Mono),
 	}
 	s.tmp.fs, s.tmp.dir = cfg.FS, filepath.Join(s.root, tmpFolder)

@@ -1,6 +1,8 @@
 // How the page asks the namenode. Who asks is in each request; a token is kept for this tab only.
 
-const session = btoa(String.fromCharCode(...crypto.getRandomValues(new Uint8Array(16))));
+// tab tells this tab from others. The namenode makes the id of a session of it and of who asks:
+// browsers do not compute hashes for a page without TLS.
+const tab = btoa(String.fromCharCode(...crypto.getRandomValues(new Uint8Array(10))));
 let seq = 0;
 
 export const me = {
@@ -27,7 +29,7 @@ async function post(path, request, signal) {
   if (me.token) headers.Authorization = `Bearer ${me.token}`;
   let r;
   try {
-    r = await fetch(`api/${path}`, { method: "POST", headers, body: JSON.stringify({ user: me.user, session, request }), signal, cache: "no-store" });
+    r = await fetch(`api/${path}`, { method: "POST", headers, body: JSON.stringify({ user: me.user, tab, request }), signal, cache: "no-store" });
   } catch (e) {
     if (e.name === "AbortError") throw e;
     throw new Problem(0, { message: "the namenode does not answer; this is tried again" });
@@ -47,7 +49,7 @@ export async function get(what, request = {}, signal = undefined) {
 }
 
 // nextCall numbers a call that changes something, so that it happens once.
-export const nextCall = () => ({ session, seq: String(++seq) });
+export const nextCall = () => ({ seq: String(++seq) });
 
 // stream calls fn with each message of a call that lasts, until signal says so or it ends.
 export async function stream(method, request, signal, fn) {

@@ -538,7 +538,7 @@ func (SafeModeRequest_Action) EnumDescriptor() ([]byte, []int) {
 // client process.
 type CallId struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Session       []byte                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"` // 16 random bytes, one a process
+	Session       []byte                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"` // 16 bytes, one a process: see Caller.session
 	Seq           uint64                 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`        // starts at 1, +1 for each new call; a retry keeps it
 	Acked         uint64                 `protobuf:"varint,3,opt,name=acked,proto3" json:"acked,omitempty"`    // all calls up to this one are answered: their results may be forgotten
 	unknownFields protoimpl.UnknownFields
@@ -599,12 +599,15 @@ func (x *CallId) GetAcked() uint64 {
 // Caller says who asks. A namenode that asks for no proof trusts it, as HDFS's simple
 // authentication does; else user must be whom the proof names.
 type Caller struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	User    string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
-	Client  string                 `protobuf:"bytes,2,opt,name=client,proto3" json:"client,omitempty"`   // client name
-	Session []byte                 `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"` // 16 bytes
-	Host    string                 `protobuf:"bytes,4,opt,name=host,proto3" json:"host,omitempty"`
-	Pid     int64                  `protobuf:"varint,5,opt,name=pid,proto3" json:"pid,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	User   string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
+	Client string                 `protobuf:"bytes,2,opt,name=client,proto3" json:"client,omitempty"` // client name
+	// 16 bytes, one a process: ten that are random, and the first six of the SHA-256 of
+	// "leasefs session of", a zero byte, these ten, and the name of the user whose session it
+	// is. A namenode that asks for proofs takes no other.
+	Session []byte `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"`
+	Host    string `protobuf:"bytes,4,opt,name=host,proto3" json:"host,omitempty"`
+	Pid     int64  `protobuf:"varint,5,opt,name=pid,proto3" json:"pid,omitempty"`
 	// The session's own soft limit, from 100 ms to the namenode's hard limit; 0:
 	// the namenode's. It is the same in all calls of a session.
 	TtlMs int64 `protobuf:"varint,6,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import os
 import secrets
 from collections.abc import Coroutine, Sequence
@@ -76,6 +77,12 @@ def _follow(path: str) -> pb.Ref:
     return pb.Ref(path=path, how=_FOLLOW)
 
 
+def _session_of(user: str) -> bytes:
+    """The id of a new session, which shows whose it is: see Caller.session in leasefs.proto."""
+    random = secrets.token_bytes(10)
+    return random + hashlib.sha256(b"leasefs session of\0" + random + user.encode()).digest()[:6]
+
+
 class Core:
     """A namespace as one session of one client sees it."""
 
@@ -116,7 +123,7 @@ class Core:
             user=user,
             real_user=c.real_user,
             client=c.client,
-            session=secrets.token_bytes(16),
+            session=_session_of(user),
             host=c.host,
             pid=c.pid,
             ttl_ms=-int(-c.ttl * 1000 // 1),
