@@ -21,7 +21,7 @@ func TestPageOfAStandby(t *testing.T) {
 	b := p.start(bcfg)
 	ask := func(s *namenode.Server, path, request string, out any) int {
 		t.Helper()
-		resp, err := http.Post("http://"+s.PagesAddr()+"/page/api/"+path, "application/json", strings.NewReader(`{"user":"root","request":`+request+`}`))
+		resp, err := http.Post("http://"+s.PagesAddr()+"/page/api/"+path, "application/json", strings.NewReader(`{"user":"root","tab":"AAAAAAAAAAAAAA==","request":`+request+`}`))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,8 +16,8 @@ func TestFlagsHaveOptionsAndKeys(t *testing.T) {
 	app := testApp(t)
 	i := slices.IndexFunc(app.Commands, func(c *cli.Command) bool { return c.Name == "mount" })
 	options := map[string]string{
-		"user":     "as",                                                     // "user" is a word of mount(8)
-		"namenode": "", "json": "", "quiet": "", "daemon": "", "options": "", // the device, what is printed, what is so, -o itself
+		"user":     "as",                                                                   // "user" is a word of mount(8)
+		"namenode": "", "json": "", "quiet": "", "daemon": "", "options": "", "traces": "", // the device, what is printed, what is so, -o itself, what a mount does not do
 	}
 	for _, f := range slices.Concat(globalFlags(), app.Commands[i].Flags) {
 		name := f.Names()[0]

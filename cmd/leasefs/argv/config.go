@@ -34,6 +34,7 @@ type fileConfig struct {
 	Keytab        *string `toml:"kerberos-keytab"`
 	Principal     *string `toml:"kerberos-principal"`
 	Server        *string `toml:"kerberos-server"`
+	Traces        *string `toml:"traces"`
 }
 
 // values are the settings in the file, as text by flag.
@@ -43,7 +44,7 @@ func (f *fileConfig) values() (map[string]string, error) {
 		"user": f.User, "client": f.Client, "tls-ca": f.TLSCA,
 		"tls-cert": f.TLSCert, "tls-key": f.TLSKey, "tls-server-name": f.TLSServerName, "token-file": f.TokenFile, "login": f.Login,
 		"block-cache": f.BlockCache, "block-cache-size": f.CacheSize,
-		"kerberos-keytab": f.Keytab, "kerberos-principal": f.Principal, "kerberos-server": f.Server,
+		"kerberos-keytab": f.Keytab, "kerberos-principal": f.Principal, "kerberos-server": f.Server, "traces": f.Traces,
 	} {
 		if s != nil {
 			v[name] = *s
