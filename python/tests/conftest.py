@@ -56,6 +56,7 @@ class Namenode:
 
     def stop(self) -> None:
         self.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)  # some of its threads run on until then
 
     def cont(self) -> None:
         self.process.send_signal(signal.SIGCONT)
