@@ -9,7 +9,8 @@ VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo de
 # The longest first, so that the others run beside it.
 PKGS      ?= ./test/e2e ./namenode ./test/crash ./...
 RACE_FLAGS ?=
-RACE_PKGS ?= ./leasemanager/... ./internal/journal/... ./internal/readcache ./namenode/... ./client/... ./test/crash ./internal/blockcache ./gateway/...
+# The longest first, too.
+RACE_PKGS ?= ./namenode ./client ./leasemanager/... ./internal/journal/... ./internal/readcache ./namenode/... ./client/... ./test/crash ./internal/blockcache ./gateway/...
 FUZZTIME  ?= 10
 # The tests of large sizes (LEASEFS_TEST_SIZE=full repeats others more often, too).
 FULL      ?= ^Test(TreesInAndOut|TreesOverAKilledNamenode|LargeFile|ManyAppends|ManySmallFiles|KilledWriterIsReplaced|HAStress|Soak)$$
