@@ -32,7 +32,7 @@ SEEDS     ?= 1000000
 SPARSE    ?=
 SEED      ?= $(shell date +%s)
 
-.PHONY: help setup build deb demo test test-full soak torture mutants race lint fuzz bench experiments generate clean
+.PHONY: help setup build deb demo test test-full test-long sweeps soak torture mutants race lint fuzz bench experiments generate clean
 
 help: ## show this list
 	@echo "make TARGET, one of:"
@@ -58,15 +58,20 @@ test: ## run the tests, but for the longest (go vet is part of lint)
 	@echo "Results come in order, that of the longest package first."
 	GOGC=400 GOMEMLIMIT=1GiB $(GOTEST) -timeout 12m -p $$((2 * $$(nproc))) -skip '$(LONG)|$(LONG_FULL)' $(PKGS) # most of them wait more than they work, on small heaps
 
-test-full: ## run the longest tests, then the end-to-end tests in full size: Go's whole source tree, 2 GiB, 100,000 files, 25 failures of namenodes, two minutes of all kinds of clients; every point of all sweeps; two hours of simulated fleets; and half a minute of torture
+test-full: test-long sweeps ## run the longest tests, then the end-to-end tests in full size: Go's whole source tree, 2 GiB, 100,000 files, 25 failures of namenodes, two minutes of all kinds of clients; every point of all sweeps; two hours of simulated fleets; and half a minute of torture
+
+test-long: ## run the part of test-full that waits more than it works
 	@scripts/setup test-full
 	$(GOTEST) -count=1 -timeout 15m -run '$(LONG)' ./test/e2e ./namenode ./test/page
 	LEASEFS_TEST_SIZE=full $(GOTEST) -count=1 -timeout 30m -v -run '$(FULL)' ./test/e2e
 	LEASEFS_TEST_SIZE=full $(GOTEST) -count=1 -timeout 15m -run '$(STORES)' ./test/e2e ./namenode
-	LEASEFS_TEST_SIZE=full $(GOTEST) -count=1 -timeout 15m $(FULL_PKGS)
 	LEASEFS_TEST_SIZE=full $(GOTEST) -count=1 -timeout 15m -run '$(LONG_FULL)|^Test(Conformance|Scenario43BrokenConnections)$$' ./namenode ./internal/journal/zk
-	$(GOTEST) -count=1 -timeout 15m -v -run '^TestWorlds$$' ./test/sim -seed $(SEED) -length 1h -sparse
 	$(GOTEST) -count=1 -timeout 15m -v -tags torture ./test/torture -minutes 0.5 -seed $(SEED)
+
+sweeps: ## run the part of test-full that only computes: the sweeps and the simulated fleets
+	@scripts/setup test-full
+	LEASEFS_TEST_SIZE=full $(GOTEST) -count=1 -timeout 30m $(FULL_PKGS)
+	$(GOTEST) -count=1 -timeout 30m -v -run '^TestWorlds$$' ./test/sim -seed $(SEED) -length 1h -sparse
 
 soak: ## run worlds of sim in which things fail, for HOURS or SEEDS of them from SEED on, and show which faults met; Ctrl-C ends it after the present one
 	@scripts/setup test
