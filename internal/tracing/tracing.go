@@ -110,30 +110,30 @@ func (s Span) Bytes(n int64) {
 
 // End ends the span, with an error if there is one.
 func (s Span) End(err error) {
-	switch {
-	case s.span == nil:
-	case err == nil:
-		s.span.End()
-	default:
+	if s.span != nil && err != nil {
 		s.fail(fserror.KindOf(err).String(), fserror.ReasonOf(err))
 	}
+	s.end()
 }
 
 // EndCall ends the span of a call of gRPC, whose error is a status.
 func (s Span) EndCall(err error) {
-	switch {
-	case s.span == nil:
-	case err == nil:
-		s.span.End()
-	default:
+	if s.span != nil && err != nil {
 		s.fail(status.Code(err).String(), "")
 	}
+	s.end()
 }
 
+// fail marks the span as failed, by a kind of error and, unless it is empty, a reason.
 func (s Span) fail(kind, reason string) {
 	s.span.SetAttributes(attribute.String("error.type", kind))
 	s.span.SetStatus(otelcodes.Error, strings.TrimSpace(kind+" "+reason))
-	s.span.End()
+}
+
+func (s Span) end() {
+	if s.span != nil {
+		s.span.End()
+	}
 }
 
 // ID is the trace's id in hexadecimal, as exemplars have it; empty without a span.

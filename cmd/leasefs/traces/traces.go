@@ -27,11 +27,11 @@ import (
 // process that ends waits for that.
 const patience = 3 * time.Second
 
-// tellEvery is how often it is told that spans are lost.
+// tellEvery is how often at most the user hears that spans are lost.
 const tellEvery = time.Minute
 
-// Flag names the collector. Whom else to tell what (headers, certificates, the sampler)
-// is in the variables of the environment that OpenTelemetry has for it.
+// Flag names the collector. Headers, certificates and the sampler are set in OpenTelemetry's own
+// environment variables.
 func Flag() cli.Flag {
 	return &cli.StringFlag{Name: "traces", Usage: "send spans of OpenTelemetry to the collector at `URL`, such as http://localhost:4318", EnvVars: []string{"LEASEFS_TRACES"}}
 }
@@ -39,9 +39,9 @@ func Flag() cli.Flag {
 // Exporter sends spans to a collector. A nil one sends none.
 type Exporter struct{ provider *sdk.TracerProvider }
 
-// Open returns the exporter to a collector, nil if at is empty. It sends nothing yet: that
-// a collector cannot be reached is told to tell, once a minute at most. Spans wait in a
-// queue of some 2,000; what finds it full is dropped.
+// Open returns the exporter to the collector at a URL, nil if that is empty. It sends nothing yet:
+// tell is called when a collector cannot be reached, once a minute at most. Up to 2,048 spans wait
+// to be sent; more are dropped.
 //
 // A namenode (serves) records the calls whose caller does, and no others, unless
 // OTEL_TRACES_SAMPLER says what else.
@@ -54,14 +54,16 @@ func Open(ctx context.Context, op, at, version string, serves bool, tell func(er
 	case err == nil && (u.User != nil || u.RawQuery != ""):
 		return nil, argv.Usagef(op, "--traces: %s has more than a host and a path: what proves to a collector who sends is in OTEL_EXPORTER_OTLP_HEADERS", u.Host)
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return nil, argv.Usagef(op, "--traces: %q is not the URL of a collector of OTLP over HTTP, such as http://localhost:4318", at)
+		return nil, argv.Usagef(op, "--traces is not the URL of a collector of OTLP over HTTP, such as http://localhost:4318") // it may have a secret
 	}
 	if u.Path == "" || u.Path == "/" {
 		u.Path = "/v1/traces"
 	}
 	sometimes := rate.Sometimes{First: 1, Interval: tellEvery}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
-		sometimes.Do(func() { tell(fmt.Errorf("traces are incomplete: %w", err)) })
+		sometimes.Do(func() {
+			tell(fmt.Errorf("traces are incomplete: check that a collector of OTLP over HTTP answers at %s: %w", u.Host, err))
+		})
 	}))
 	out, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(u.String()), otlptracehttp.WithTimeout(patience),
 		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true, InitialInterval: patience / 10, MaxInterval: patience, MaxElapsedTime: patience}))
@@ -87,8 +89,8 @@ func (x *Exporter) Tracer() trace.Tracer {
 	return x.provider.Tracer(tracing.Scope)
 }
 
-// Command runs a command, whose span all that it calls with its context are below, and
-// sends them to the collector at at. If that is empty, it only runs it.
+// Command runs a command and sends its span, and those below it, to the collector at a URL. If
+// that is empty, it only runs the command.
 func Command(ctx context.Context, op, at, version string, tell func(error), run func(context.Context) error) error {
 	x, err := Open(ctx, op, at, version, false, tell)
 	if err != nil {
@@ -101,7 +103,7 @@ func Command(ctx context.Context, op, at, version string, tell func(error), run 
 	return err
 }
 
-// Close sends what is left, for patience at most; what fails is told to tell.
+// Close sends what is left, for patience at most.
 func (x *Exporter) Close() {
 	if x == nil {
 		return

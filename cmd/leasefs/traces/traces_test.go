@@ -3,39 +3,22 @@ package traces_test
 import (
 	"context"
 	"errors"
-	"io"
-	"net/http"
-	"net/http/httptest"
+	"maps"
 	"os"
 	"strings"
 	"testing"
 
-	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
-	"google.golang.org/protobuf/proto"
-
 	"github.com/leasefs/leasefs/cmd/leasefs/traces"
 	"github.com/leasefs/leasefs/internal/tracing"
+	"github.com/leasefs/leasefs/test/env/collector"
 )
 
 // A collector gets the span of a command and those below it, and whose they are, by the
 // time the exporter is closed.
 func TestExporter(t *testing.T) {
-	got := make(chan *collector.ExportTraceServiceRequest, 10)
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		all := new(collector.ExportTraceServiceRequest)
-		if err == nil {
-			err = proto.Unmarshal(body, all)
-		}
-		if err != nil || r.URL.Path != "/v1/traces" {
-			t.Errorf("%s: %v", r.URL, err)
-		}
-		got <- all
-		w.Header().Set("Content-Type", "application/x-protobuf")
-	}))
-	defer s.Close()
+	c := collector.Start(t)
 	failed := errors.New("no such file")
-	err := traces.Command(t.Context(), "cat", s.URL, "v7", func(err error) { t.Error(err) }, func(ctx context.Context) error {
+	err := traces.Command(t.Context(), "cat", c.URL, "v7", func(err error) { t.Error(err) }, func(ctx context.Context) error {
 		_, below := tracing.Begin(ctx, "open")
 		below.End(nil)
 		return failed
@@ -43,20 +26,9 @@ func TestExporter(t *testing.T) {
 	if !errors.Is(err, failed) {
 		t.Error(err)
 	}
-	close(got)
-	names, whose := map[string]string{}, ""
-	for all := range got {
-		for _, r := range all.GetResourceSpans() {
-			whose = r.GetResource().String()
-			for _, scope := range r.GetScopeSpans() {
-				for _, s := range scope.GetSpans() {
-					names[s.GetName()] = string(s.GetTraceId())
-				}
-			}
-		}
-	}
-	if len(names) != 2 || names["leasefs cat"] == "" || names["open"] != names["leasefs cat"] {
-		t.Errorf("spans by name, with their traces: %q", names)
+	seen, whose := c.Seen()
+	if len(seen) != 2 || len(seen["open"]) != 1 || !maps.Equal(seen["open"], seen["leasefs cat"]) {
+		t.Errorf("traces by the names of spans: %v", seen)
 	}
 	if !strings.Contains(whose, `"leasefs"`) || !strings.Contains(whose, `"v7"`) {
 		t.Errorf("they are of %s", whose)
@@ -99,7 +71,7 @@ func TestNoCollector(t *testing.T) {
 	if err := traces.Command(t.Context(), "cat", "http://127.0.0.1:1", "v7", tell, func(context.Context) error { return nil }); err != nil {
 		t.Error(err)
 	}
-	if len(told) != 1 || !strings.Contains(told[0].Error(), "traces are incomplete") || !strings.Contains(told[0].Error(), "127.0.0.1:1") {
+	if len(told) != 1 || !strings.Contains(told[0].Error(), "check that a collector") || !strings.Contains(told[0].Error(), "127.0.0.1:1") {
 		t.Errorf("told: %v", told)
 	}
 }
@@ -119,7 +91,7 @@ func TestOpen(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	for _, at := range []string{"localhost:4318", "grpc://localhost:4317", "http://", "http://user:secret@host", "http://host?token=secret", "http://host:port", "\x00"} {
+	for _, at := range []string{"localhost:4318", "grpc://localhost:4317", "http://", "http://user:secret@host", "http://host?token=secret", "http://user:secret@host:port", "user:secret@host", "\x00"} {
 		if _, err := traces.Open(context.WithoutCancel(t.Context()), "cat", at, "", false, nil); err == nil || !strings.Contains(err.Error(), "--traces") || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: %v", at, err)
 		}
