@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -370,6 +371,62 @@ func TestManyWriters(t *testing.T) {
 	if i, err := r.fs.Stat(t.Context(), "/eve/0"); err != nil || i.Length != 0 || i.Open == nil {
 		t.Errorf("a file of which half a packet came: %+v, %v", i, err)
 	}
+}
+
+// heldConn is a connection whose first deadline of hours is set when held lets it.
+type heldConn struct {
+	net.Conn
+	once, woke     sync.Once
+	reached, woken chan struct{}
+	held           <-chan struct{}
+}
+
+func (c *heldConn) SetReadDeadline(t time.Time) error {
+	if time.Until(t) > time.Hour {
+		c.once.Do(func() { close(c.reached); <-c.held })
+	}
+	return c.Conn.SetReadDeadline(t)
+}
+
+func (c *heldConn) SetDeadline(t time.Time) error {
+	err := c.Conn.SetDeadline(t)
+	if time.Until(t) < 0 {
+		c.woke.Do(func() { close(c.woken) })
+	}
+	return err
+}
+
+// holding holds the first connection.
+type holding struct {
+	net.Listener
+	first *heldConn
+}
+
+func (l *holding) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil && l.first.Conn == nil {
+		l.first.Conn = c
+		return l.first, nil
+	}
+	return c, err
+}
+
+// TestTakenOverInBetween: a writer that another takes over from just as it begins to wait for a
+// packet does not wait for it.
+func TestTakenOverInBetween(t *testing.T) {
+	held := make(chan struct{})
+	c := &heldConn{reached: make(chan struct{}), woken: make(chan struct{}), held: held}
+	r := start(t, func(cfg *data.Config) {
+		cfg.Idle = 7 * time.Hour
+		cfg.Listener = &holding{cfg.Listener, c}
+	})
+	_, b := r.create("c", "/f", kib)
+	one := r.writing(b)
+	<-c.reached
+	r.writing(b)
+	<-c.woken
+	close(held)
+	one.ends()
 }
 
 // TestNoRoom: only so many files are open at once, and nobody gets all places.

@@ -89,9 +89,19 @@ func (c *conn) write(m *hadoop.OpWriteBlockProto) error {
 	if err := c.answer(&hadoop.BlockOpResponseProto{Status: hadoop.Status_SUCCESS.Enum(), FirstBadLink: proto.String("")}); err != nil || closing {
 		return err
 	}
-	// When another takes over, or the lease is lost, whoever waits here is woken.
-	defer context.AfterFunc(pipe.Context(), func() { _ = c.SetDeadline(time.Unix(1, 0)) })()
 	return c.take(pipe, sums, s.Anew)
+}
+
+// past is a deadline that wakes whoever waits for a connection.
+var past = time.Unix(1, 0)
+
+// within lets the next read take so long, and nothing once ctx has ended: whoever sets the
+// deadline to the past then may have done so before.
+func (c *conn) within(ctx context.Context, d time.Duration) {
+	_ = c.SetReadDeadline(time.Now().Add(d))
+	if ctx.Err() != nil {
+		_ = c.SetReadDeadline(past)
+	}
 }
 
 // ack is what is to be said of a packet.
@@ -112,17 +122,22 @@ func (c *conn) take(pipe *files.Pipe, s sums, first bool) error {
 		large.Reset(c.in)
 		c.in = large
 	}
+	// When another takes over, the lease is lost, or nothing can be acknowledged, whoever waits
+	// here is woken.
+	ctx, cancel := context.WithCancel(pipe.Context())
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(past) })()
 	acks, acked := make(chan ack, maxUnacked), make(chan error, 1)
 	go func() {
 		err := c.acknowledge(pipe, acks)
-		if err != nil { // whoever reads is woken
-			_ = c.SetReadDeadline(time.Unix(1, 0))
+		if err != nil {
+			cancel()
 			for range acks { //nolint:revive // he may be waiting for room
 			}
 		}
 		acked <- err
 	}()
-	err := c.takeAll(pipe, &packets{in: c.in, sums: s}, first, acks)
+	err := c.takeAll(ctx, pipe, &packets{in: c.in, sums: s}, first, acks)
 	close(acks)
 	if aerr := <-acked; aerr != nil {
 		return aerr
@@ -130,21 +145,17 @@ func (c *conn) take(pipe *files.Pipe, s sums, first bool) error {
 	return err
 }
 
-func (c *conn) takeAll(pipe *files.Pipe, p *packets, first bool, acks chan<- ack) error {
+func (c *conn) takeAll(ctx context.Context, pipe *files.Pipe, p *packets, first bool, acks chan<- ack) error {
 	var end int64
 	for {
-		if pipe.Context().Err() == nil {
-			_ = c.SetReadDeadline(time.Now().Add(c.cfg.Idle))
-		}
+		c.within(ctx, c.cfg.Idle)
 		h, err := p.next()
 		if err != nil {
 			return c.stopped(pipe, err)
 		}
 		n, seqno := int(h.GetDataLen()), h.GetSeqno()
 		if n > 0 {
-			if pipe.Context().Err() == nil {
-				_ = c.SetReadDeadline(time.Now().Add(moveTime))
-			}
+			c.within(ctx, moveTime)
 			err := p.body(n, func(at int, b []byte) (err error) {
 				end, err = pipe.Write(h.GetOffsetInBlock()+int64(at), b)
 				return err
