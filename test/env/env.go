@@ -16,9 +16,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
-	"os"
 	"path/filepath"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,6 +27,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode"
 	"github.com/leasefs/leasefs/namenode/offline"
+	"github.com/leasefs/leasefs/test/env/spawn"
 )
 
 // Namenode is a namenode in this process.
@@ -39,21 +38,11 @@ type Namenode struct {
 	cfg  namenode.Config
 }
 
-var addresses atomic.Uint32
-
-// address is a loopback address that no other namenode of any test has (all of
-// 127.0.0.0/8 is this machine): a namenode that is started again must find its
-// port free, which a shared address cannot promise.
-func address() string {
-	n, pid := addresses.Add(1), os.Getpid()
-	return fmt.Sprintf("127.%d.%d.%d:0", 1+pid%250, 1+(pid/250+int(n/250))%250, 1+n%250)
-}
-
 // Start starts a namenode on an address of its own and a new folder, as
 // superuser "root". It ends with the test.
 func Start(t testing.TB, mods ...func(*namenode.Config)) *Namenode {
 	t.Helper()
-	addr := address()
+	addr := spawn.Loopback() + ":0"
 	cfg := namenode.Config{
 		Data: t.TempDir(), Listen: addr, HTTP: addr, OpenPort: OpenPort, Superuser: "root", Supergroup: "supergroup",
 		Groups: func(string) []string { return nil }, Limits: namenode.Limits{Reserve: 1 << 20}, Upkeep: namenode.Upkeep{DeleteAfter: time.Nanosecond}, Logger: slog.New(slog.NewTextHandler(testWriter{t}, nil)),

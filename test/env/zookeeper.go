@@ -171,7 +171,7 @@ func newZooKeeper(cfg *ZooKeeperConfig) (*ZooKeeper, error) {
 		return nil, err
 	}
 	z := &ZooKeeper{dir: dir}
-	host, _, _ := net.SplitHostPort(address())
+	host := spawn.Loopback()
 	var held []io.Closer // until all are found, so that none is found twice
 	defer func() {
 		for _, l := range held {

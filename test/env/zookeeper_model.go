@@ -6,6 +6,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/leasefs/leasefs/test/env/spawn"
 	"github.com/leasefs/leasefs/test/sim/zkmodel"
 )
 
@@ -28,7 +29,7 @@ func modelZooKeeper(cfg ZooKeeperConfig) (*ZooKeeper, error) {
 	if cfg.Machines != nil || cfg.Cert != "" {
 		return nil, fmt.Errorf("env: the model of ZooKeeper has no machines and no TLS; unset %s", modelVariable)
 	}
-	host, _, _ := net.SplitHostPort(address())
+	host := spawn.Loopback()
 	z := &ZooKeeper{model: zkmodel.New(zkmodel.Config{Servers: cfg.Servers, Tick: ZooKeeperTick})}
 	for i := range cfg.Servers {
 		m := &modelServer{ensemble: z.model, server: z.model.Server(i), addr: net.JoinHostPort(host, "0")}

@@ -1,5 +1,5 @@
 // Package kdc runs a Kerberos server (KDC) of MIT for a test: a realm of its own, in a
-// temporary folder and on a free port.
+// temporary folder and on a loopback address that nothing else has.
 package kdc
 
 import (
@@ -20,7 +20,7 @@ import (
 type KDC struct {
 	t      testing.TB
 	dir    string
-	port   int
+	addr   string
 	Config string // the krb5.conf of its clients
 	server *exec.Cmd
 	exited <-chan struct{}
@@ -35,19 +35,13 @@ func Start(t testing.TB, realms ...string) *KDC {
 	if _, err := os.Stat(programs + "krb5kdc"); err != nil {
 		t.Fatalf("%v; scripts/setup test installs it", err)
 	}
-	k := &KDC{t: t, dir: t.TempDir()}
-	udp, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	k.port = udp.LocalAddr().(*net.UDPAddr).Port //nolint:errcheck // it is one
-	_ = udp.Close()
+	k := &KDC{t: t, dir: t.TempDir(), addr: net.JoinHostPort(spawn.Loopback(), "8800")}
 	k.Config = k.file("krb5.conf")
 	var conf, kdcConf strings.Builder
 	fmt.Fprintf(&conf, "[libdefaults]\n default_realm = %s\n dns_lookup_kdc = false\n dns_lookup_realm = false\n dns_canonicalize_hostname = false\n rdns = false\n udp_preference_limit = 1\n ticket_lifetime = 10h\n[realms]\n", realms[0])
-	fmt.Fprintf(&kdcConf, "[kdcdefaults]\n kdc_listen = 127.0.0.1:%[1]d\n kdc_tcp_listen = 127.0.0.1:%[1]d\n[realms]\n", k.port)
+	fmt.Fprintf(&kdcConf, "[kdcdefaults]\n kdc_listen = %[1]s\n kdc_tcp_listen = %[1]s\n[realms]\n", k.addr)
 	for _, r := range realms {
-		fmt.Fprintf(&conf, " %s = {\n  kdc = 127.0.0.1:%d\n }\n", r, k.port)
+		fmt.Fprintf(&conf, " %s = {\n  kdc = %s\n }\n", r, k.addr)
 		fmt.Fprintf(&kdcConf, " %[1]s = {\n  database_name = %[2]s/%[1]s\n  key_stash_file = %[2]s/%[1]s.stash\n  max_life = 10h\n supported_enctypes = aes256-cts-hmac-sha1-96:normal aes128-cts-hmac-sha1-96:normal arcfour-hmac:normal\n }\n", r, k.dir)
 	}
 	fmt.Fprintf(&kdcConf, "[logging]\n kdc = FILE:%[1]s/kdc.log\n admin_server = FILE:%[1]s/kadmin.log\n default = FILE:%[1]s/krb5.log\n", k.dir)
@@ -72,15 +66,26 @@ func (k *KDC) up(args []string) {
 	if k.exited, err = spawn.Start(k.server); err != nil {
 		k.t.Fatal(err)
 	}
+	fail := func(what string) {
+		k.t.Helper()
+		log, _ := os.ReadFile(k.file("kdc.log"))
+		k.t.Fatalf("the KDC %s\n%s", what, log)
+	}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
 	for deadline := time.Now().Add(time.Minute); ; {
-		c, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", k.port), time.Second)
+		c, err := net.DialTimeout("tcp", k.addr, time.Second)
 		if err == nil {
 			_ = c.Close()
 			return
 		}
 		if time.Now().After(deadline) {
-			log, _ := os.ReadFile(k.file("kdc.log"))
-			k.t.Fatalf("the KDC does not answer: %v\n%s", err, log)
+			fail("does not answer: " + err.Error())
+		}
+		select {
+		case <-k.exited:
+			fail("has ended: " + k.server.ProcessState.String())
+		case <-tick.C:
 		}
 	}
 }
