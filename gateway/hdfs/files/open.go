@@ -113,8 +113,10 @@ func (t *Table) Append(ctx context.Context, u *users.User, name, path string, ne
 	}
 	ctx = context.WithoutCancel(ctx) // see Create
 	var wait time.Duration
-	if i, err := u.FS.Stat(ctx, path); repeated && err == nil && i.Open != nil && i.Open.Holder.Client == name && i.Open.Holder.User == u.User {
-		wait = repeatTime
+	if repeated {
+		if i, err := u.FS.Stat(ctx, path); err == nil && i.Open != nil && i.Open.Holder.Client == name && i.Open.Holder.User == u.User {
+			wait = repeatTime
+		}
 	}
 	w, err := p.u.FS.Append(ctx, path, client.WithWait(wait))
 	if err != nil {
