@@ -2,6 +2,7 @@ package archive
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -213,7 +214,7 @@ func (a *Archive) find(ctx context.Context) error {
 	a.newest, a.based, a.since = 0, 0, 0
 	for _, b := range c.bases {
 		if b.in.Prefix == BasePrefix && txid > 0 && b.TxID <= txid {
-			a.newest, a.based = b.TxID, c.timeOf(b.TxID)
+			a.newest, a.based = b.TxID, cmp.Or(c.timeOf(b.TxID), c.spans[0].time)
 			break
 		}
 	}

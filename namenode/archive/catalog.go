@@ -162,7 +162,10 @@ func (c *Catalog) replay(ctx context.Context, t *namespace.Tree, at At) error {
 	last, ms := t.Last()
 	next := last + 1
 	i, _ := slices.BinarySearchFunc(c.spans, next, func(s span, txid uint64) int { return cmp.Compare(s.to, txid) })
-	spans := c.spans[i:]
+	spans := slices.Clone(c.spans[i:])
+	if len(spans) > 0 && spans[0].from < next {
+		spans[0].from = next // the base is of the middle of an object
+	}
 	for n, s := range spans { // up to the first hole
 		if s.from > next {
 			spans = spans[:n]

@@ -1,0 +1,244 @@
+package namenode_test
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasefs/leasefs/internal/blockstore/local"
+	"github.com/leasefs/leasefs/namenode"
+	"github.com/leasefs/leasefs/namenode/archive"
+	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/offline"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+	"github.com/leasefs/leasefs/test/env"
+)
+
+// archived has a namenode archive into a folder of its own.
+func archived(blocks string, keep time.Duration) func(*namenode.Config) {
+	return func(c *namenode.Config) { c.Archive, c.Blocks = keep, "file://"+blocks }
+}
+
+// catalog looks into the archive of the one namespace in a folder.
+func catalog(t *testing.T, blocks string) *archive.Catalog {
+	t.Helper()
+	dirs, err := filepath.Glob(filepath.Join(blocks, "*", "NAMESPACE"))
+	if err != nil || len(dirs) != 1 {
+		t.Fatal(dirs, err)
+	}
+	id, err := hex.DecodeString(filepath.Base(filepath.Dir(dirs[0])))
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := local.Open(local.Config{Dir: blocks, NamespaceID: [16]byte(id), Secret: make([]byte, 32), Shared: true, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = st.Close() })
+	c, err := archive.Open(t.Context(), st, [16]byte(id), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// archivedTo waits until a record is archived.
+func archivedTo(t *testing.T, blocks string, txid uint64) (c *archive.Catalog) {
+	t.Helper()
+	env.Eventually(t, fmt.Sprintf("record %d is archived", txid), func() bool {
+		c = catalog(t, blocks)
+		newest, _ := c.Newest()
+		return newest >= txid
+	})
+	return c
+}
+
+func imageBytes(t *testing.T, tree *namespace.Tree) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := tree.WriteImage(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// moments are trees by their last record.
+type moments map[uint64][]byte
+
+func (m moments) note(t *testing.T, s *namenode.Server) uint64 {
+	t.Helper()
+	tree := s.Tree()
+	last, _ := tree.Last()
+	m[last] = imageBytes(t, tree)
+	return last
+}
+
+// check holds up to n random moments, and the time of each, against the archive.
+func (m moments) check(t *testing.T, c *archive.Catalog, n int) {
+	t.Helper()
+	for txid, want := range m {
+		if n--; n < 0 {
+			return
+		}
+		tree, err := c.Tree(t.Context(), archive.At{TxID: txid})
+		if err != nil {
+			t.Fatalf("after record %d: %v", txid, err)
+		}
+		if problems := tree.Check(); len(problems) > 0 || !bytes.Equal(imageBytes(t, tree), want) {
+			t.Fatalf("after record %d the tree is another one (%v)", txid, problems)
+		}
+		_, ms := tree.Last()
+		at := time.UnixMilli(ms)
+		tree, err = c.Tree(t.Context(), archive.At{Time: at})
+		if err != nil {
+			t.Fatalf("at %s, record %d: %v", at, txid, err)
+		}
+		if last, then := tree.Last(); last < txid || then != ms {
+			t.Fatalf("at %s: record %d of %d, want %d", at, last, then, txid)
+		}
+	}
+}
+
+// change does something at random.
+func change(t *testing.T, r *env.Raw, i int) {
+	t.Helper()
+	path := fmt.Sprintf("/d%d", rand.IntN(8))
+	var err error
+	switch rand.IntN(6) {
+	case 0:
+		_, err = r.NN.Mkdir(t.Context(), &pb.MkdirRequest{Call: r.Call(), Caller: r.Who, At: pb.At(path + "/deep"), Parents: true})
+	case 1:
+		_, err = r.NN.Delete(t.Context(), &pb.DeleteRequest{Call: r.Call(), Caller: r.Who, At: pb.At(path), Recursive: true})
+	case 2:
+		if err := r.Close(r.Create(fmt.Sprintf("%s-%d", path, i)), 0); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		w := r.Create(fmt.Sprintf("/f%d", i))
+		if err := r.Flush(w, 0, strings.Repeat("x", 1+rand.IntN(3000))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = err // what is refused changes nothing
+}
+
+// TestAnyMomentIsArchived: 200 moments of a random history, over restarts and with bases
+// between, are restored as they were, by number and by time.
+func TestAnyMomentIsArchived(t *testing.T) {
+	t.Parallel()
+	blocks := t.TempDir()
+	n := env.Start(t, archived(blocks, time.Hour))
+	seen := moments{}
+	last := uint64(0)
+	for reign := range 3 {
+		r := n.Raw(t, fmt.Sprintf("r%d", reign))
+		for i := range 100 {
+			change(t, r, 1000*reign+i)
+			last = seen.note(t, n.Server)
+		}
+		if reign < 2 {
+			n.Restart(t)
+		}
+	}
+	c := archivedTo(t, blocks, last)
+	if len(seen) < 200 {
+		t.Fatalf("only %d moments", len(seen))
+	}
+	seen.check(t, c, 220)
+	if _, err := c.Tree(t.Context(), archive.At{TxID: last + 1000}); err == nil {
+		t.Error("a moment that has not come yet was restored")
+	}
+}
+
+// TestDeletedFileComesBack: what was deleted hours ago is restored with its bytes, since
+// the archive keeps its blocks for as long as the moment is kept, and no longer.
+func TestDeletedFileComesBack(t *testing.T) {
+	t.Parallel()
+	const keep = 6 * time.Hour
+	clk, fake := env.FakeClock()
+	blocks := t.TempDir()
+	n := env.Start(t, fake, archived(blocks, keep))
+	r := n.Raw(t, "a")
+	content := strings.Repeat("precious", 1000)
+	withBlock(t, r, "/file", content)
+	before := r.TxID()
+	remove(t, r, "/file")
+	r.Make("/later")
+	archivedTo(t, blocks, r.TxID())
+	clk.Advance(keep - time.Hour)
+	if deleted, waiting, err := n.CollectGarbage(t.Context()); err != nil || deleted != 0 || waiting != 1 {
+		t.Fatalf("%d deleted, %d wait, %v", deleted, waiting, err)
+	}
+	off, err := n.Config().Offline()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "then")
+	done, err := offline.Rewind(t.Context(), offline.Rewinding{Config: off, At: archive.At{TxID: before}, Dir: dir})
+	if err != nil || done.TxID != before || done.Files != 1 || done.Blocks != 1 {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	then := env.Start(t, func(c *namenode.Config) { c.Data = dir })
+	f, err := then.Client(t).Open(t.Context(), "/file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, len(content))
+	if _, err := f.ReadAt(got, 0); err != nil || string(got) != content {
+		t.Errorf("other bytes (%v)", err)
+	}
+	clk.Advance(2 * time.Hour)
+	if deleted, _, err := n.CollectGarbage(t.Context()); err != nil || deleted != 1 {
+		t.Errorf("after the time of the archive %d were deleted, %v", deleted, err)
+	}
+	// The catalog still has that moment, and the restore says what is missing.
+	_, err = offline.Rewind(t.Context(), offline.Rewinding{Config: off, At: archive.At{TxID: before}, Dir: filepath.Join(t.TempDir(), "again")})
+	if err == nil || !strings.Contains(err.Error(), "/file") {
+		t.Errorf("without its block: %v", err)
+	}
+}
+
+// TestTwoNamenodesArchive: over failovers the archive has every moment of the one history.
+func TestTwoNamenodesArchive(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	keep := func(c *namenode.Config) { c.Archive = time.Hour }
+	acfg, _ := p.config(keep)
+	bcfg, _ := p.config(keep)
+	a := p.active(acfg)
+	b := p.start(bcfg)
+	seen := moments{}
+	fs := p.client(acfg.Listen, bcfg.Listen)
+	last := uint64(0)
+	for i := range 4 {
+		for k := range 10 {
+			if err := fs.Mkdir(t.Context(), fmt.Sprintf("/d%d-%d", i, k), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			last = seen.note(t, a)
+		}
+		if i%2 == 0 {
+			archivedTo(t, p.blocks, last)
+		}
+		if _, err := fs.Admin().Failover(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		p.becomes(b, "active")
+		p.eventually("the reign has ended", func() bool { return a.Err() != nil })
+		a = p.again(a, acfg)
+		a, b, acfg, bcfg = b, a, bcfg, acfg
+	}
+	c := archivedTo(t, p.blocks, last)
+	seen.check(t, c, len(seen))
+	for _, s := range []*namenode.Server{b, a} {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
