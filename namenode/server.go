@@ -168,7 +168,7 @@ func (s *Server) open(ctx context.Context) error {
 	}
 	s.space = space.New(space.Config{Log: s.log, Dir: s.dir, Store: s.store, Blocks: s.blocks, Reserve: s.cfg.Reserve, Memory: s.cfg.MemoryLimit})
 	s.clocks = s.newClocks()
-	s.archive = s.newArchive()
+	s.archive = newArchive(s)
 	s.images = s.newImages()
 	s.scrub = scrub.New(scrub.Config{
 		FS: s.cfg.FS, File: s.dir.File(datadir.ScrubFile), Clock: s.cfg.Clock, Log: s.log, Every: s.cfg.Scrub, Rate: s.cfg.ScrubRate,

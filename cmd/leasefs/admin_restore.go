@@ -24,12 +24,13 @@ func restoreCommand(p *program) *cli.Command {
 		Description: "Makes a namespace known to an ensemble that does not have it, so that namenodes can be started on\n" +
 			"it with the same three flags. With DIR, a folder that leasefs admin backup made: copies its\n" +
 			"blocks and its tree into the block store. Without: ZooKeeper is lost, the block store is there,\n" +
-			"and the newest image in it is taken. All changes after the one that it tells are lost.\n" +
+			"and its newest image and what is archived after it are taken. All later changes are lost.\n" +
 			"--zookeeper, --namespace and --blocks are needed. It speaks to ZooKeeper and the block store, to\n" +
 			"no namenode: none of the namespace may run, and --namenode, --user and --timeout mean nothing here.\n" +
 			"A bucket's credentials are those of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or of\n" +
 			"~/.aws/credentials, as for leasefs namenode. It can be repeated until it succeeds. A namenode\n" +
 			"alone needs no restore: leasefs namenode --data DIR serves the folder of a backup.\n\n" +
+			rewind.Description +
 			"A block store belongs to one incarnation of a namespace: what its format, or a restore, brought to\n" +
 			"life. One of another incarnation is refused, with its name; --take-over takes it from that one, which\n" +
 			"ends when it notices, and must not be started again.",

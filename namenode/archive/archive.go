@@ -139,10 +139,7 @@ func (a *Archive) Run(ctx context.Context, j journal.Journal, term uint64) error
 	if a == nil {
 		return nil
 	}
-	a.journal, a.term, a.pruned = j, term, a.cfg.Clock.Mono()
-	a.mu.Lock()
-	a.durable, a.covered, a.stats.TxID = j.Durable, a.cfg.Clock.Mono(), 0
-	a.mu.Unlock()
+	a.begin(j, term)
 	found := false
 	for ctx.Err() == nil {
 		wait := every
@@ -169,6 +166,14 @@ func (a *Archive) Run(ctx context.Context, j journal.Journal, term uint64) error
 		_ = clock.Pause(ctx, wait) // Run ends next, if that ended
 	}
 	return nil
+}
+
+// begin is told of the reign.
+func (a *Archive) begin(j journal.Journal, term uint64) {
+	a.journal, a.term, a.pruned = j, term, a.cfg.Clock.Mono()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.durable, a.covered, a.stats.TxID = j.Durable, a.cfg.Clock.Mono(), 0
 }
 
 // tell notes, and logs once, why nothing is archived.

@@ -20,6 +20,10 @@ import (
 // newest is the moment of that name.
 const newest = "newest"
 
+// Description is what the command's help says of it.
+const Description = "With --at, what the archive of the journal has of a moment becomes a backup in DIR, a new folder\n" +
+	"(see leasefs namenode --archive). The store is not changed, and namenodes may run.\n\n"
+
 // Flags are those of the command besides the ones of a restore to an ensemble.
 func Flags() []cli.Flag {
 	return []cli.Flag{
