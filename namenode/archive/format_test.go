@@ -2,7 +2,6 @@ package archive
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -180,7 +179,7 @@ func TestNoMoment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Tree(context.Background(), At{}); !errors.Is(err, fserror.NotFound) {
+	if _, err := c.Tree(t.Context(), At{}); !errors.Is(err, fserror.NotFound) {
 		t.Error(err)
 	}
 }
