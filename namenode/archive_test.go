@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/leasefs/leasefs/internal/blockstore/local"
 	"github.com/leasefs/leasefs/namenode"
 	"github.com/leasefs/leasefs/namenode/archive"
+	"github.com/leasefs/leasefs/namenode/datadir"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/offline"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -241,4 +243,50 @@ func TestTwoNamenodesArchive(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// TestTheDiskIsLost: without its data folder, a namenode alone continues where the archive
+// ends, on the store of the one that was lost, which it takes over; and archives on.
+func TestTheDiskIsLost(t *testing.T) {
+	t.Parallel()
+	blocks := t.TempDir()
+	n := env.Start(t, archived(blocks, time.Hour))
+	r := n.Raw(t, "a")
+	content := strings.Repeat("bytes", 1000)
+	withBlock(t, r, "/file", content)
+	last := r.TxID()
+	archivedTo(t, blocks, last)
+	raw, err := os.ReadFile(filepath.Join(n.Config().Data, "VERSION"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	version, _, err := datadir.ParseVersion(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Stop(t)
+	if err := os.RemoveAll(n.Config().Data); err != nil {
+		t.Fatal(err)
+	}
+	off, err := n.Config().Offline()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "again")
+	if done, err := offline.Rewind(t.Context(), offline.Rewinding{Config: off, Dir: dir, TreeOnly: true}); err != nil || done.TxID < last {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	again := env.Start(t, archived(blocks, time.Hour), func(c *namenode.Config) { c.Data, c.TakeOver = dir, version.Incarnation })
+	f, err := again.Client(t).Open(t.Context(), "/file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, len(content))
+	if _, err := f.ReadAt(got, 0); err != nil || string(got) != content {
+		t.Errorf("other bytes (%v)", err)
+	}
+	r = again.Raw(t, "b")
+	r.Make("/more")
+	seen := moments{}
+	seen.check(t, archivedTo(t, blocks, seen.note(t, again.Server)), 1)
 }
