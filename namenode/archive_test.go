@@ -55,8 +55,7 @@ func archivedTo(t *testing.T, blocks string, txid uint64) (c *archive.Catalog) {
 	t.Helper()
 	env.Eventually(t, fmt.Sprintf("record %d is archived", txid), func() bool {
 		c = catalog(t, blocks)
-		newest, _ := c.Newest()
-		return newest >= txid
+		return c.Newest() >= txid
 	})
 	return c
 }

@@ -104,6 +104,7 @@ func newArchive(s *Server) *archive.Archive {
 	return archive.New(archive.Config{
 		Clock: s.cfg.Clock, Log: s.log, Objects: s.objects, ID: s.dir.ID, Keep: s.cfg.Archive, Snapshot: s.engine.Snapshot, Now: s.engine.Now,
 		Local:  images.Folder{FS: s.cfg.FS, Dir: s.dir.File(datadir.ArchiveDir), Log: s.log, Reserve: s.cfg.Reserve},
+		Check:  s.owner.Check,
 		Remove: s.owner.Remove,
 	})
 }

@@ -48,6 +48,9 @@ type Config struct {
 	// milliseconds.
 	Snapshot func(context.Context) (*namespace.Tree, error)
 	Now      func() int64
+	// Check makes sure that the store knows of this reign, so that nobody else archives in
+	// its term.
+	Check func(context.Context) error
 	// Remove does what removes objects, or returns an error while that must not be.
 	Remove func(ctx context.Context, remove func(context.Context) error) error
 }
@@ -78,7 +81,11 @@ type Archive struct {
 	size    int64         // of that base
 	since   int64         // bytes of records since then
 	pruned  time.Duration // when that was last done
+	found   int64         // the time of the last record that was archived when the reign began
+	foundAt time.Duration // when that was
 	baseAt  time.Duration // when the next base is tried, after one that failed
+	baseErr error         // why it failed
+	holed   uint64        // the first record that the last hole lacks
 
 	mu      sync.Mutex
 	durable func() uint64 // of the journal; nil: it does not run
@@ -131,7 +138,7 @@ func (a *Archive) Needs() uint64 {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.stats.TxID + 1
+	return max(1, a.stats.TxID) // the last one that is archived is compared after a restart
 }
 
 // Run archives the journal in the reign of that term until ctx ends, and returns nil.
@@ -196,15 +203,27 @@ func (a *Archive) tell(err error) {
 // find looks for the last object that agrees with the journal: what follows it is archived
 // next.
 func (a *Archive) find(ctx context.Context) error {
+	if err := a.cfg.Check(ctx); err != nil {
+		return err
+	}
 	c, err := Open(ctx, a.cfg.Objects, a.cfg.ID, a.cfg.Log)
 	if err != nil {
 		return err
+	}
+	a.found, a.foundAt = a.cfg.Now(), a.cfg.Clock.Mono()
+	if n := len(c.spans); n > 0 {
+		a.found = c.spans[n-1].Time
 	}
 	txid := uint64(0)
 	for _, s := range slices.Backward(c.spans) {
 		agrees, err := a.agrees(ctx, s)
 		if errors.Is(err, journal.ErrPurged) {
-			a.hole(s.to + 1)
+			// The journal of what a restore brought back begins behind what is archived.
+			if _, err = a.record(ctx, s.to+1); errors.Is(err, journal.ErrPurged) {
+				a.hole(s.to + 1)
+			} else if err != nil {
+				return err
+			}
 			break
 		}
 		if err != nil {
@@ -250,21 +269,33 @@ func (a *Archive) agrees(ctx context.Context, s span) (bool, error) {
 		a.cfg.Log.Error("an object of the archive cannot be used", "reason", fserror.ReasonArchive, "cause", err)
 		return false, nil //nolint:nilerr // one before it may agree
 	}
-	_, err = a.journal.Replay(ctx, s.to, func(r journal.Record) error {
-		mine = &r
-		return errEnough
-	})
-	if err != nil && !errors.Is(err, errEnough) {
+	if mine, err = a.record(ctx, s.to); err != nil {
 		return false, err
 	}
 	return archived != nil && mine != nil && archived.TxID == mine.TxID && archived.Time == mine.Time && archived.Type == mine.Type && bytes.Equal(archived.Body, mine.Body), nil
 }
 
+// record reads the first record of the journal from txid on; nil: there is none.
+func (a *Archive) record(ctx context.Context, txid uint64) (first *journal.Record, err error) {
+	_, err = a.journal.Replay(ctx, txid, func(r journal.Record) error {
+		first = &r
+		return errEnough
+	})
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	return first, err
+}
+
 // errEnough ends a replay.
 var errEnough = errors.New("enough")
 
-// hole tells that records are missing.
+// hole tells that records are missing, once: it is tried again until a base closes it.
 func (a *Archive) hole(first uint64) {
+	if a.holed == first {
+		return
+	}
+	a.holed = first
 	a.mu.Lock()
 	a.stats.Holes++
 	a.mu.Unlock()
@@ -340,15 +371,13 @@ func (a *Archive) put(ctx context.Context, s Segment, object []byte) error {
 
 // upkeep makes a base if one is due, and removes what is not kept.
 func (a *Archive) upkeep(ctx context.Context) error {
-	now := a.cfg.Clock.Mono()
 	if txid := a.Stats().TxID; txid > a.newest+2 && (a.cfg.Now()-a.based >= min(longest, a.cfg.Keep/basesKept).Milliseconds() ||
-		a.since >= max(baseBytes, baseShare*a.size)) && now >= a.baseAt {
-		a.baseAt = now + basePause
+		a.since >= max(baseBytes, baseShare*a.size)) {
 		if err := a.makeBase(ctx, false); err != nil {
 			return err
 		}
-		a.baseAt = 0
 	}
+	now := a.cfg.Clock.Mono()
 	if now-a.pruned >= min(pruneEvery, a.cfg.Keep/4) {
 		a.pruned = now
 		return a.prune(ctx)
@@ -356,15 +385,20 @@ func (a *Archive) upkeep(ctx context.Context) error {
 	return nil
 }
 
-// makeBase puts an image of this moment. begins: the archive continues behind it.
+// makeBase puts an image of this moment. begins: the archive continues behind it. After
+// one that failed it tries none for a while: an image can take long.
 func (a *Archive) makeBase(ctx context.Context, begins bool) error {
 	began := a.cfg.Clock.Mono()
+	if a.baseErr != nil && began < a.baseAt {
+		return a.baseErr
+	}
 	t, err := a.cfg.Snapshot(ctx)
 	if err != nil {
 		return err
 	}
 	img, size, err := a.base.Write(ctx, t)
-	if err != nil {
+	if a.baseErr = err; err != nil {
+		a.baseAt = a.cfg.Clock.Mono() + basePause
 		return err
 	}
 	_, a.based = t.Last()
@@ -376,27 +410,38 @@ func (a *Archive) makeBase(ctx context.Context, begins bool) error {
 	return nil
 }
 
-// prune removes what no moment needs that is kept.
+// now is the time by which moments age. What passes while no namenode runs does not count: a
+// clock that is wrong at a start must not remove what is kept.
+func (a *Archive) now() int64 {
+	return min(a.cfg.Now(), a.found+(a.cfg.Clock.Mono()-a.foundAt).Milliseconds())
+}
+
+// prune removes what no moment needs that is kept. One base more stays, since one can be damaged.
 func (a *Archive) prune(ctx context.Context) error {
 	c, err := Open(ctx, a.cfg.Objects, a.cfg.ID, a.cfg.Log)
 	if err != nil {
 		return err
 	}
-	cut := a.cfg.Now() - a.cfg.Keep.Milliseconds()
+	cut := a.now() - a.cfg.Keep.Milliseconds()
 	oldest := uint64(0) // the last record before the moments that are kept
 	for _, s := range c.spans {
-		if s.time <= cut {
+		if s.Time <= cut {
 			oldest = s.to
 		}
 	}
-	i := slices.IndexFunc(c.bases, func(b base) bool { return b.in.Prefix == BasePrefix && b.TxID <= oldest })
-	if i < 0 {
+	from, older := uint64(0), 0 // all from there on is needed
+	for _, b := range c.bases {
+		if b.in.Prefix == BasePrefix && b.TxID <= oldest && older < 2 {
+			from = b.TxID
+			older++
+		}
+	}
+	if older < 2 {
 		return nil
 	}
-	from := c.bases[i].TxID // all from here on is needed
 	var gone []string
-	for _, b := range c.bases[i+1:] {
-		if b.in.Prefix == BasePrefix && b.TxID < from {
+	for _, b := range c.stored {
+		if b.TxID < from {
 			gone = append(gone, b.Name)
 		}
 	}

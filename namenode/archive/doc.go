@@ -25,7 +25,9 @@
 // namespace was brought back without its last records, and continued. Then the reign that
 // continued has a higher term, looks for the last object that agrees with its own journal,
 // and begins behind it. A reader follows the higher term from the first record on that was
-// archived in it, and passes over what lower terms have from there on, bases included.
+// archived in it, or from behind its first base or image, and passes over what lower terms
+// have from there on, bases included. A reign tells the store of itself before it archives,
+// so no two archive in one term.
 //
 // # Format of archive-…
 //
@@ -45,8 +47,9 @@
 //
 // # What is kept
 //
-// Each moment of the last Config.Keep, and what it takes to make them: the newest base
-// before, and what is behind it. That blocks of files that are deleted meanwhile stay is
+// Each moment of the last Config.Keep, in time in which namenodes ran, and what it takes to
+// make them: the newest base before, one more since that one can be damaged, and what is
+// behind. That blocks of files that are deleted meanwhile stay is
 // the affair of package blocks, which waits for as long.
 //
 // # Holes

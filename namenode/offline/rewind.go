@@ -40,8 +40,12 @@ type Rewound struct {
 // changes nothing in the store, and namenodes may run. The tree is checked, and each block
 // that is copied verified.
 //
-// NotFound if the moment is not kept, or a block of it is gone; Exists if Dir is not empty.
+// NotFound if the moment is not kept, or a block of it is gone; InvalidArgument if it has not
+// come yet; Exists if Dir is not empty.
 func Rewind(ctx context.Context, r Rewinding) (Rewound, error) {
+	if now := r.Config.Clock.Wall(); r.At.Time.After(now) {
+		return Rewound{}, fserror.New(fserror.InvalidArgument, "", "", "%s has not come yet: it is %s", r.At.Time.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	}
 	w := &restore{Restoring: Restoring{ID: r.ID}, cfg: r.Config, close: func() error { return nil }}
 	id, err := w.findID(ctx)
 	if err == nil {
@@ -72,38 +76,46 @@ func Rewind(ctx context.Context, r Rewinding) (Rewound, error) {
 		return Rewound{}, err
 	}
 	last, ms := t.Last()
-	newest, _ := catalog.Newest()
 	return Rewound{Restored{
 		ID: id, TxID: last, Time: time.UnixMilli(ms), Files: t.CountReachable().Files,
 		Blocks: int(wrote.Blocks), BlockBytes: wrote.BlockBytes, Copied: int(wrote.Blocks) - wrote.Reused, CopiedBytes: wrote.BlockBytes, //nolint:gosec // a count
-	}, max(newest, last)}, nil
+	}, max(catalog.Newest(), last)}, nil
 }
 
-// archived is the tree of an image, and of what the archive has behind it.
-func (w *restore) archived(ctx context.Context, id [16]byte, image *namespace.Tree) (*namespace.Tree, error) {
-	last, _ := image.Last()
+// newestTree is the newest image that can be read and what the archive has behind it, or if
+// there is none, what the archive has. image is the last record of that image, 0: there is none.
+func (w *restore) newestTree(ctx context.Context, id [16]byte) (t *namespace.Tree, image uint64, err error) {
+	t, noImage := w.newestImage(ctx, id)
+	if noImage != nil && (images.Unknown(noImage) || ctx.Err() != nil) {
+		return nil, 0, noImage
+	}
+	if noImage == nil {
+		image, _ = t.Last()
+	}
 	catalog, err := archive.Open(ctx, w.objects, id, w.cfg.Logger)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	if newest, _ := catalog.Newest(); newest <= last {
-		return image, nil
+	if noImage == nil && catalog.Newest() <= image {
+		return t, image, nil
 	}
-	t, err := catalog.Tree(ctx, archive.At{})
+	archived, err := catalog.Tree(ctx, archive.At{})
 	if err == nil {
-		err = sound(t, id)
+		err = sound(archived, id)
 	}
-	if err != nil && (images.Unknown(err) || ctx.Err() != nil) {
-		return nil, err
-	}
-	if err != nil {
+	switch {
+	case err != nil && (images.Unknown(err) || ctx.Err() != nil):
+		return nil, 0, err
+	case err != nil && noImage != nil:
+		return nil, 0, noImage
+	case err != nil:
 		w.cfg.Logger.Error("the archive of the journal cannot be used; what is newer than the newest image is lost", "reason", fserror.ReasonArchive, "cause", err)
-		return image, nil
+		return t, image, nil
 	}
-	if to, _ := t.Last(); to < last {
-		return image, nil
+	if to, _ := archived.Last(); to < image {
+		return t, image, nil
 	}
-	return t, nil
+	return archived, image, nil
 }
 
 // putImage puts an image of a tree.
