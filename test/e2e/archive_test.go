@@ -17,10 +17,10 @@ import (
 	"github.com/leasefs/leasefs/test/env/s3env"
 )
 
-// killedWriting writes file after file, and kills -9 the active namenode of them meanwhile,
+// killedArchiving writes file after file, and kills -9 the active namenode of them meanwhile,
 // once some of the files are archived. Of the files, /w/0 and following, that many must
 // be in the archive: those acknowledged longer ago than its lag.
-func killedWriting(ctx context.Context, t *testing.T, n *namenode, kill func()) (must int) {
+func killedArchiving(ctx context.Context, t *testing.T, n *namenode, kill func()) (must int) {
 	t.Helper()
 	const least = 20
 	fs := n.client(ctx)
@@ -106,7 +106,7 @@ func TestArchiveOutlivesTheDisk(t *testing.T) {
 	ctx := deadline(t, 3*time.Minute)
 	blocks := "file://" + t.TempDir()
 	n := startNamenode(ctx, t, "--blocks", blocks, "--archive", "1h")
-	must := killedWriting(ctx, t, n, func() { n.process.kill() })
+	must := killedArchiving(ctx, t, n, func() { n.process.kill() })
 	if err := os.RemoveAll(n.data); err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func zooKeeperLost(ctx context.Context, t *testing.T, e *ensemble, blocks string
 		n.flags = append(n.flags, "--archive", "1h")
 	}
 	e.start(ctx)
-	must := killedWriting(ctx, t, e.active(ctx), e.kill)
+	must := killedArchiving(ctx, t, e.active(ctx), e.kill)
 	forget(ctx, t, e.zk)
 	for _, n := range e.all {
 		if err := os.RemoveAll(n.data); err != nil {
