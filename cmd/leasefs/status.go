@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/cmd/leasefs/rewind"
 	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
@@ -28,8 +29,7 @@ func statusCommand(p *program) *cli.Command {
 			"or its own disk cannot be written; --json says why. One that \"(trusts clients)\" believes whoever\n" +
 			"reaches it who he is (--insecure-trust-clients): anybody can act as any user. One \"(audit lost)\"\n" +
 			"has lost lines of its audit log, or cannot write it now; --json says how many, and why. One\n" +
-			"\"(damaged blocks)\" has found blocks of files damaged or gone; leasefs admin fsck names the files.\n" +
-			"One \"(archive behind)\" cannot archive its journal, or is over a minute late; --json says why.\n" +
+			"\"(damaged blocks)\" has found blocks of files damaged or gone; leasefs admin fsck names the files.\nOne \"(archive behind)\" cannot archive its journal, or is over a minute late; --json says why.\n" +
 			"Superusers are told who is greedy: who holds much of what all share, was refused more, or had to wait.",
 		Action: p.action(operands{}, status),
 	}
@@ -67,24 +67,15 @@ type statusJSON struct {
 	DiskFree        *int64  `json:"disk_free"` // null with disk_total where the store has no size
 	DiskTotal       *int64  `json:"disk_total"`
 	scrubJSON
-	archiveJSON
 	clocksJSON
 	sharesJSON
 }
 
-// scrubJSON is what its scrub has found.
+// scrubJSON is what its scrub has found, and how far its archive is.
 type scrubJSON struct {
 	DamagedBlocks *uint64 `json:"damaged_blocks"` // of files, that are damaged or gone
 	ScrubbedMS    *int64  `json:"scrubbed_ms"`    // Unix milliseconds: when it last ended a pass over all blocks; null: never
-}
-
-// archiveJSON is how far the archive of its journal is; null: it archives nothing, or is not active.
-type archiveJSON struct {
-	ArchiveTxID    *uint64 `json:"archive_txid"`    // all changes up to this one are archived; 0: not known yet
-	ArchiveRecords *uint64 `json:"archive_records"` // that are durable, and not archived
-	ArchiveLagMS   *int64  `json:"archive_lag_ms"`  // what was durable that long ago is archived
-	ArchiveHoles   *uint64 `json:"archive_holes"`   // since it became active: times that changes were purged before they were archived
-	ArchiveProblem *string `json:"archive_problem"` // why nothing can be archived now
+	rewind.Status
 }
 
 // sharesJSON is who asks for what, and for how much.
@@ -183,10 +174,7 @@ func statusToJSON(s *client.NamenodeStatus) statusJSON {
 		ms := s.Scrubbed.UnixMilli()
 		j.ScrubbedMS = &ms
 	}
-	if a := s.Archive; a != nil {
-		lag := a.Lag.Milliseconds()
-		j.archiveJSON = archiveJSON{&a.TxID, &a.Records, &lag, &a.Holes, screen.OrNull(a.Problem)}
-	}
+	j.Status = rewind.StatusOf(s.Archive)
 	j.AuditLost, j.AuditProblem = &s.AuditLost, screen.OrNull(s.AuditProblem)
 	j.TailBytes, j.StoredBytes, j.GarbageBytes, j.JournalBytes, j.HeapBytes = &s.TailBytes, &s.StoredBytes, &s.GarbageBytes, &s.JournalBytes, &s.HeapBytes
 	if s.ZooKeeperNodes > 0 {
@@ -259,16 +247,13 @@ func (p *program) statusTable(list []client.NamenodeStatus) error {
 		if s.DamagedBlocks > 0 {
 			role += " (damaged blocks)"
 		}
-		if s.Archive.Late() {
-			role += " (archive behind)"
-		}
 		if s.AuditLost > 0 || s.AuditProblem != "" {
 			role += " (audit lost)"
 		}
 		if s.Trusts == "everybody" {
 			role += " (trusts clients)"
 		}
-		role += skewText(s.ZooKeeperClock, "ZooKeeper") + skewText(s.StoreClock, "the store")
+		role += rewind.Behind(s.Archive) + skewText(s.ZooKeeperClock, "ZooKeeper") + skewText(s.StoreClock, "the store")
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%d\t%d\t%s\t%s\n", s.Address, role, s.Term, s.TxID, max(s.TxID, s.DurableTxID)-min(s.TxID, s.DurableTxID),
 			s.Inodes, s.Blocks, screen.Size(s.GarbageBytes, true), leases, s.GrantedLeases, s.OpenFiles, fserror.Round(s.Uptime), screen.OrDash(s.Version))
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/cmd/leasefs/rewind"
 	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
@@ -159,12 +160,11 @@ func TestStatusTellsOfTheArchive(t *testing.T) {
 		j := statusToJSON(&s)
 		switch {
 		case c.archive == nil:
-			if j.archiveJSON != (archiveJSON{}) {
+			if j.Status != (rewind.Status{}) {
 				t.Errorf("nothing is archived, and JSON tells %+v", j)
 			}
-		case *j.ArchiveTxID != c.archive.TxID || *j.ArchiveRecords != c.archive.Records || *j.ArchiveLagMS != c.archive.Lag.Milliseconds() || *j.ArchiveHoles != c.archive.Holes ||
-			(j.ArchiveProblem == nil) != (c.archive.Problem == ""):
-			t.Errorf("%+v: JSON tells %+v", c.archive, j)
+		case *j.Status.TxID != c.archive.TxID || *j.Records != c.archive.Records || *j.LagMS != c.archive.Lag.Milliseconds() || *j.Holes != c.archive.Holes || (j.Problem == nil) != (c.archive.Problem == ""):
+			t.Errorf("%+v: JSON tells %+v", c.archive, j.Status)
 		}
 	}
 }
