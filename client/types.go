@@ -206,6 +206,8 @@ type (
 	Troubles = report.Troubles
 	// Holding is what somebody holds of what all callers of a namenode share.
 	Holding = report.Holding
+	// ArchiveStatus is how far the archive of a namenode's journal is.
+	ArchiveStatus = report.ArchiveStatus
 	// RoomStatus is what is stored, and how much of the disk is free.
 	RoomStatus = report.RoomStatus
 	// ZooKeeperStatus is what one namenode of several uses of ZooKeeper, and how it

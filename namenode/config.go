@@ -185,6 +185,10 @@ type Oversight struct {
 	Scrub     time.Duration
 	ScrubRate int64
 
+	// Archive is how far back the archive of the journal, in the store of blocks, has every
+	// moment; 0: nothing is archived.
+	Archive time.Duration
+
 	// Shares is who may have how much of what all share, see OpenShares; nil: as much as
 	// leaves the others theirs.
 	Shares *proof.File[*share.Quotas]

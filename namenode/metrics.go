@@ -59,6 +59,7 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 		set("lease_history_failing", flag(h.Failing), "1 while the history of leases cannot be written.")
 	}
 	s.scrub.Measure(set)
+	s.archive.Measure(set)
 	a := s.audit.Stats()
 	set("audit_lines_total", float64(a.Lines), "Lines of the audit log, those included that were lost.")
 	set("audit_lost_total", float64(a.Lost), "Lines of the audit log that could not be written.")

@@ -5,6 +5,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/blockstore/s3"
 	"github.com/leasefs/leasefs/internal/clock"
+	"github.com/leasefs/leasefs/namenode/archive"
 	"github.com/leasefs/leasefs/namenode/clocks"
 	"github.com/leasefs/leasefs/namenode/datadir"
 	"github.com/leasefs/leasefs/namenode/engine"
@@ -85,7 +86,7 @@ func (s *Server) newImages() *images.Keeper {
 	cfg := images.Config{
 		Store: &folder, Engine: s.engine, Clock: s.cfg.Clock, Log: s.log, ID: s.dir.ID, Folder: s.cfg.Data,
 		Records: s.cfg.CheckpointRecords, Bytes: s.cfg.CheckpointBytes, Every: s.cfg.CheckpointEvery,
-		Open: s.role.OpenJournal, Applied: s.told,
+		Open: s.role.OpenJournal, Applied: s.told, Needs: s.archive.Needs,
 		Begin: func(t *namespace.Tree) {
 			from, _ := t.Last()
 			s.history.Begin(t)
@@ -96,6 +97,16 @@ func (s *Server) newImages() *images.Keeper {
 		cfg.Store = &images.Objects{Objects: s.objects, Local: folder}
 	}
 	return images.New(cfg)
+}
+
+// newArchive makes the archive of the journal, in the store of blocks.
+func newArchive(s *Server) *archive.Archive {
+	return archive.New(archive.Config{
+		Clock: s.cfg.Clock, Log: s.log, Objects: s.objects, ID: s.dir.ID, Keep: s.cfg.Archive, Snapshot: s.engine.Snapshot, Now: s.engine.Now,
+		Local:  images.Folder{FS: s.cfg.FS, Dir: s.dir.File(datadir.ArchiveDir), Log: s.log, Reserve: s.cfg.Reserve},
+		Check:  s.owner.Check,
+		Remove: s.owner.Remove,
+	})
 }
 
 // newClocks are compared with those of whoever this namenode works with.

@@ -9,9 +9,9 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/backups"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/namespace/calls"
@@ -66,6 +66,9 @@ func (s *operators) Status(ctx context.Context, r *pb.StatusRequest) (*pb.Status
 	resp.StoreConflict = s.owner.Conflict()
 	if st := s.scrub.Stats(); st.On {
 		resp.Scrub = &pb.ScrubStatus{BeganUnixMs: st.Began, ReadBytes: st.Read, WholeUnixMs: st.Whole, Damaged: uint64(st.Found)} //nolint:gosec // a count
+	}
+	if st := s.archive.Stats(); st.On && role.Role != "standby" {
+		resp.Archive = &pb.ArchiveStatus{Txid: st.TxID, Records: st.Records, LagMs: st.Lag.Milliseconds(), Holes: uint64(st.Holes), Problem: st.Problem} //nolint:gosec // a count
 	}
 	s.tellGreedy(ctx, r.GetCaller(), resp)
 	return resp, nil
@@ -313,38 +316,13 @@ func (s *operators) Backup(r *pb.BackupRequest, stream grpc.ServerStreamingServe
 	if err := s.admin(stream.Context(), r.GetCaller()); err != nil {
 		return err
 	}
-	return s.backup(stream.Context(), r.GetTreeOnly(), func(m *backupMessage) error {
+	return s.backup(stream.Context(), r.GetTreeOnly(), func(m *backups.Message) error {
 		patience := s.patience
 		if m.GetUrl() != "" { // the client is at the ones before
 			patience = backupURLLife
 		}
 		return sendWithin(patience, func() error { return stream.Send(m) })
 	})
-}
-
-const backupPiece = 256 << 10
-
-// backupWriter sends what is written to it as one file.
-type backupWriter struct {
-	name string
-	send func(*pb.BackupResponse) error
-	crc  uint32
-}
-
-func (w *backupWriter) Write(p []byte) (int, error) {
-	for rest := p; len(rest) > 0; {
-		piece := rest[:min(len(rest), backupPiece)]
-		if err := w.send(&pb.BackupResponse{Name: w.name, Data: piece}); err != nil {
-			return 0, err
-		}
-		rest = rest[len(piece):]
-	}
-	w.crc = blockstore.UpdateCRC(w.crc, p)
-	return len(p), nil
-}
-
-func (w *backupWriter) end() error {
-	return w.send(&pb.BackupResponse{Name: w.name, Last: true, Crc32C: w.crc})
 }
 
 // Failover hands the reign over to the next namenode in the election that is fit. This

@@ -20,6 +20,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/journal"
 	"github.com/leasefs/leasefs/leasemanager"
+	"github.com/leasefs/leasefs/namenode/archive"
 	"github.com/leasefs/leasefs/namenode/audit"
 	"github.com/leasefs/leasefs/namenode/blocks"
 	"github.com/leasefs/leasefs/namenode/clocks"
@@ -73,8 +74,9 @@ type Server struct {
 	drafts   *drafts.Table  // files that sessions make without asking
 	waits    *waiting.Table // who waits for a file to be freed or to grow
 	events   *watch.Feed
-	history  *history.Log // of leases; nil: none is kept
-	scrub    *scrub.Scrub // nil: nothing is scrubbed
+	history  *history.Log     // of leases; nil: none is kept
+	scrub    *scrub.Scrub     // nil: nothing is scrubbed
+	archive  *archive.Archive // nil: nothing is archived
 }
 
 // Start opens the data folder, brings the namespace back, takes the reign and
@@ -165,13 +167,14 @@ func (s *Server) open(ctx context.Context) error {
 	s.owner = s.newOwner()
 	s.blocks = blocks.New(blocks.Config{
 		Clock: s.cfg.Clock, Log: s.log, Engine: s.engine, Store: s.store, Objects: s.objects, Owner: s.owner,
-		BlockSize: s.cfg.BlockSize, URLLife: s.cfg.URLLife, TailBudget: s.cfg.TailBudget, SealAfter: s.cfg.SealAfter,
+		BlockSize: s.cfg.BlockSize, URLLife: s.cfg.URLLife, Keep: s.cfg.Archive, TailBudget: s.cfg.TailBudget, SealAfter: s.cfg.SealAfter,
 	})
 	if err := s.owner.Meet(ctx); err != nil {
 		return err
 	}
 	s.space = space.New(space.Config{Log: s.log, Dir: s.dir, Store: s.store, Blocks: s.blocks, Reserve: s.cfg.Reserve, Memory: s.cfg.MemoryLimit})
 	s.clocks = s.newClocks()
+	s.archive = newArchive(s)
 	s.images = s.newImages()
 	s.scrub = scrub.New(scrub.Config{
 		FS: s.cfg.FS, File: s.dir.File(datadir.ScrubFile), Clock: s.cfg.Clock, Log: s.log, Every: s.cfg.Scrub, Rate: s.cfg.ScrubRate,

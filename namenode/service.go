@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/journal"
+	"github.com/leasefs/leasefs/namenode/archive"
 	"github.com/leasefs/leasefs/namenode/audit"
 	"github.com/leasefs/leasefs/namenode/blocks"
 	"github.com/leasefs/leasefs/namenode/clocks"
@@ -119,6 +120,7 @@ type operators struct {
 	space   *space.Space
 	clocks  *clocks.Clocks
 	scrub   *scrub.Scrub
+	archive *archive.Archive
 }
 
 // newService makes a service that can tell only how the namenode is, until its namespace
@@ -142,7 +144,7 @@ func (s *Server) furnish(to *service) {
 	to.granted.waits, to.granted.history, to.watches.events = s.waits, s.history, s.events
 	to.streams.dir, to.streams.drafts = s.dir, s.drafts
 	o.journal, o.dir, o.store, o.images, o.owner = s.journal, s.dir, s.store, s.images, s.owner
-	o.blocks, o.space, o.clocks, o.scrub = s.blocks, s.space, s.clocks, s.scrub
+	o.blocks, o.space, o.clocks, o.scrub, o.archive = s.blocks, s.space, s.clocks, s.scrub, s.archive
 }
 
 // serve begins to answer, once.

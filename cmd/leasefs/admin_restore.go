@@ -7,41 +7,52 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/cmd/leasefs/rewind"
 	"github.com/leasefs/leasefs/cmd/leasefs/screen"
+	"github.com/leasefs/leasefs/namenode"
 	"github.com/leasefs/leasefs/namenode/offline"
 )
 
 func restoreCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:  "restore",
-		Usage: "bring a namespace back to a new ZooKeeper ensemble",
-		UsageText: "leasefs admin restore --zookeeper HOSTS --namespace NAME --blocks URL [--id ID] [DIR]\n\nExample:\n" +
+		Usage: "bring a namespace back to a new ZooKeeper ensemble, or as it was into a folder",
+		UsageText: "leasefs admin restore --zookeeper HOSTS --namespace NAME --blocks URL [--id ID] [DIR]\n" +
+			"   leasefs admin restore --at MOMENT --blocks URL [--id ID] [--tree-only] DIR\n\nExample:\n" +
 			"  leasefs admin restore --zookeeper zk1:2181,zk2:2181,zk3:2181 --namespace main \\\n    --blocks 's3://bucket/leasefs?endpoint=https://s3.example:9000'\n" +
 			"  leasefs admin restore --zookeeper zk1:2181,zk2:2181,zk3:2181 --namespace main \\\n    --blocks 's3://new-bucket/leasefs?endpoint=https://s3.example:9000' /mnt/backup/leasefs-2026-01-31",
 		Description: "Makes a namespace known to an ensemble that does not have it, so that namenodes can be started on\n" +
 			"it with the same three flags. With DIR, a folder that leasefs admin backup made: copies its\n" +
 			"blocks and its tree into the block store. Without: ZooKeeper is lost, the block store is there,\n" +
-			"and the newest image in it is taken. All changes after the one that it tells are lost.\n" +
+			"and its newest image and what is archived after it are taken. All later changes are lost.\n" +
 			"--zookeeper, --namespace and --blocks are needed. It speaks to ZooKeeper and the block store, to\n" +
 			"no namenode: none of the namespace may run, and --namenode, --user and --timeout mean nothing here.\n" +
 			"A bucket's credentials are those of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or of\n" +
 			"~/.aws/credentials, as for leasefs namenode. It can be repeated until it succeeds. A namenode\n" +
 			"alone needs no restore: leasefs namenode --data DIR serves the folder of a backup.\n\n" +
+			rewind.Description +
 			"A block store belongs to one incarnation of a namespace: what its format, or a restore, brought to\n" +
 			"life. One of another incarnation is refused, with its name; --take-over takes it from that one, which\n" +
 			"ends when it notices, and must not be started again.",
-		Flags: offlineFlags(
+		Flags: append(offlineFlags(
 			"`HOSTS` of the new ZooKeeper ensemble, which runs already, HOST:PORT with commas between",
 			"the `NAME` under which the namenodes are to meet there",
 			&cli.StringFlag{Name: "blocks", Usage: "where blocks are, or go to: a `URL` such as s3://bucket/prefix?endpoint=https://s3.example:9000 or file:///shared/dir"},
 			takeOverFlag(),
-			&cli.StringFlag{Name: "id", Usage: "without DIR, if the block store has several namespaces: the `ID` of the one"},
-		),
+			&cli.StringFlag{Name: "id", Usage: "if the block store has several namespaces: the `ID` of the one"},
+		), rewind.Flags()...),
 		Action: p.action(operands{max: 1, names: "[DIR]", local: true}, restore),
 	}
 }
 
 func restore(e *invocation) error {
+	if e.flags.IsSet("at") {
+		log, err := e.logger()
+		if err == nil {
+			err = e.fail(rewind.Run(e.ctx, e.op, &e.Printer, namenode.Config{Version: version, Logger: log}, e.flags, e.args), "")
+		}
+		return err
+	}
 	cfg, err := e.offlineEnsemble("a namenode alone is started with --data on the folder of a backup")
 	if err != nil {
 		return err

@@ -22,6 +22,7 @@ const (
 	ReasonDamagedBlock   = "damaged block"     // files have lost bytes
 	ReasonDamagedRecord  = "damaged record"    // the journal has more to tell
 	ReasonOneImage       = "one image"         // the other is lost
+	ReasonArchive        = "archive"           // of the journal, in the block store
 	ReasonRestore        = "restore"           // only that brings the namespace back
 	ReasonNoBackup       = "no backup"         // the folder is none
 	ReasonRoomForBackup  = "room for a backup" // the folder has too little

@@ -36,6 +36,9 @@ type Config struct {
 	Owner     *owner.Owner
 	BlockSize int64         // of full blocks, in bytes
 	URLLife   time.Duration // of signed URLs
+	// Keep is for how long blocks that no file has stay, at least as long as their URLs: the
+	// archive of the journal needs them. 0: it needs none.
+	Keep time.Duration
 	// TailBudget is how many bytes tails may have in memory, SealAfter after how
 	// long without a write a large one is sealed all the same.
 	TailBudget int64
@@ -57,6 +60,7 @@ type Blocks struct {
 	activated time.Duration
 	allocs    *allocTable
 	unmerged  seldom
+	early     atomic.Bool  // blocks that the archive needs were deleted
 	unswept   atomic.Int64 // blocks that the last sweep left, for nothing vouches for them
 
 	mu    sync.Mutex

@@ -24,6 +24,9 @@ const (
 	shortBlocks = 16 // room is short below so many full blocks
 	// SpareBlocks is how many full blocks garbage may take, besides as much as files.
 	SpareBlocks = 64
+	// spareKept is how many blocks may be garbage that the archive needs, besides as many as
+	// files have: each takes some memory.
+	spareKept = 4_000_000
 )
 
 // before is the time of the newest garbage that may go, if ms were it.
@@ -59,7 +62,7 @@ func (bs *Blocks) Hold() (release func()) {
 //
 // A block goes once every URL that was signed for it is over, so that who reads
 // a deleted file can end it. When room is short, or garbage takes more than the
-// blocks of files and some spare, blocks go at once, the oldest garbage first
+// blocks of files and some spare (more of it if the archive needs it), blocks go at once, the oldest garbage first
 // and only until that is mended. A reader who misses one asks for
 // the file again, and gets its present blocks or NotFound; a PUT that comes late
 // makes an orphan, since no commit takes a key that was committed or given up.
@@ -97,15 +100,16 @@ func (bs *Blocks) collectSome(ctx context.Context) (deleted, waiting int, err er
 	}
 	var keys []blockstore.Key
 	var last uint64
+	early := false
 	bs.Engine.Look(func(t *namespace.Tree) {
 		// By the time of reigns, as garbage is stamped; and that may run fast.
 		var lastMS int64
 		last, lastMS = t.Last()
-		before, limit, enough := t.Reigned()+max(0, bs.Engine.Now()-lastMS)-engine.Longest(bs.URLLife).Milliseconds(), collectPage, int64(math.MaxInt64)
+		before, limit, enough := t.Reigned()+max(0, bs.Engine.Now()-lastMS)-engine.Longest(max(bs.URLLife, bs.Keep)).Milliseconds(), collectPage, int64(math.MaxInt64)
 		if short {
-			before, limit = math.MaxInt64, shortPage
+			before, limit, early = math.MaxInt64, shortPage, true
 		} else if excess := bs.excess(t.Counts()); excess > 0 {
-			before, enough = math.MaxInt64, excess
+			before, enough, early = math.MaxInt64, excess, true
 		}
 		if !t.SafeMode() {
 			keys = t.Garbage(bs.before(before), limit, enough)
@@ -114,6 +118,9 @@ func (bs *Blocks) collectSome(ctx context.Context) (deleted, waiting int, err er
 	})
 	if len(keys) == 0 {
 		return 0, waiting, nil
+	}
+	if early && bs.Keep > 0 && !bs.early.Swap(true) {
+		bs.Log.Error("blocks that the archive needs are deleted early, for want of room: files that had them cannot be brought back", "reason", fserror.ReasonArchive)
 	}
 	if err := bs.Engine.WaitDurable(ctx, last); err != nil {
 		return 0, waiting, err
@@ -130,8 +137,11 @@ func (bs *Blocks) collectSome(ctx context.Context) (deleted, waiting int, err er
 }
 
 // excess is how many bytes of garbage are too many to wait for the end
-// of their URLs.
+// of their URLs. What the archive needs is bounded in number only.
 func (bs *Blocks) excess(n calls.Counts) int64 {
+	if bs.Keep > 0 {
+		return int64(n.Garbage-n.Blocks-spareKept) * bs.BlockSize
+	}
 	return n.GarbageBytes - n.StoredBytes - SpareBlocks*bs.BlockSize
 }
 

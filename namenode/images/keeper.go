@@ -37,6 +37,10 @@ type Config struct {
 	Begin   func(t *namespace.Tree)
 	Applied func(e namespace.Entry, r namespace.Result)
 
+	// Needs is the first record that is needed besides what is behind the older image,
+	// 0: none. The journal of a namenode alone keeps it, but not more than some images' worth.
+	Needs func() uint64
+
 	Shared *Shared // nil: the images are this namenode's alone
 }
 
@@ -238,7 +242,13 @@ func (k *Keeper) prune(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return k.journal.Purge(ctx, keep[0].TxID+1) // the older one
+	from := keep[0].TxID + 1 // behind the older one
+	if total, _ := k.journal.Size(); k.cfg.Shared == nil && total < mostNeeded*k.cfg.Bytes {
+		if needs := k.cfg.Needs(); needs > 0 {
+			from = min(from, needs)
+		}
+	}
+	return k.journal.Purge(ctx, from)
 }
 
 // verify reads a published image, and marks it if it is damaged or gone. The error says why
@@ -317,6 +327,11 @@ func (k *Keeper) due() bool {
 func (k *Keeper) keeps(images int64) bool {
 	return k.cfg.Shared != nil && k.cfg.Shared.Kept() >= images*k.cfg.Bytes
 }
+
+// mostNeeded is how many images' worth the journal of a namenode alone keeps of what is
+// needed besides. That of several has room for what comes between two images only, and
+// images need the store, as whatever needs records does.
+const mostNeeded = 8
 
 // tooMuch is how many images' worth ZooKeeper holds when writes wait for an image:
 // its memory is not ours to fill. Two are usual, since the journal is kept

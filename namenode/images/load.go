@@ -185,17 +185,25 @@ var errMisfit = errors.New("does not fit the namespace")
 // Apply applies a record of the journal that another process wrote. The caller has
 // the tree alone.
 func (k *Keeper) Apply(t *namespace.Tree, r journal.Record) error {
+	e, done, err := Apply(t, r)
+	if err != nil {
+		return err
+	}
+	k.cfg.Applied(e, done)
+	if img, ok := e.Op.(*namespace.OpImage); ok && published(*img) == k.from {
+		k.named = true
+	}
+	return nil
+}
+
+// Apply applies a record of the journal to a tree that ends with the record before it.
+func Apply(t *namespace.Tree, r journal.Record) (e namespace.Entry, done namespace.Result, err error) {
 	by, call, op, err := record.Decode(r.Type, r.Body)
 	if err == nil {
-		e := namespace.Entry{TxID: r.TxID, Time: r.Time, Call: call, By: by, Op: op}
-		var done namespace.Result
+		e = namespace.Entry{TxID: r.TxID, Time: r.Time, Call: call, By: by, Op: op}
 		if done, err = t.Apply(e); err == nil {
-			k.cfg.Applied(e, done)
-			if img, ok := op.(*namespace.OpImage); ok && published(*img) == k.from {
-				k.named = true
-			}
-			return nil
+			return e, done, nil
 		}
 	}
-	return fserror.Wrap(fserror.Damaged, "", "", fmt.Errorf("journal record %d %w: %w; the journal or image is damaged, restore the folder from a backup", r.TxID, errMisfit, err))
+	return e, done, fserror.Wrap(fserror.Damaged, "", "", fmt.Errorf("journal record %d %w: %w; the journal or image is damaged, restore the folder from a backup", r.TxID, errMisfit, err))
 }

@@ -24,6 +24,8 @@ type Objects struct {
 	// Local is where one is written first: the store wants to know length and checksum
 	// before the first byte. Who only reads images, or puts files, needs none.
 	Local Folder
+	// Prefix is what names begin with; empty: images.Prefix.
+	Prefix string
 }
 
 // Prefix is what the names of images in a block store begin with.
@@ -31,18 +33,30 @@ const Prefix = "image-"
 
 // objectName is a new name for an image: its txid, the reign that wrote it, and
 // some chance, for what one reign writes twice, or two histories write alike.
-func objectName(txid, term uint64) string {
+func objectName(prefix string, txid, term uint64) string {
 	var chance [4]byte
 	_, _ = rand.Read(chance[:]) // it never fails
-	return fmt.Sprintf("%s%020d-%016x-%x", Prefix, txid, term, chance)
+	return fmt.Sprintf("%s%020d-%016x-%x", prefix, txid, term, chance)
 }
 
-// imageOf is the image of a name.
-func imageOf(name string) (Image, bool) {
-	digits, ok := strings.CutPrefix(name, Prefix)
+func (o *Objects) prefix() string { return cmp.Or(o.Prefix, Prefix) }
+
+// image is the image of a name.
+func (o *Objects) image(name string) (Image, bool) {
+	digits, ok := strings.CutPrefix(name, o.prefix())
 	digits, _, _ = strings.Cut(digits, "-")
 	txid, err := strconv.ParseUint(digits, 10, 64)
 	return Image{txid, name}, ok && err == nil
+}
+
+// TermOf is the reign that wrote the image of a name; 0 if the name does not tell.
+func TermOf(name string) uint64 {
+	parts := strings.Split(name, "-")
+	if len(parts) != 4 { // of another program
+		return 0
+	}
+	term, _ := strconv.ParseUint(parts[2], 16, 64) // 0 if it is none
+	return term
 }
 
 // Where names an image to people.
@@ -50,13 +64,13 @@ func (o *Objects) Where(img Image) string { return img.Name + " in the block sto
 
 // List returns the images in the store, the newest first.
 func (o *Objects) List(ctx context.Context) ([]Image, error) {
-	names, err := blockstore.Names(ctx, o.Objects, Prefix)
+	names, err := blockstore.Names(ctx, o.Objects, o.prefix())
 	if err != nil {
 		return nil, err
 	}
 	var all []Image
 	for _, name := range names {
-		if img, ok := imageOf(name); ok {
+		if img, ok := o.image(name); ok {
 			all = append(all, img)
 		}
 	}
@@ -69,6 +83,15 @@ func (o *Objects) open(ctx context.Context, img Image) (io.ReadCloser, error) {
 }
 
 func (o *Objects) room(bytes int64) error { return o.Local.room(bytes) }
+
+// Write puts an image of t, which it writes to Local first.
+func (o *Objects) Write(ctx context.Context, t *namespace.Tree) (img Image, size int64, err error) {
+	if err := o.Local.FS.MkdirAll(o.Local.Dir); err != nil {
+		return img, 0, err
+	}
+	o.removeLeftovers()
+	return o.write(ctx, t)
+}
 
 func (o *Objects) write(ctx context.Context, t *namespace.Tree) (img Image, size int64, err error) {
 	staged, _, err := o.Local.write(ctx, t)
@@ -91,7 +114,7 @@ func (o *Objects) Put(ctx context.Context, fsys vfs.FS, file string, txid, term 
 	if err != nil {
 		return img, 0, err
 	}
-	img = Image{txid, objectName(txid, term)}
+	img = Image{txid, objectName(o.prefix(), txid, term)}
 	return img, size, o.Objects.PutNamed(ctx, img.Name, f, size, crc)
 }
 

@@ -29,6 +29,7 @@ import (
 	localjournal "github.com/leasefs/leasefs/internal/journal/local"
 	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/internal/zkconn"
+	"github.com/leasefs/leasefs/namenode/archive"
 	"github.com/leasefs/leasefs/namenode/datadir"
 	"github.com/leasefs/leasefs/namenode/ensemble"
 	"github.com/leasefs/leasefs/namenode/images"
@@ -385,7 +386,7 @@ func (w *restore) fromStore(ctx context.Context) (id [16]byte, do func(context.C
 	if err != nil {
 		return id, nil, err
 	}
-	t, err := w.newestImage(ctx, id)
+	t, image, err := w.newestTree(ctx, id)
 	if err != nil {
 		return id, nil, err
 	}
@@ -395,6 +396,11 @@ func (w *restore) fromStore(ctx context.Context) (id [16]byte, do func(context.C
 		done := Restored{ID: id, TxID: last, Time: time.UnixMilli(ms), Files: c.Files, Blocks: c.Blocks, BlockBytes: c.StoredBytes}
 		if _, err := w.claim(ctx, id, t.Term()); err != nil {
 			return Restored{}, err
+		}
+		if last > image {
+			if err := w.putImage(ctx, t); err != nil {
+				return Restored{}, err
+			}
 		}
 		return done, w.mark(ctx, id)
 	}, nil
@@ -471,6 +477,9 @@ func (w *restore) withImages(ctx context.Context, ids []string) (some []string, 
 			return nil, err
 		}
 		there, err := w.objects.ListNamed(ctx, images.Prefix, "", 1)
+		if err == nil && len(there) == 0 {
+			there, err = w.objects.ListNamed(ctx, archive.BasePrefix, "", 1)
+		}
 		if err = errors.Join(err, w.close()); err != nil {
 			return nil, err
 		}

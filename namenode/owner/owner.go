@@ -393,6 +393,15 @@ func (o *Owner) While(ctx context.Context, remove func(context.Context) error) e
 	return remove(ctx)
 }
 
+// Remove is While, but that nothing is removed now is no error: the next time removes it.
+func (o *Owner) Remove(ctx context.Context, remove func(context.Context) error) error {
+	err := o.While(ctx, remove)
+	if errors.Is(err, ErrHeldBack) {
+		return nil
+	}
+	return err
+}
+
 // forgotten reports whether a term is of so long ago that the tree does not know
 // whose it was.
 func forgotten(known []tables.Reign, term uint64) bool {

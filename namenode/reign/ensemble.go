@@ -194,17 +194,11 @@ func (s *several) onSession(ctx context.Context, do func(*zkconn.Session) error)
 
 func (s *several) images(o *owner.Owner) *images.Shared {
 	return &images.Shared{
-		Path:  s.cfg.HA.Path(""),
-		Fresh: func() bool { return s.shared.Fresh() },
-		Kept:  func() int64 { return s.shared.Kept() },
-		Check: o.Check,
-		Remove: func(ctx context.Context, remove func(context.Context) error) error {
-			err := o.While(ctx, remove)
-			if errors.Is(err, owner.ErrHeldBack) {
-				return nil
-			}
-			return err
-		},
+		Path:   s.cfg.HA.Path(""),
+		Fresh:  func() bool { return s.shared.Fresh() },
+		Kept:   func() int64 { return s.shared.Kept() },
+		Check:  o.Check,
+		Remove: o.Remove,
 	}
 }
 

@@ -64,6 +64,7 @@ var reasonHints = map[string]string{
 	fserror.ReasonDamagedBlock:   "leasefs admin fsck --blocks names its files",
 	fserror.ReasonDamagedRecord:  "leasefs admin journal verify does",
 	fserror.ReasonOneImage:       "leasefs admin checkpoint makes one",
+	fserror.ReasonArchive:        "see leasefs admin restore --help",
 	fserror.ReasonRestore:        "see leasefs admin restore --help",
 	fserror.ReasonNoBackup:       "leasefs admin backup makes one",
 	fserror.ReasonRoomForBackup:  "leasefs status tells how many",

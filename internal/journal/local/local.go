@@ -82,6 +82,7 @@ type Journal struct {
 	mu         sync.Mutex
 	positioned bool      // Replay has read to the end
 	segs       []segment // oldest first; the size of the last is what is durable
+	read       place     // where the last Replay ended
 	term       uint64    // what BeginTerm wrote, or the last one found
 
 	// Only the writer's goroutine uses these once it runs.
@@ -175,7 +176,8 @@ func syncPath(fsys vfs.FS, dir string) error {
 // a failed sync before this start may have left it in memory only. Bodies may
 // be kept; they share buffers of up to 5 MiB. It may be called again at any
 // time, and then sees what is durable when it begins; BeginTerm, Purge and Close
-// wait for it, so fn must not call them.
+// wait for it, so fn must not call them. One that asks for what follows the one
+// before reads nothing twice.
 func (j *Journal) Replay(ctx context.Context, from uint64, fn func(journal.Record) error) (uint64, error) {
 	j.replayMu.Lock()
 	defer j.replayMu.Unlock()
@@ -185,6 +187,9 @@ func (j *Journal) Replay(ctx context.Context, from uint64, fn func(journal.Recor
 	first := !j.positioned
 	if !first && len(w.segs) > 0 {
 		w.end = w.segs[len(w.segs)-1].size
+		if j.read.next.first <= from && j.read.segment == w.segs[startOf(w.segs, from)].first {
+			w.at = j.read
+		}
 	}
 	j.mu.Unlock()
 	switch {
@@ -196,6 +201,11 @@ func (j *Journal) Replay(ctx context.Context, from uint64, fn func(journal.Recor
 		return 0, journal.Purged(from, w.segs[0].first)
 	}
 	found, err := j.walk(ctx, &w, from, fn)
+	if !first && found.end > 0 {
+		j.mu.Lock()
+		j.read = place{found.header.first, found.end, found.next}
+		j.mu.Unlock()
+	}
 	if err != nil {
 		return 0, err
 	}

@@ -81,6 +81,14 @@ type walk struct {
 	// end is where the last segment ends, if a writer of this process is behind
 	// it; 0: at the end of the file, and there may be a torn batch before that.
 	end int64
+	at  place // where to begin in its segment, if that is the first one; zero: at its beginning
+}
+
+// place is the end of a batch, in the segment of that first txid.
+type place struct {
+	segment uint64
+	off     int64
+	next    expectation
 }
 
 // walked is what a walk found.
@@ -260,6 +268,9 @@ func (w *walk) segment(ctx context.Context, i int, end int64, openEnd bool, res 
 	defer f.Close() //nolint:errcheck // only read
 	r := chunkReader{f: f, end: end}
 	pos := int64(segHeaderSize)
+	if seg.first == w.at.segment {
+		pos, res.next = w.at.off, w.at.next
+	}
 	res.last, res.end, res.used = nil, pos, end
 	for pos < end {
 		if err := ctx.Err(); err != nil {

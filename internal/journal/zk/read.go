@@ -18,7 +18,8 @@ const readAhead = 16
 
 // Replay implements journal.Journal. It first asks ZooKeeper for all that was
 // written by then, also by others. Tail, TakeOver and BeginTerm continue where the
-// last one ended. Bodies may be kept. Without a connection it tries until
+// last one ended; one of the writer that asks for what follows the one before reads
+// nothing twice. Bodies may be kept. Without a connection it tries until
 // ctx ends. BeginTerm, TakeOver, Purge and Tail wait for it.
 func (j *Journal) Replay(ctx context.Context, from uint64, fn func(journal.Record) error) (uint64, error) {
 	ctx, cancel := j.bounded(ctx)
@@ -30,7 +31,7 @@ func (j *Journal) Replay(ctx context.Context, from uint64, fn func(journal.Recor
 	defer unlock()
 	from = max(from, 1)
 	j.mu.Lock()
-	first, begun := !j.positioned, j.term > 0
+	first, begun, read := !j.positioned, j.term > 0, j.read
 	j.mu.Unlock()
 	if err := j.Err(); first && err != nil {
 		return 0, err
@@ -39,20 +40,26 @@ func (j *Journal) Replay(ctx context.Context, from uint64, fn func(journal.Recor
 	if begun {
 		limit = uint64(j.batches.Load()) //nolint:gosec // batches
 	}
-	var c *cursor
-	err = j.retry(ctx, func(s *zkconn.Session) (err error) {
-		c, err = j.seek(ctx, s, from)
-		return err
-	})
+	c := &read
+	if !read.anchored || from < read.txid {
+		err = j.retry(ctx, func(s *zkconn.Session) (err error) {
+			c, err = j.seek(ctx, s, from)
+			return err
+		})
+	}
 	if err != nil {
 		return 0, err
 	}
 	start := c.offset
-	if err := j.walk(ctx, c, from, limit, fn); err != nil {
-		return 0, err
-	}
+	err = j.walk(ctx, c, from, limit, fn)
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if begun {
+		j.read = *c
+	}
+	if err != nil {
+		return 0, err
+	}
 	if first {
 		j.group.SetSinceRoll(int64(c.offset - start)) //nolint:gosec // bytes
 		j.positioned = true

@@ -102,6 +102,7 @@ type Journal struct {
 	mu         sync.Mutex
 	positioned bool   // Replay has read to the end
 	cur        cursor // behind what was read; the writer's start
+	read       cursor // where the last Replay of the writer ended
 	sight      sighting
 	term       uint64 // of this reign; 0: none has begun
 	epoch      uint32 // version of the term node, once begun

@@ -531,7 +531,7 @@ func (x SafeModeRequest_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SafeModeRequest_Action.Descriptor instead.
 func (SafeModeRequest_Action) EnumDescriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{104, 0}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{105, 0}
 }
 
 // CallId makes a call happen at most once. Both numbers are chosen by the
@@ -8388,6 +8388,7 @@ type StatusResponse struct {
 	Trusts          string                 `protobuf:"bytes,52,opt,name=trusts,proto3" json:"trusts,omitempty"`                                    // whose word it takes for who they are: "machine" (programs on its own), "everybody"; empty: nobody's
 	Audit           *AuditStatus           `protobuf:"bytes,53,opt,name=audit,proto3" json:"audit,omitempty"`                                      // of its audit log; missing: it keeps none
 	Scrub           *ScrubStatus           `protobuf:"bytes,55,opt,name=scrub,proto3" json:"scrub,omitempty"`                                      // of a namenode that reads its blocks again; missing: it does not, or starts
+	Archive         *ArchiveStatus         `protobuf:"bytes,56,opt,name=archive,proto3" json:"archive,omitempty"`                                  // of an active namenode that archives its journal; missing: it does not
 	Greedy          []*Holding             `protobuf:"bytes,54,rep,name=greedy,proto3" json:"greedy,omitempty"`                                    // to superusers only: who holds most of what all share, or was refused more
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -8689,6 +8690,13 @@ func (x *StatusResponse) GetScrub() *ScrubStatus {
 	return nil
 }
 
+func (x *StatusResponse) GetArchive() *ArchiveStatus {
+	if x != nil {
+		return x.Archive
+	}
+	return nil
+}
+
 func (x *StatusResponse) GetGreedy() []*Holding {
 	if x != nil {
 		return x.Greedy
@@ -8765,6 +8773,83 @@ func (x *ScrubStatus) GetDamaged() uint64 {
 	return 0
 }
 
+// ArchiveStatus is how far the archive of a journal is.
+type ArchiveStatus struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Txid          uint64                 `protobuf:"varint,1,opt,name=txid,proto3" json:"txid,omitempty"`                // all changes up to this one are archived; 0: not known yet
+	Records       uint64                 `protobuf:"varint,2,opt,name=records,proto3" json:"records,omitempty"`          // that are durable, and not archived
+	LagMs         int64                  `protobuf:"varint,3,opt,name=lag_ms,json=lagMs,proto3" json:"lag_ms,omitempty"` // what was durable that long ago is archived
+	Holes         uint64                 `protobuf:"varint,4,opt,name=holes,proto3" json:"holes,omitempty"`              // since the namenode became active: times that changes were purged before they were archived
+	Problem       string                 `protobuf:"bytes,5,opt,name=problem,proto3" json:"problem,omitempty"`           // why nothing can be archived now; empty: it can
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ArchiveStatus) Reset() {
+	*x = ArchiveStatus{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ArchiveStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ArchiveStatus) ProtoMessage() {}
+
+func (x *ArchiveStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ArchiveStatus.ProtoReflect.Descriptor instead.
+func (*ArchiveStatus) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{99}
+}
+
+func (x *ArchiveStatus) GetTxid() uint64 {
+	if x != nil {
+		return x.Txid
+	}
+	return 0
+}
+
+func (x *ArchiveStatus) GetRecords() uint64 {
+	if x != nil {
+		return x.Records
+	}
+	return 0
+}
+
+func (x *ArchiveStatus) GetLagMs() int64 {
+	if x != nil {
+		return x.LagMs
+	}
+	return 0
+}
+
+func (x *ArchiveStatus) GetHoles() uint64 {
+	if x != nil {
+		return x.Holes
+	}
+	return 0
+}
+
+func (x *ArchiveStatus) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
 // AuditStatus is how an audit log does.
 type AuditStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -8777,7 +8862,7 @@ type AuditStatus struct {
 
 func (x *AuditStatus) Reset() {
 	*x = AuditStatus{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8789,7 +8874,7 @@ func (x *AuditStatus) String() string {
 func (*AuditStatus) ProtoMessage() {}
 
 func (x *AuditStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8802,7 +8887,7 @@ func (x *AuditStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditStatus.ProtoReflect.Descriptor instead.
 func (*AuditStatus) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{99}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *AuditStatus) GetLines() uint64 {
@@ -8841,7 +8926,7 @@ type Holding struct {
 
 func (x *Holding) Reset() {
 	*x = Holding{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8853,7 +8938,7 @@ func (x *Holding) String() string {
 func (*Holding) ProtoMessage() {}
 
 func (x *Holding) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8866,7 +8951,7 @@ func (x *Holding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holding.ProtoReflect.Descriptor instead.
 func (*Holding) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *Holding) GetWhat() string {
@@ -8923,7 +9008,7 @@ type ClockSkew struct {
 
 func (x *ClockSkew) Reset() {
 	*x = ClockSkew{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8935,7 +9020,7 @@ func (x *ClockSkew) String() string {
 func (*ClockSkew) ProtoMessage() {}
 
 func (x *ClockSkew) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8948,7 +9033,7 @@ func (x *ClockSkew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClockSkew.ProtoReflect.Descriptor instead.
 func (*ClockSkew) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{101}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *ClockSkew) GetThan() string {
@@ -8981,7 +9066,7 @@ type CheckpointRequest struct {
 
 func (x *CheckpointRequest) Reset() {
 	*x = CheckpointRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8993,7 +9078,7 @@ func (x *CheckpointRequest) String() string {
 func (*CheckpointRequest) ProtoMessage() {}
 
 func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9006,7 +9091,7 @@ func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{102}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *CheckpointRequest) GetCaller() *Caller {
@@ -9027,7 +9112,7 @@ type CheckpointResponse struct {
 
 func (x *CheckpointResponse) Reset() {
 	*x = CheckpointResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9039,7 +9124,7 @@ func (x *CheckpointResponse) String() string {
 func (*CheckpointResponse) ProtoMessage() {}
 
 func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9052,7 +9137,7 @@ func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointResponse.ProtoReflect.Descriptor instead.
 func (*CheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{103}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *CheckpointResponse) GetTxid() uint64 {
@@ -9086,7 +9171,7 @@ type SafeModeRequest struct {
 
 func (x *SafeModeRequest) Reset() {
 	*x = SafeModeRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9098,7 +9183,7 @@ func (x *SafeModeRequest) String() string {
 func (*SafeModeRequest) ProtoMessage() {}
 
 func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9111,7 +9196,7 @@ func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeRequest.ProtoReflect.Descriptor instead.
 func (*SafeModeRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{104}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *SafeModeRequest) GetCaller() *Caller {
@@ -9138,7 +9223,7 @@ type SafeModeResponse struct {
 
 func (x *SafeModeResponse) Reset() {
 	*x = SafeModeResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9150,7 +9235,7 @@ func (x *SafeModeResponse) String() string {
 func (*SafeModeResponse) ProtoMessage() {}
 
 func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9163,7 +9248,7 @@ func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeResponse.ProtoReflect.Descriptor instead.
 func (*SafeModeResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{105}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *SafeModeResponse) GetOn() bool {
@@ -9191,7 +9276,7 @@ type FsckRequest struct {
 
 func (x *FsckRequest) Reset() {
 	*x = FsckRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9203,7 +9288,7 @@ func (x *FsckRequest) String() string {
 func (*FsckRequest) ProtoMessage() {}
 
 func (x *FsckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9216,7 +9301,7 @@ func (x *FsckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckRequest.ProtoReflect.Descriptor instead.
 func (*FsckRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{106}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *FsckRequest) GetCaller() *Caller {
@@ -9252,7 +9337,7 @@ type FsckResponse struct {
 
 func (x *FsckResponse) Reset() {
 	*x = FsckResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9264,7 +9349,7 @@ func (x *FsckResponse) String() string {
 func (*FsckResponse) ProtoMessage() {}
 
 func (x *FsckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9277,7 +9362,7 @@ func (x *FsckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckResponse.ProtoReflect.Descriptor instead.
 func (*FsckResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{107}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *FsckResponse) GetPath() string {
@@ -9321,7 +9406,7 @@ type FsckSummary struct {
 
 func (x *FsckSummary) Reset() {
 	*x = FsckSummary{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9333,7 +9418,7 @@ func (x *FsckSummary) String() string {
 func (*FsckSummary) ProtoMessage() {}
 
 func (x *FsckSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9346,7 +9431,7 @@ func (x *FsckSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckSummary.ProtoReflect.Descriptor instead.
 func (*FsckSummary) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{108}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *FsckSummary) GetInodes() uint64 {
@@ -9393,7 +9478,7 @@ type CollectRequest struct {
 
 func (x *CollectRequest) Reset() {
 	*x = CollectRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9405,7 +9490,7 @@ func (x *CollectRequest) String() string {
 func (*CollectRequest) ProtoMessage() {}
 
 func (x *CollectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9418,7 +9503,7 @@ func (x *CollectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectRequest.ProtoReflect.Descriptor instead.
 func (*CollectRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{109}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *CollectRequest) GetCaller() *Caller {
@@ -9440,7 +9525,7 @@ type CollectResponse struct {
 
 func (x *CollectResponse) Reset() {
 	*x = CollectResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9452,7 +9537,7 @@ func (x *CollectResponse) String() string {
 func (*CollectResponse) ProtoMessage() {}
 
 func (x *CollectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9465,7 +9550,7 @@ func (x *CollectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectResponse.ProtoReflect.Descriptor instead.
 func (*CollectResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{110}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *CollectResponse) GetGarbage() uint64 {
@@ -9509,7 +9594,7 @@ type FailoverRequest struct {
 
 func (x *FailoverRequest) Reset() {
 	*x = FailoverRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9521,7 +9606,7 @@ func (x *FailoverRequest) String() string {
 func (*FailoverRequest) ProtoMessage() {}
 
 func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9534,7 +9619,7 @@ func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverRequest.ProtoReflect.Descriptor instead.
 func (*FailoverRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{111}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *FailoverRequest) GetCaller() *Caller {
@@ -9560,7 +9645,7 @@ type FailoverResponse struct {
 
 func (x *FailoverResponse) Reset() {
 	*x = FailoverResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9572,7 +9657,7 @@ func (x *FailoverResponse) String() string {
 func (*FailoverResponse) ProtoMessage() {}
 
 func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9585,7 +9670,7 @@ func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverResponse.ProtoReflect.Descriptor instead.
 func (*FailoverResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{112}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *FailoverResponse) GetNext() string {
@@ -9604,7 +9689,7 @@ type ResolveStoreRequest struct {
 
 func (x *ResolveStoreRequest) Reset() {
 	*x = ResolveStoreRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9616,7 +9701,7 @@ func (x *ResolveStoreRequest) String() string {
 func (*ResolveStoreRequest) ProtoMessage() {}
 
 func (x *ResolveStoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9629,7 +9714,7 @@ func (x *ResolveStoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveStoreRequest.ProtoReflect.Descriptor instead.
 func (*ResolveStoreRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{113}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *ResolveStoreRequest) GetCaller() *Caller {
@@ -9648,7 +9733,7 @@ type ResolveStoreResponse struct {
 
 func (x *ResolveStoreResponse) Reset() {
 	*x = ResolveStoreResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9660,7 +9745,7 @@ func (x *ResolveStoreResponse) String() string {
 func (*ResolveStoreResponse) ProtoMessage() {}
 
 func (x *ResolveStoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9673,7 +9758,7 @@ func (x *ResolveStoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveStoreResponse.ProtoReflect.Descriptor instead.
 func (*ResolveStoreResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{114}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *ResolveStoreResponse) GetResolved() bool {
@@ -9693,7 +9778,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9705,7 +9790,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9718,7 +9803,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{115}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *BackupRequest) GetCaller() *Caller {
@@ -9757,7 +9842,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9769,7 +9854,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9782,7 +9867,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{116}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *BackupResponse) GetName() string {
@@ -9886,7 +9971,7 @@ type CarryRequest struct {
 
 func (x *CarryRequest) Reset() {
 	*x = CarryRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9898,7 +9983,7 @@ func (x *CarryRequest) String() string {
 func (*CarryRequest) ProtoMessage() {}
 
 func (x *CarryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9911,7 +9996,7 @@ func (x *CarryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryRequest.ProtoReflect.Descriptor instead.
 func (*CarryRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{117}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *CarryRequest) GetCalls() []*CarriedCall {
@@ -9941,7 +10026,7 @@ type CarriedCall struct {
 
 func (x *CarriedCall) Reset() {
 	*x = CarriedCall{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9953,7 +10038,7 @@ func (x *CarriedCall) String() string {
 func (*CarriedCall) ProtoMessage() {}
 
 func (x *CarriedCall) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9966,7 +10051,7 @@ func (x *CarriedCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarriedCall.ProtoReflect.Descriptor instead.
 func (*CarriedCall) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{118}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *CarriedCall) GetId() uint64 {
@@ -10013,7 +10098,7 @@ type CarryResponse struct {
 
 func (x *CarryResponse) Reset() {
 	*x = CarryResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10025,7 +10110,7 @@ func (x *CarryResponse) String() string {
 func (*CarryResponse) ProtoMessage() {}
 
 func (x *CarryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10038,7 +10123,7 @@ func (x *CarryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryResponse.ProtoReflect.Descriptor instead.
 func (*CarryResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{119}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *CarryResponse) GetAnswers() []*CarriedAnswer {
@@ -10062,7 +10147,7 @@ type CarriedAnswer struct {
 
 func (x *CarriedAnswer) Reset() {
 	*x = CarriedAnswer{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10074,7 +10159,7 @@ func (x *CarriedAnswer) String() string {
 func (*CarriedAnswer) ProtoMessage() {}
 
 func (x *CarriedAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10087,7 +10172,7 @@ func (x *CarriedAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarriedAnswer.ProtoReflect.Descriptor instead.
 func (*CarriedAnswer) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{120}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *CarriedAnswer) GetId() uint64 {
@@ -10136,7 +10221,7 @@ type WhoAmIRequest struct {
 
 func (x *WhoAmIRequest) Reset() {
 	*x = WhoAmIRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10148,7 +10233,7 @@ func (x *WhoAmIRequest) String() string {
 func (*WhoAmIRequest) ProtoMessage() {}
 
 func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10161,7 +10246,7 @@ func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoAmIRequest.ProtoReflect.Descriptor instead.
 func (*WhoAmIRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{121}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *WhoAmIRequest) GetCaller() *Caller {
@@ -10183,7 +10268,7 @@ type WhoAmIResponse struct {
 
 func (x *WhoAmIResponse) Reset() {
 	*x = WhoAmIResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10195,7 +10280,7 @@ func (x *WhoAmIResponse) String() string {
 func (*WhoAmIResponse) ProtoMessage() {}
 
 func (x *WhoAmIResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10208,7 +10293,7 @@ func (x *WhoAmIResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoAmIResponse.ProtoReflect.Descriptor instead.
 func (*WhoAmIResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{122}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *WhoAmIResponse) GetUser() string {
@@ -10251,7 +10336,7 @@ type AclEntry struct {
 
 func (x *AclEntry) Reset() {
 	*x = AclEntry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10263,7 +10348,7 @@ func (x *AclEntry) String() string {
 func (*AclEntry) ProtoMessage() {}
 
 func (x *AclEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10276,7 +10361,7 @@ func (x *AclEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AclEntry.ProtoReflect.Descriptor instead.
 func (*AclEntry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{123}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *AclEntry) GetDefault() bool {
@@ -10318,7 +10403,7 @@ type AclRequest struct {
 
 func (x *AclRequest) Reset() {
 	*x = AclRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10330,7 +10415,7 @@ func (x *AclRequest) String() string {
 func (*AclRequest) ProtoMessage() {}
 
 func (x *AclRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10343,7 +10428,7 @@ func (x *AclRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AclRequest.ProtoReflect.Descriptor instead.
 func (*AclRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{124}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *AclRequest) GetCaller() *Caller {
@@ -10379,7 +10464,7 @@ type AclResponse struct {
 
 func (x *AclResponse) Reset() {
 	*x = AclResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10391,7 +10476,7 @@ func (x *AclResponse) String() string {
 func (*AclResponse) ProtoMessage() {}
 
 func (x *AclResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10404,7 +10489,7 @@ func (x *AclResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AclResponse.ProtoReflect.Descriptor instead.
 func (*AclResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{125}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *AclResponse) GetEntries() []*AclEntry {
@@ -10434,7 +10519,7 @@ type ChangeAclRequest struct {
 
 func (x *ChangeAclRequest) Reset() {
 	*x = ChangeAclRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10446,7 +10531,7 @@ func (x *ChangeAclRequest) String() string {
 func (*ChangeAclRequest) ProtoMessage() {}
 
 func (x *ChangeAclRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10459,7 +10544,7 @@ func (x *ChangeAclRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeAclRequest.ProtoReflect.Descriptor instead.
 func (*ChangeAclRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{126}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *ChangeAclRequest) GetCall() *CallId {
@@ -10510,7 +10595,7 @@ type GetDelegationTokenRequest struct {
 
 func (x *GetDelegationTokenRequest) Reset() {
 	*x = GetDelegationTokenRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10522,7 +10607,7 @@ func (x *GetDelegationTokenRequest) String() string {
 func (*GetDelegationTokenRequest) ProtoMessage() {}
 
 func (x *GetDelegationTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10535,7 +10620,7 @@ func (x *GetDelegationTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDelegationTokenRequest.ProtoReflect.Descriptor instead.
 func (*GetDelegationTokenRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{127}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *GetDelegationTokenRequest) GetCall() *CallId {
@@ -10587,7 +10672,7 @@ type ChangeDelegationTokenRequest struct {
 
 func (x *ChangeDelegationTokenRequest) Reset() {
 	*x = ChangeDelegationTokenRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10599,7 +10684,7 @@ func (x *ChangeDelegationTokenRequest) String() string {
 func (*ChangeDelegationTokenRequest) ProtoMessage() {}
 
 func (x *ChangeDelegationTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10612,7 +10697,7 @@ func (x *ChangeDelegationTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeDelegationTokenRequest.ProtoReflect.Descriptor instead.
 func (*ChangeDelegationTokenRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{128}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *ChangeDelegationTokenRequest) GetCall() *CallId {
@@ -10663,7 +10748,7 @@ type DelegationTokenResponse struct {
 
 func (x *DelegationTokenResponse) Reset() {
 	*x = DelegationTokenResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[129]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10675,7 +10760,7 @@ func (x *DelegationTokenResponse) String() string {
 func (*DelegationTokenResponse) ProtoMessage() {}
 
 func (x *DelegationTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[129]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10688,7 +10773,7 @@ func (x *DelegationTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DelegationTokenResponse.ProtoReflect.Descriptor instead.
 func (*DelegationTokenResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{129}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *DelegationTokenResponse) GetId() uint64 {
@@ -10738,7 +10823,7 @@ type ListDelegationTokensRequest struct {
 
 func (x *ListDelegationTokensRequest) Reset() {
 	*x = ListDelegationTokensRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[130]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10750,7 +10835,7 @@ func (x *ListDelegationTokensRequest) String() string {
 func (*ListDelegationTokensRequest) ProtoMessage() {}
 
 func (x *ListDelegationTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[130]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10763,7 +10848,7 @@ func (x *ListDelegationTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDelegationTokensRequest.ProtoReflect.Descriptor instead.
 func (*ListDelegationTokensRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{130}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *ListDelegationTokensRequest) GetCaller() *Caller {
@@ -10804,7 +10889,7 @@ type ListDelegationTokensResponse struct {
 
 func (x *ListDelegationTokensResponse) Reset() {
 	*x = ListDelegationTokensResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[131]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10816,7 +10901,7 @@ func (x *ListDelegationTokensResponse) String() string {
 func (*ListDelegationTokensResponse) ProtoMessage() {}
 
 func (x *ListDelegationTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[131]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10829,7 +10914,7 @@ func (x *ListDelegationTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDelegationTokensResponse.ProtoReflect.Descriptor instead.
 func (*ListDelegationTokensResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{131}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *ListDelegationTokensResponse) GetTokens() []*DelegationToken {
@@ -10860,7 +10945,7 @@ type DelegationToken struct {
 
 func (x *DelegationToken) Reset() {
 	*x = DelegationToken{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[132]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10872,7 +10957,7 @@ func (x *DelegationToken) String() string {
 func (*DelegationToken) ProtoMessage() {}
 
 func (x *DelegationToken) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[132]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10885,7 +10970,7 @@ func (x *DelegationToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DelegationToken.ProtoReflect.Descriptor instead.
 func (*DelegationToken) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{132}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *DelegationToken) GetId() uint64 {
@@ -11591,7 +11676,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x06target\x18\x03 \x01(\v2\x0f.leasefs.v1.RefR\x06target\x12)\n" +
 	"\asources\x18\x04 \x03(\v2\x0f.leasefs.v1.RefR\asources\";\n" +
 	"\rStatusRequest\x12*\n" +
-	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"\x86\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"\xbb\n" +
 	"\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
@@ -11638,14 +11723,21 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x06clocks\x183 \x03(\v2\x15.leasefs.v1.ClockSkewR\x06clocks\x12\x16\n" +
 	"\x06trusts\x184 \x01(\tR\x06trusts\x12-\n" +
 	"\x05audit\x185 \x01(\v2\x17.leasefs.v1.AuditStatusR\x05audit\x12-\n" +
-	"\x05scrub\x187 \x01(\v2\x17.leasefs.v1.ScrubStatusR\x05scrub\x12+\n" +
+	"\x05scrub\x187 \x01(\v2\x17.leasefs.v1.ScrubStatusR\x05scrub\x123\n" +
+	"\aarchive\x188 \x01(\v2\x19.leasefs.v1.ArchiveStatusR\aarchive\x12+\n" +
 	"\x06greedy\x186 \x03(\v2\x13.leasefs.v1.HoldingR\x06greedy\"\x8e\x01\n" +
 	"\vScrubStatus\x12\"\n" +
 	"\rbegan_unix_ms\x18\x01 \x01(\x03R\vbeganUnixMs\x12\x1d\n" +
 	"\n" +
 	"read_bytes\x18\x02 \x01(\x03R\treadBytes\x12\"\n" +
 	"\rwhole_unix_ms\x18\x03 \x01(\x03R\vwholeUnixMs\x12\x18\n" +
-	"\adamaged\x18\x04 \x01(\x04R\adamaged\"Q\n" +
+	"\adamaged\x18\x04 \x01(\x04R\adamaged\"\x84\x01\n" +
+	"\rArchiveStatus\x12\x12\n" +
+	"\x04txid\x18\x01 \x01(\x04R\x04txid\x12\x18\n" +
+	"\arecords\x18\x02 \x01(\x04R\arecords\x12\x15\n" +
+	"\x06lag_ms\x18\x03 \x01(\x03R\x05lagMs\x12\x14\n" +
+	"\x05holes\x18\x04 \x01(\x04R\x05holes\x12\x18\n" +
+	"\aproblem\x18\x05 \x01(\tR\aproblem\"Q\n" +
 	"\vAuditStatus\x12\x14\n" +
 	"\x05lines\x18\x01 \x01(\x04R\x05lines\x12\x12\n" +
 	"\x04lost\x18\x02 \x01(\x04R\x04lost\x12\x18\n" +
@@ -11934,7 +12026,7 @@ func file_leasefs_v1_leasefs_proto_rawDescGZIP() []byte {
 }
 
 var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 136)
+var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 137)
 var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(RefHow)(0),                          // 0: leasefs.v1.RefHow
 	(FileType)(0),                        // 1: leasefs.v1.FileType
@@ -12044,49 +12136,50 @@ var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(*StatusRequest)(nil),                // 105: leasefs.v1.StatusRequest
 	(*StatusResponse)(nil),               // 106: leasefs.v1.StatusResponse
 	(*ScrubStatus)(nil),                  // 107: leasefs.v1.ScrubStatus
-	(*AuditStatus)(nil),                  // 108: leasefs.v1.AuditStatus
-	(*Holding)(nil),                      // 109: leasefs.v1.Holding
-	(*ClockSkew)(nil),                    // 110: leasefs.v1.ClockSkew
-	(*CheckpointRequest)(nil),            // 111: leasefs.v1.CheckpointRequest
-	(*CheckpointResponse)(nil),           // 112: leasefs.v1.CheckpointResponse
-	(*SafeModeRequest)(nil),              // 113: leasefs.v1.SafeModeRequest
-	(*SafeModeResponse)(nil),             // 114: leasefs.v1.SafeModeResponse
-	(*FsckRequest)(nil),                  // 115: leasefs.v1.FsckRequest
-	(*FsckResponse)(nil),                 // 116: leasefs.v1.FsckResponse
-	(*FsckSummary)(nil),                  // 117: leasefs.v1.FsckSummary
-	(*CollectRequest)(nil),               // 118: leasefs.v1.CollectRequest
-	(*CollectResponse)(nil),              // 119: leasefs.v1.CollectResponse
-	(*FailoverRequest)(nil),              // 120: leasefs.v1.FailoverRequest
-	(*FailoverResponse)(nil),             // 121: leasefs.v1.FailoverResponse
-	(*ResolveStoreRequest)(nil),          // 122: leasefs.v1.ResolveStoreRequest
-	(*ResolveStoreResponse)(nil),         // 123: leasefs.v1.ResolveStoreResponse
-	(*BackupRequest)(nil),                // 124: leasefs.v1.BackupRequest
-	(*BackupResponse)(nil),               // 125: leasefs.v1.BackupResponse
-	(*CarryRequest)(nil),                 // 126: leasefs.v1.CarryRequest
-	(*CarriedCall)(nil),                  // 127: leasefs.v1.CarriedCall
-	(*CarryResponse)(nil),                // 128: leasefs.v1.CarryResponse
-	(*CarriedAnswer)(nil),                // 129: leasefs.v1.CarriedAnswer
-	(*WhoAmIRequest)(nil),                // 130: leasefs.v1.WhoAmIRequest
-	(*WhoAmIResponse)(nil),               // 131: leasefs.v1.WhoAmIResponse
-	(*AclEntry)(nil),                     // 132: leasefs.v1.AclEntry
-	(*AclRequest)(nil),                   // 133: leasefs.v1.AclRequest
-	(*AclResponse)(nil),                  // 134: leasefs.v1.AclResponse
-	(*ChangeAclRequest)(nil),             // 135: leasefs.v1.ChangeAclRequest
-	(*GetDelegationTokenRequest)(nil),    // 136: leasefs.v1.GetDelegationTokenRequest
-	(*ChangeDelegationTokenRequest)(nil), // 137: leasefs.v1.ChangeDelegationTokenRequest
-	(*DelegationTokenResponse)(nil),      // 138: leasefs.v1.DelegationTokenResponse
-	(*ListDelegationTokensRequest)(nil),  // 139: leasefs.v1.ListDelegationTokensRequest
-	(*ListDelegationTokensResponse)(nil), // 140: leasefs.v1.ListDelegationTokensResponse
-	(*DelegationToken)(nil),              // 141: leasefs.v1.DelegationToken
-	nil,                                  // 142: leasefs.v1.Block.HeadersEntry
-	nil,                                  // 143: leasefs.v1.BlockTarget.HeadersEntry
-	nil,                                  // 144: leasefs.v1.BackupResponse.HeadersEntry
+	(*ArchiveStatus)(nil),                // 108: leasefs.v1.ArchiveStatus
+	(*AuditStatus)(nil),                  // 109: leasefs.v1.AuditStatus
+	(*Holding)(nil),                      // 110: leasefs.v1.Holding
+	(*ClockSkew)(nil),                    // 111: leasefs.v1.ClockSkew
+	(*CheckpointRequest)(nil),            // 112: leasefs.v1.CheckpointRequest
+	(*CheckpointResponse)(nil),           // 113: leasefs.v1.CheckpointResponse
+	(*SafeModeRequest)(nil),              // 114: leasefs.v1.SafeModeRequest
+	(*SafeModeResponse)(nil),             // 115: leasefs.v1.SafeModeResponse
+	(*FsckRequest)(nil),                  // 116: leasefs.v1.FsckRequest
+	(*FsckResponse)(nil),                 // 117: leasefs.v1.FsckResponse
+	(*FsckSummary)(nil),                  // 118: leasefs.v1.FsckSummary
+	(*CollectRequest)(nil),               // 119: leasefs.v1.CollectRequest
+	(*CollectResponse)(nil),              // 120: leasefs.v1.CollectResponse
+	(*FailoverRequest)(nil),              // 121: leasefs.v1.FailoverRequest
+	(*FailoverResponse)(nil),             // 122: leasefs.v1.FailoverResponse
+	(*ResolveStoreRequest)(nil),          // 123: leasefs.v1.ResolveStoreRequest
+	(*ResolveStoreResponse)(nil),         // 124: leasefs.v1.ResolveStoreResponse
+	(*BackupRequest)(nil),                // 125: leasefs.v1.BackupRequest
+	(*BackupResponse)(nil),               // 126: leasefs.v1.BackupResponse
+	(*CarryRequest)(nil),                 // 127: leasefs.v1.CarryRequest
+	(*CarriedCall)(nil),                  // 128: leasefs.v1.CarriedCall
+	(*CarryResponse)(nil),                // 129: leasefs.v1.CarryResponse
+	(*CarriedAnswer)(nil),                // 130: leasefs.v1.CarriedAnswer
+	(*WhoAmIRequest)(nil),                // 131: leasefs.v1.WhoAmIRequest
+	(*WhoAmIResponse)(nil),               // 132: leasefs.v1.WhoAmIResponse
+	(*AclEntry)(nil),                     // 133: leasefs.v1.AclEntry
+	(*AclRequest)(nil),                   // 134: leasefs.v1.AclRequest
+	(*AclResponse)(nil),                  // 135: leasefs.v1.AclResponse
+	(*ChangeAclRequest)(nil),             // 136: leasefs.v1.ChangeAclRequest
+	(*GetDelegationTokenRequest)(nil),    // 137: leasefs.v1.GetDelegationTokenRequest
+	(*ChangeDelegationTokenRequest)(nil), // 138: leasefs.v1.ChangeDelegationTokenRequest
+	(*DelegationTokenResponse)(nil),      // 139: leasefs.v1.DelegationTokenResponse
+	(*ListDelegationTokensRequest)(nil),  // 140: leasefs.v1.ListDelegationTokensRequest
+	(*ListDelegationTokensResponse)(nil), // 141: leasefs.v1.ListDelegationTokensResponse
+	(*DelegationToken)(nil),              // 142: leasefs.v1.DelegationToken
+	nil,                                  // 143: leasefs.v1.Block.HeadersEntry
+	nil,                                  // 144: leasefs.v1.BlockTarget.HeadersEntry
+	nil,                                  // 145: leasefs.v1.BackupResponse.HeadersEntry
 }
 var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	1,   // 0: leasefs.v1.Attr.type:type_name -> leasefs.v1.FileType
 	14,  // 1: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
 	15,  // 2: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
-	142, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
+	143, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
 	15,  // 4: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
 	10,  // 5: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
 	18,  // 6: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
@@ -12156,7 +12249,7 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	12,  // 70: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
 	63,  // 71: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
 	65,  // 72: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
-	143, // 73: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
+	144, // 73: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
 	12,  // 74: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
 	16,  // 75: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
 	9,   // 76: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
@@ -12239,143 +12332,144 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	11,  // 153: leasefs.v1.ConcatRequest.target:type_name -> leasefs.v1.Ref
 	11,  // 154: leasefs.v1.ConcatRequest.sources:type_name -> leasefs.v1.Ref
 	10,  // 155: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
-	110, // 156: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
-	108, // 157: leasefs.v1.StatusResponse.audit:type_name -> leasefs.v1.AuditStatus
+	111, // 156: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
+	109, // 157: leasefs.v1.StatusResponse.audit:type_name -> leasefs.v1.AuditStatus
 	107, // 158: leasefs.v1.StatusResponse.scrub:type_name -> leasefs.v1.ScrubStatus
-	109, // 159: leasefs.v1.StatusResponse.greedy:type_name -> leasefs.v1.Holding
-	10,  // 160: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 161: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
-	8,   // 162: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
-	10,  // 163: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
-	117, // 164: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
-	10,  // 165: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 166: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 167: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 168: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
-	144, // 169: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
-	127, // 170: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
-	129, // 171: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
-	17,  // 172: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
-	10,  // 173: leasefs.v1.WhoAmIRequest.caller:type_name -> leasefs.v1.Caller
-	6,   // 174: leasefs.v1.AclEntry.tag:type_name -> leasefs.v1.AclTag
-	10,  // 175: leasefs.v1.AclRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 176: leasefs.v1.AclRequest.at:type_name -> leasefs.v1.Ref
-	132, // 177: leasefs.v1.AclResponse.entries:type_name -> leasefs.v1.AclEntry
-	27,  // 178: leasefs.v1.AclResponse.keys:type_name -> leasefs.v1.CacheKey
-	9,   // 179: leasefs.v1.ChangeAclRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 180: leasefs.v1.ChangeAclRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 181: leasefs.v1.ChangeAclRequest.at:type_name -> leasefs.v1.Ref
-	7,   // 182: leasefs.v1.ChangeAclRequest.action:type_name -> leasefs.v1.AclAction
-	132, // 183: leasefs.v1.ChangeAclRequest.entries:type_name -> leasefs.v1.AclEntry
-	9,   // 184: leasefs.v1.GetDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 185: leasefs.v1.GetDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
-	9,   // 186: leasefs.v1.ChangeDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 187: leasefs.v1.ChangeDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 188: leasefs.v1.ListDelegationTokensRequest.caller:type_name -> leasefs.v1.Caller
-	141, // 189: leasefs.v1.ListDelegationTokensResponse.tokens:type_name -> leasefs.v1.DelegationToken
-	20,  // 190: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
-	29,  // 191: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
-	33,  // 192: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
-	37,  // 193: leasefs.v1.Namenode.LeaseHistory:input_type -> leasefs.v1.LeaseHistoryRequest
-	40,  // 194: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
-	42,  // 195: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
-	44,  // 196: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
-	46,  // 197: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
-	49,  // 198: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
-	51,  // 199: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
-	52,  // 200: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
-	53,  // 201: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
-	56,  // 202: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
-	59,  // 203: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
-	60,  // 204: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
-	62,  // 205: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
-	66,  // 206: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
-	68,  // 207: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
-	70,  // 208: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
-	71,  // 209: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
-	73,  // 210: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
-	75,  // 211: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
-	78,  // 212: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
-	81,  // 213: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
-	83,  // 214: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
-	87,  // 215: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
-	88,  // 216: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
-	90,  // 217: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
-	91,  // 218: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
-	102, // 219: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
-	101, // 220: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
-	103, // 221: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
-	104, // 222: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
-	92,  // 223: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
-	130, // 224: leasefs.v1.Namenode.WhoAmI:input_type -> leasefs.v1.WhoAmIRequest
-	133, // 225: leasefs.v1.Namenode.Acl:input_type -> leasefs.v1.AclRequest
-	135, // 226: leasefs.v1.Namenode.ChangeAcl:input_type -> leasefs.v1.ChangeAclRequest
-	136, // 227: leasefs.v1.Namenode.GetDelegationToken:input_type -> leasefs.v1.GetDelegationTokenRequest
-	137, // 228: leasefs.v1.Namenode.ChangeDelegationToken:input_type -> leasefs.v1.ChangeDelegationTokenRequest
-	139, // 229: leasefs.v1.Namenode.ListDelegationTokens:input_type -> leasefs.v1.ListDelegationTokensRequest
-	105, // 230: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
-	111, // 231: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
-	113, // 232: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
-	115, // 233: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
-	118, // 234: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
-	124, // 235: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
-	120, // 236: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
-	122, // 237: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
-	126, // 238: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
-	21,  // 239: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
-	31,  // 240: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
-	34,  // 241: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
-	38,  // 242: leasefs.v1.Namenode.LeaseHistory:output_type -> leasefs.v1.LeaseHistoryResponse
-	41,  // 243: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
-	43,  // 244: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
-	45,  // 245: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
-	47,  // 246: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
-	50,  // 247: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
-	86,  // 248: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
-	86,  // 249: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
-	54,  // 250: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
-	58,  // 251: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
-	58,  // 252: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
-	61,  // 253: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
-	64,  // 254: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
-	67,  // 255: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
-	69,  // 256: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
-	69,  // 257: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
-	72,  // 258: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
-	74,  // 259: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
-	76,  // 260: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
-	79,  // 261: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
-	82,  // 262: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
-	84,  // 263: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
-	86,  // 264: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
-	86,  // 265: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
-	86,  // 266: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
-	86,  // 267: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
-	86,  // 268: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
-	86,  // 269: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
-	86,  // 270: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
-	86,  // 271: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
-	86,  // 272: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
-	131, // 273: leasefs.v1.Namenode.WhoAmI:output_type -> leasefs.v1.WhoAmIResponse
-	134, // 274: leasefs.v1.Namenode.Acl:output_type -> leasefs.v1.AclResponse
-	86,  // 275: leasefs.v1.Namenode.ChangeAcl:output_type -> leasefs.v1.MutateResponse
-	138, // 276: leasefs.v1.Namenode.GetDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
-	138, // 277: leasefs.v1.Namenode.ChangeDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
-	140, // 278: leasefs.v1.Namenode.ListDelegationTokens:output_type -> leasefs.v1.ListDelegationTokensResponse
-	106, // 279: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
-	112, // 280: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
-	114, // 281: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
-	116, // 282: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
-	119, // 283: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
-	125, // 284: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
-	121, // 285: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
-	123, // 286: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
-	128, // 287: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
-	239, // [239:288] is the sub-list for method output_type
-	190, // [190:239] is the sub-list for method input_type
-	190, // [190:190] is the sub-list for extension type_name
-	190, // [190:190] is the sub-list for extension extendee
-	0,   // [0:190] is the sub-list for field type_name
+	108, // 159: leasefs.v1.StatusResponse.archive:type_name -> leasefs.v1.ArchiveStatus
+	110, // 160: leasefs.v1.StatusResponse.greedy:type_name -> leasefs.v1.Holding
+	10,  // 161: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 162: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
+	8,   // 163: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
+	10,  // 164: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
+	118, // 165: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
+	10,  // 166: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 167: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 168: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 169: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
+	145, // 170: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
+	128, // 171: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
+	130, // 172: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
+	17,  // 173: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
+	10,  // 174: leasefs.v1.WhoAmIRequest.caller:type_name -> leasefs.v1.Caller
+	6,   // 175: leasefs.v1.AclEntry.tag:type_name -> leasefs.v1.AclTag
+	10,  // 176: leasefs.v1.AclRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 177: leasefs.v1.AclRequest.at:type_name -> leasefs.v1.Ref
+	133, // 178: leasefs.v1.AclResponse.entries:type_name -> leasefs.v1.AclEntry
+	27,  // 179: leasefs.v1.AclResponse.keys:type_name -> leasefs.v1.CacheKey
+	9,   // 180: leasefs.v1.ChangeAclRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 181: leasefs.v1.ChangeAclRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 182: leasefs.v1.ChangeAclRequest.at:type_name -> leasefs.v1.Ref
+	7,   // 183: leasefs.v1.ChangeAclRequest.action:type_name -> leasefs.v1.AclAction
+	133, // 184: leasefs.v1.ChangeAclRequest.entries:type_name -> leasefs.v1.AclEntry
+	9,   // 185: leasefs.v1.GetDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 186: leasefs.v1.GetDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
+	9,   // 187: leasefs.v1.ChangeDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 188: leasefs.v1.ChangeDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 189: leasefs.v1.ListDelegationTokensRequest.caller:type_name -> leasefs.v1.Caller
+	142, // 190: leasefs.v1.ListDelegationTokensResponse.tokens:type_name -> leasefs.v1.DelegationToken
+	20,  // 191: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
+	29,  // 192: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
+	33,  // 193: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
+	37,  // 194: leasefs.v1.Namenode.LeaseHistory:input_type -> leasefs.v1.LeaseHistoryRequest
+	40,  // 195: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
+	42,  // 196: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
+	44,  // 197: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
+	46,  // 198: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
+	49,  // 199: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
+	51,  // 200: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
+	52,  // 201: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
+	53,  // 202: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
+	56,  // 203: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
+	59,  // 204: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
+	60,  // 205: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
+	62,  // 206: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
+	66,  // 207: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
+	68,  // 208: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
+	70,  // 209: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
+	71,  // 210: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
+	73,  // 211: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
+	75,  // 212: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
+	78,  // 213: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
+	81,  // 214: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
+	83,  // 215: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
+	87,  // 216: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
+	88,  // 217: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
+	90,  // 218: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
+	91,  // 219: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
+	102, // 220: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
+	101, // 221: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
+	103, // 222: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
+	104, // 223: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
+	92,  // 224: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
+	131, // 225: leasefs.v1.Namenode.WhoAmI:input_type -> leasefs.v1.WhoAmIRequest
+	134, // 226: leasefs.v1.Namenode.Acl:input_type -> leasefs.v1.AclRequest
+	136, // 227: leasefs.v1.Namenode.ChangeAcl:input_type -> leasefs.v1.ChangeAclRequest
+	137, // 228: leasefs.v1.Namenode.GetDelegationToken:input_type -> leasefs.v1.GetDelegationTokenRequest
+	138, // 229: leasefs.v1.Namenode.ChangeDelegationToken:input_type -> leasefs.v1.ChangeDelegationTokenRequest
+	140, // 230: leasefs.v1.Namenode.ListDelegationTokens:input_type -> leasefs.v1.ListDelegationTokensRequest
+	105, // 231: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
+	112, // 232: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
+	114, // 233: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
+	116, // 234: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
+	119, // 235: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
+	125, // 236: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
+	121, // 237: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
+	123, // 238: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
+	127, // 239: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
+	21,  // 240: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
+	31,  // 241: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
+	34,  // 242: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
+	38,  // 243: leasefs.v1.Namenode.LeaseHistory:output_type -> leasefs.v1.LeaseHistoryResponse
+	41,  // 244: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
+	43,  // 245: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
+	45,  // 246: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
+	47,  // 247: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
+	50,  // 248: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
+	86,  // 249: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
+	86,  // 250: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
+	54,  // 251: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
+	58,  // 252: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
+	58,  // 253: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
+	61,  // 254: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
+	64,  // 255: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
+	67,  // 256: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
+	69,  // 257: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
+	69,  // 258: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
+	72,  // 259: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
+	74,  // 260: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
+	76,  // 261: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
+	79,  // 262: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
+	82,  // 263: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
+	84,  // 264: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
+	86,  // 265: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
+	86,  // 266: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
+	86,  // 267: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
+	86,  // 268: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
+	86,  // 269: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
+	86,  // 270: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
+	86,  // 271: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
+	86,  // 272: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
+	86,  // 273: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
+	132, // 274: leasefs.v1.Namenode.WhoAmI:output_type -> leasefs.v1.WhoAmIResponse
+	135, // 275: leasefs.v1.Namenode.Acl:output_type -> leasefs.v1.AclResponse
+	86,  // 276: leasefs.v1.Namenode.ChangeAcl:output_type -> leasefs.v1.MutateResponse
+	139, // 277: leasefs.v1.Namenode.GetDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
+	139, // 278: leasefs.v1.Namenode.ChangeDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
+	141, // 279: leasefs.v1.Namenode.ListDelegationTokens:output_type -> leasefs.v1.ListDelegationTokensResponse
+	106, // 280: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
+	113, // 281: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
+	115, // 282: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
+	117, // 283: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
+	120, // 284: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
+	126, // 285: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
+	122, // 286: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
+	124, // 287: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
+	129, // 288: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
+	240, // [240:289] is the sub-list for method output_type
+	191, // [191:240] is the sub-list for method input_type
+	191, // [191:191] is the sub-list for extension type_name
+	191, // [191:191] is the sub-list for extension extendee
+	0,   // [0:191] is the sub-list for field type_name
 }
 
 func init() { file_leasefs_v1_leasefs_proto_init() }
@@ -12424,7 +12518,7 @@ func file_leasefs_v1_leasefs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leasefs_v1_leasefs_proto_rawDesc), len(file_leasefs_v1_leasefs_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   136,
+			NumMessages:   137,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -41,6 +41,7 @@ func Run(t *testing.T, o Opener) {
 		{"DurableAfterReopen", testReopen},
 		{"ReplayFromMiddle", testReplayFrom},
 		{"ReplayWhileWriting", testReplayLive},
+		{"ReplayOn", testReplayOn},
 		{"ReplayStops", testReplayStops},
 		{"BodiesMayBeKept", testBodiesKept},
 		{"Concurrent", testConcurrent},
@@ -231,6 +232,54 @@ func testReplayLive(t *testing.T, open opener) {
 		Check(t, j, 1, n+9)
 		Check(t, j, n, n+9)
 		Check(t, j, n+11, n+9)
+	}
+	end(t, j)
+}
+
+// testReplayOn: who reads on and on, in pieces, gets each record once, and after a step back
+// all again.
+func testReplayOn(t *testing.T, open opener) {
+	j := start(t, open, Options{SegmentBytes: 2000}, 1, 0)
+	enough := errors.New("enough")
+	next := uint64(1)
+	piece := func(most uint64) {
+		t.Helper()
+		end := next + most
+		_, err := j.Replay(t.Context(), next, func(rec journal.Record) error {
+			if next == end {
+				return enough
+			}
+			Same(t, rec, Rec(next))
+			next++
+			return nil
+		})
+		if err != nil && !errors.Is(err, enough) {
+			t.Fatal(err)
+		}
+	}
+	for n := uint64(1); n <= 200; n += 10 {
+		add(t, j, n, n+9)
+		for range n % 4 {
+			piece(7)
+		}
+		if n%3 == 0 && next > 5 {
+			next -= 5
+		}
+	}
+	piece(1000)
+	if next != 201 {
+		t.Fatalf("read up to %d of 200", next-1)
+	}
+	piece(1000)
+	if err := j.Roll(); err != nil {
+		t.Fatal(err)
+	}
+	add(t, j, 201, 210)
+	if err := j.Purge(t.Context(), 205); err != nil {
+		t.Fatal(err)
+	}
+	if piece(1000); next != 211 {
+		t.Fatalf("read up to %d of 210", next-1)
 	}
 	end(t, j)
 }

@@ -1500,7 +1500,7 @@ class StatusRequest(_message.Message):
     def __init__(self, caller: _Optional[_Union[Caller, _Mapping]] = ...) -> None: ...
 
 class StatusResponse(_message.Message):
-    __slots__ = ("address", "role", "term", "txid", "durable_txid", "inodes", "blocks", "leases", "open_files", "uptime_ms", "safe_mode", "safe_mode_why", "namespace_id", "tail_bytes", "garbage_blocks", "image_txid", "version", "oldest_overdue_ms", "disk_free", "disk_total", "stored_bytes", "sessions", "files", "directories", "heap_bytes", "journal_bytes", "zookeeper_bytes", "zookeeper_nodes", "garbage_bytes", "granted_leases", "store_conflict", "short", "disk_error", "active_address", "clocks", "trusts", "audit", "scrub", "greedy")
+    __slots__ = ("address", "role", "term", "txid", "durable_txid", "inodes", "blocks", "leases", "open_files", "uptime_ms", "safe_mode", "safe_mode_why", "namespace_id", "tail_bytes", "garbage_blocks", "image_txid", "version", "oldest_overdue_ms", "disk_free", "disk_total", "stored_bytes", "sessions", "files", "directories", "heap_bytes", "journal_bytes", "zookeeper_bytes", "zookeeper_nodes", "garbage_bytes", "granted_leases", "store_conflict", "short", "disk_error", "active_address", "clocks", "trusts", "audit", "scrub", "archive", "greedy")
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
@@ -1539,6 +1539,7 @@ class StatusResponse(_message.Message):
     TRUSTS_FIELD_NUMBER: _ClassVar[int]
     AUDIT_FIELD_NUMBER: _ClassVar[int]
     SCRUB_FIELD_NUMBER: _ClassVar[int]
+    ARCHIVE_FIELD_NUMBER: _ClassVar[int]
     GREEDY_FIELD_NUMBER: _ClassVar[int]
     address: str
     role: str
@@ -1578,8 +1579,9 @@ class StatusResponse(_message.Message):
     trusts: str
     audit: AuditStatus
     scrub: ScrubStatus
+    archive: ArchiveStatus
     greedy: _containers.RepeatedCompositeFieldContainer[Holding]
-    def __init__(self, address: _Optional[str] = ..., role: _Optional[str] = ..., term: _Optional[int] = ..., txid: _Optional[int] = ..., durable_txid: _Optional[int] = ..., inodes: _Optional[int] = ..., blocks: _Optional[int] = ..., leases: _Optional[int] = ..., open_files: _Optional[int] = ..., uptime_ms: _Optional[int] = ..., safe_mode: bool = ..., safe_mode_why: _Optional[str] = ..., namespace_id: _Optional[str] = ..., tail_bytes: _Optional[int] = ..., garbage_blocks: _Optional[int] = ..., image_txid: _Optional[int] = ..., version: _Optional[str] = ..., oldest_overdue_ms: _Optional[int] = ..., disk_free: _Optional[int] = ..., disk_total: _Optional[int] = ..., stored_bytes: _Optional[int] = ..., sessions: _Optional[int] = ..., files: _Optional[int] = ..., directories: _Optional[int] = ..., heap_bytes: _Optional[int] = ..., journal_bytes: _Optional[int] = ..., zookeeper_bytes: _Optional[int] = ..., zookeeper_nodes: _Optional[int] = ..., garbage_bytes: _Optional[int] = ..., granted_leases: _Optional[int] = ..., store_conflict: _Optional[str] = ..., short: _Optional[str] = ..., disk_error: _Optional[str] = ..., active_address: _Optional[str] = ..., clocks: _Optional[_Iterable[_Union[ClockSkew, _Mapping]]] = ..., trusts: _Optional[str] = ..., audit: _Optional[_Union[AuditStatus, _Mapping]] = ..., scrub: _Optional[_Union[ScrubStatus, _Mapping]] = ..., greedy: _Optional[_Iterable[_Union[Holding, _Mapping]]] = ...) -> None: ...
+    def __init__(self, address: _Optional[str] = ..., role: _Optional[str] = ..., term: _Optional[int] = ..., txid: _Optional[int] = ..., durable_txid: _Optional[int] = ..., inodes: _Optional[int] = ..., blocks: _Optional[int] = ..., leases: _Optional[int] = ..., open_files: _Optional[int] = ..., uptime_ms: _Optional[int] = ..., safe_mode: bool = ..., safe_mode_why: _Optional[str] = ..., namespace_id: _Optional[str] = ..., tail_bytes: _Optional[int] = ..., garbage_blocks: _Optional[int] = ..., image_txid: _Optional[int] = ..., version: _Optional[str] = ..., oldest_overdue_ms: _Optional[int] = ..., disk_free: _Optional[int] = ..., disk_total: _Optional[int] = ..., stored_bytes: _Optional[int] = ..., sessions: _Optional[int] = ..., files: _Optional[int] = ..., directories: _Optional[int] = ..., heap_bytes: _Optional[int] = ..., journal_bytes: _Optional[int] = ..., zookeeper_bytes: _Optional[int] = ..., zookeeper_nodes: _Optional[int] = ..., garbage_bytes: _Optional[int] = ..., granted_leases: _Optional[int] = ..., store_conflict: _Optional[str] = ..., short: _Optional[str] = ..., disk_error: _Optional[str] = ..., active_address: _Optional[str] = ..., clocks: _Optional[_Iterable[_Union[ClockSkew, _Mapping]]] = ..., trusts: _Optional[str] = ..., audit: _Optional[_Union[AuditStatus, _Mapping]] = ..., scrub: _Optional[_Union[ScrubStatus, _Mapping]] = ..., archive: _Optional[_Union[ArchiveStatus, _Mapping]] = ..., greedy: _Optional[_Iterable[_Union[Holding, _Mapping]]] = ...) -> None: ...
 
 class ScrubStatus(_message.Message):
     __slots__ = ("began_unix_ms", "read_bytes", "whole_unix_ms", "damaged")
@@ -1592,6 +1594,20 @@ class ScrubStatus(_message.Message):
     whole_unix_ms: int
     damaged: int
     def __init__(self, began_unix_ms: _Optional[int] = ..., read_bytes: _Optional[int] = ..., whole_unix_ms: _Optional[int] = ..., damaged: _Optional[int] = ...) -> None: ...
+
+class ArchiveStatus(_message.Message):
+    __slots__ = ("txid", "records", "lag_ms", "holes", "problem")
+    TXID_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    LAG_MS_FIELD_NUMBER: _ClassVar[int]
+    HOLES_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    txid: int
+    records: int
+    lag_ms: int
+    holes: int
+    problem: str
+    def __init__(self, txid: _Optional[int] = ..., records: _Optional[int] = ..., lag_ms: _Optional[int] = ..., holes: _Optional[int] = ..., problem: _Optional[str] = ...) -> None: ...
 
 class AuditStatus(_message.Message):
     __slots__ = ("lines", "lost", "problem")

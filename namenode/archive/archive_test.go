@@ -1,0 +1,483 @@
+package archive
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/clock"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/journal"
+	"github.com/leasefs/leasefs/internal/vfs"
+	"github.com/leasefs/leasefs/namenode/images"
+	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/record"
+)
+
+// rig is an archive, and the history that it archives.
+type rig struct {
+	t   *testing.T
+	clk clock.Fake
+	*flaky
+	*history
+	*Archive
+}
+
+// flaky is a store that can be away.
+type flaky struct {
+	blockstore.Objects
+	away, lose bool
+	puts       int
+}
+
+func (f *flaky) PutNamed(ctx context.Context, name string, body io.ReaderAt, length int64, crc uint32) error {
+	f.puts++
+	if f.away {
+		return fserror.New(fserror.Unavailable, "", "", "away")
+	}
+	err := f.Objects.PutNamed(ctx, name, body, length, crc)
+	if err == nil && f.lose {
+		f.lose, err = false, fserror.New(fserror.Unavailable, "", "", "the answer is lost")
+	}
+	return err
+}
+
+// history is a journal, and the tree that it makes.
+type history struct {
+	journal.Journal
+	clk  *clock.Fake
+	recs []journal.Record
+	gone int // records that are purged
+	tree *namespace.Tree
+}
+
+func (h *history) Durable() uint64 { return uint64(len(h.recs)) } //nolint:gosec // a count
+
+func (h *history) Replay(_ context.Context, from uint64, fn func(journal.Record) error) (uint64, error) {
+	if from <= uint64(h.gone) { //nolint:gosec // a count
+		return 0, journal.Purged(from, uint64(h.gone)+1) //nolint:gosec // a count
+	}
+	for _, r := range h.recs[from-1:] {
+		if err := fn(r); err != nil {
+			return 0, err
+		}
+	}
+	return h.Durable(), nil
+}
+
+func (h *history) now() int64 { return h.clk.Wall().UnixMilli() }
+
+// add adds a record.
+func (h *history) add(t *testing.T, op namespace.Op) {
+	t.Helper()
+	r := journal.Record{TxID: h.Durable() + 1, Time: h.now()}
+	r.Type, r.Body = record.Encode(nil, namespace.CallID{}, op)
+	if _, _, err := images.Apply(h.tree, r); err != nil {
+		t.Fatal(err)
+	}
+	h.recs = append(h.recs, r)
+}
+
+// grow adds records; what tells this history from others is in them.
+func (h *history) grow(t *testing.T, n int, what byte) {
+	t.Helper()
+	for range n {
+		h.add(t, &namespace.OpMkdir{Parent: namespace.RootID, Names: []string{fmt.Sprintf("%d-%d", what, h.Durable())}, Mode: 0o755, User: "root", Group: "root"})
+	}
+}
+
+func newRig(t *testing.T) *rig {
+	r := &rig{t: t, flaky: &flaky{Objects: openStore(t)}}
+	r.clk.ShiftWall(50 * 365 * 24 * time.Hour)
+	r.history = &history{clk: &r.clk, tree: namespace.New()}
+	r.reign(1)
+	return r
+}
+
+func (r *rig) folder() images.Folder {
+	return images.Folder{FS: vfs.OS(), Dir: r.t.TempDir(), Log: slog.New(slog.DiscardHandler)}
+}
+
+// activate adds the record with which a reign begins.
+func (r *rig) activate(term uint64) {
+	r.t.Helper()
+	r.add(r.t, &namespace.OpActivate{Term: term, NamespaceID: testID, User: "root", Group: "root", Nonce: [16]byte{byte(term)}})
+}
+
+// reign begins one, with a record.
+func (r *rig) reign(term uint64) {
+	r.t.Helper()
+	r.activate(term)
+	h := r.history
+	r.Archive = New(Config{
+		Clock: &r.clk, Log: slog.New(slog.DiscardHandler), Objects: r.flaky, ID: testID, Keep: 8 * time.Hour,
+		Local:    r.folder(),
+		Snapshot: func(context.Context) (*namespace.Tree, error) { return h.tree.Clone(), nil }, Now: h.now,
+		Check:  func(context.Context) error { return nil },
+		Remove: func(ctx context.Context, remove func(context.Context) error) error { return remove(ctx) },
+	})
+	r.begin(h, term)
+	if err := r.find(r.t.Context()); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// all archives all there is.
+func (r *rig) all() {
+	r.t.Helper()
+	for more, err := true, error(nil); more; {
+		if more, err = r.step(r.t.Context()); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+// at is the tree of this history at a moment.
+func (r *rig) at(txid uint64) *namespace.Tree {
+	r.t.Helper()
+	t := namespace.New()
+	for _, rec := range r.recs[:txid] {
+		if _, _, err := images.Apply(t, rec); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	return t
+}
+
+// has makes sure that the archive has these moments as they are in this history.
+func (r *rig) has(txids ...uint64) {
+	r.t.Helper()
+	for _, txid := range txids {
+		want := r.at(txid)
+		got, err := r.catalog().Tree(r.t.Context(), At{TxID: txid})
+		if err != nil {
+			r.t.Errorf("moment %d: %v", txid, err)
+			continue
+		}
+		var a, b bytes.Buffer
+		if err := errors.Join(got.WriteImage(&a), want.WriteImage(&b)); err != nil || !bytes.Equal(a.Bytes(), b.Bytes()) {
+			r.t.Errorf("moment %d is another one (%v)", txid, err)
+		}
+	}
+}
+
+// hasNot makes sure that the archive says why it does not have these moments.
+func (r *rig) hasNot(why string, txids ...uint64) {
+	r.t.Helper()
+	for _, txid := range txids {
+		if _, err := r.catalog().Tree(r.t.Context(), At{TxID: txid}); !errors.Is(err, fserror.NotFound) || !strings.Contains(err.Error(), why) {
+			r.t.Errorf("moment %d: %v", txid, err)
+		}
+	}
+}
+
+func (r *rig) catalog() *Catalog {
+	r.t.Helper()
+	c, err := Open(r.t.Context(), r.flaky, testID, slog.New(slog.DiscardHandler))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return c
+}
+
+// TestStoreAway: while the store takes nothing the lag grows, and the journal is asked to
+// keep what is missing; then all is archived. An answer that was lost does no harm.
+func TestStoreAway(t *testing.T) {
+	r := newRig(t)
+	r.grow(t, 4, 1)
+	r.all()
+	if st := r.Stats(); st.TxID != 5 || st.Lag != 0 || r.Needs() != 5 {
+		t.Errorf("%+v", st)
+	}
+	r.away = true
+	r.clk.Advance(time.Second)
+	r.grow(t, 5, 1)
+	r.clk.Advance(time.Minute)
+	if _, err := r.step(t.Context()); !errors.Is(err, fserror.Unavailable) {
+		t.Fatal(err)
+	}
+	if st := r.Stats(); st.TxID != 5 || st.Records != 5 || st.Lag != time.Minute+time.Second || r.Needs() != 5 {
+		t.Errorf("%+v", st)
+	}
+	r.away, r.lose = false, true
+	if _, err := r.step(t.Context()); err == nil {
+		t.Fatal("no answer was lost")
+	}
+	r.grow(t, 2, 1) // what is tried again has more
+	r.all()
+	if st := r.Stats(); st.TxID != 12 || st.Lag != 0 || st.Holes != 0 {
+		t.Errorf("%+v", st)
+	}
+	r.has(1, 2, 5, 6, 10, 11, 12)
+	r.hasNot("is not archived", 13)
+	// The same object again, of a try whose answer was lost.
+	s, object := sealed(9, records...)
+	for range 2 {
+		if err := r.put(t.Context(), s, object); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := r.put(t.Context(), s, append(object, 0)); !errors.Is(err, fserror.Exists) {
+		t.Errorf("another object of that name: %v", err)
+	}
+}
+
+// TestHole: what is purged before it was archived is a hole, which a base closes at once,
+// while the namenode runs as well as over a restart.
+func TestHole(t *testing.T) {
+	for name, restart := range map[string]bool{"running": false, "over a restart": true} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.grow(t, 4, 1)
+			r.all()
+			r.grow(t, 9, 1)
+			r.gone = 12
+			if restart {
+				r.reign(100)
+			} else {
+				r.grow(t, 1, 1)
+			}
+			r.all()
+			r.grow(t, 5, 1)
+			r.all()
+			if st := r.Stats(); st.TxID != 20 || st.Holes != 1 {
+				t.Errorf("%+v", st)
+			}
+			r.has(1, 5, 15, 16, 20)
+			r.hasNot("hole", 6, 10, 14)
+		})
+	}
+}
+
+// TestOtherHistory: a namenode whose journal is an older copy archives its own history from
+// where the two differ, whatever the other one still puts.
+func TestOtherHistory(t *testing.T) {
+	r := newRig(t)
+	r.grow(t, 9, 1)
+	r.all()
+	other := *r.history
+	other.tree, other.recs = r.at(10), append([]journal.Record(nil), r.recs...)
+	first := r.Archive
+	r.grow(t, 10, 1)
+	r.all() // to 20
+	r.clk.Advance(2 * time.Hour)
+	r.grow(t, 2, 1)
+	r.all() // to 22, and a base
+	r.history = &other
+	r.grow(t, 4, 2)
+	r.reign(50)
+	if st := r.Stats(); st.TxID != 10 {
+		t.Fatalf("the histories agree up to 10: %+v", st)
+	}
+	r.all() // to 15
+	if _, err := first.step(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.has(1, 9, 10, 11, 15)
+	r.hasNot("is not archived", 16, 20, 22)
+	r.grow(t, 15, 2)
+	r.all()
+	r.has(20, 22, 30)
+	for range 20 { // until nothing of the first history is needed
+		r.clk.Advance(time.Hour)
+		r.grow(t, 1, 2)
+		r.all()
+	}
+	for _, b := range r.catalog().stored {
+		if b.TxID == 22 {
+			t.Error("a base of the other history is left")
+		}
+	}
+}
+
+// TestBaseDecides: where a history continued without an archive, its image tells: nothing that
+// another history archived is put behind it.
+func TestBaseDecides(t *testing.T) {
+	r := newRig(t)
+	r.grow(t, 9, 1)
+	r.all()
+	other := *r.history
+	other.tree, other.recs = r.at(10), append([]journal.Record(nil), r.recs...)
+	r.grow(t, 10, 1)
+	r.all() // to 20
+	r.clk.Advance(2 * time.Hour)
+	r.grow(t, 2, 1)
+	r.all() // to 22, and a base
+	r.history = &other
+	r.grow(t, 4, 2)
+	r.activate(50) // 15
+	if _, _, err := (&images.Objects{Objects: r.flaky, Local: r.folder()}).Write(t.Context(), r.tree); err != nil {
+		t.Fatal(err)
+	}
+	r.has(1, 10, 15)
+	r.hasNot("is not archived", 16, 20, 22)
+	r.newestIs(15)
+}
+
+// TestDamagedInTheStore: what cannot be read any more costs the moments behind it, up to the next base,
+// and nothing else; a base that is damaged costs none.
+func TestDamagedInTheStore(t *testing.T) {
+	r := newRig(t)
+	for range 3 { // objects up to 5, 9 and 13
+		r.grow(t, 4, 1)
+		r.all()
+	}
+	middle := r.catalog().spans[1].Name()
+	r.damage(middle)
+	r.has(1, 5)
+	for _, txid := range []uint64{6, 9, 13} {
+		if _, err := r.catalog().Tree(t.Context(), At{TxID: txid}); !errors.Is(err, fserror.Damaged) || !strings.Contains(err.Error(), middle) || !strings.Contains(err.Error(), "before it is record 5 of") {
+			t.Errorf("moment %d: %v", txid, err)
+		}
+	}
+	r.newestIs(5)
+	if err := r.DeleteNamed(t.Context(), middle); err != nil {
+		t.Fatal(err)
+	}
+	r.has(1, 5)
+	r.hasNot("hole", 6, 9, 13)
+	r.newestIs(5)
+
+	r.clk.Advance(2 * time.Hour)
+	r.grow(t, 2, 1)
+	r.all() // 15, and a base
+	r.clk.Advance(2 * time.Hour)
+	r.grow(t, 2, 1)
+	r.all() // 17, and a base
+	r.grow(t, 2, 1)
+	r.all() // 19
+	r.damage(r.catalog().stored[0].Name)
+	r.has(15, 16, 17, 18, 19)
+	r.newestIs(19)
+
+	// What is damaged at the end is archived again after a restart.
+	spans := r.catalog().spans
+	r.damage(spans[len(spans)-1].Name())
+	r.newestIs(17)
+	r.reign(2)
+	r.all()
+	r.has(15, 17, 18, 19, 20)
+}
+
+// damage puts something else in the place of an object.
+func (r *rig) damage(name string) {
+	r.t.Helper()
+	if err := errors.Join(r.DeleteNamed(r.t.Context(), name), blockstore.PutBytes(r.t.Context(), r.flaky, name, []byte("something else"))); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// newestIs makes sure that the newest tree that can be had is that one of this history.
+func (r *rig) newestIs(txid uint64) {
+	r.t.Helper()
+	t, err := r.catalog().Tree(r.t.Context(), At{})
+	if err != nil {
+		r.t.Error(err)
+		return
+	}
+	var a, b bytes.Buffer
+	last, _ := t.Last()
+	if err := errors.Join(t.WriteImage(&a), r.at(txid).WriteImage(&b)); err != nil || last != txid || !bytes.Equal(a.Bytes(), b.Bytes()) {
+		r.t.Errorf("the newest is %d, not %d (%v)", last, txid, err)
+	}
+}
+
+// TestBaseFails: while the store takes no base, none is written each time anew, and a hole
+// is counted once.
+func TestBaseFails(t *testing.T) {
+	r := newRig(t)
+	r.grow(t, 9, 1)
+	r.gone, r.away = 5, true
+	before := r.puts
+	step := func(tries int) {
+		t.Helper()
+		if _, err := r.step(t.Context()); !errors.Is(err, fserror.Unavailable) || r.puts-before != tries {
+			t.Errorf("%v after %d tries, not %d", err, r.puts-before, tries)
+		}
+	}
+	step(1)
+	step(1)
+	r.clk.Advance(basePause)
+	step(2)
+	step(2)
+	r.away = false
+	r.clk.Advance(basePause)
+	r.all()
+	r.has(10)
+	if st := r.Stats(); st.Holes != 1 || st.TxID != 10 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestClockAhead: a clock that is a year ahead when a namenode starts does not age what is kept.
+func TestClockAhead(t *testing.T) {
+	r := newRig(t)
+	for range 8 {
+		r.clk.Advance(time.Hour)
+		r.grow(t, 2, 1)
+		r.all()
+	}
+	r.clk.ShiftWall(365 * 24 * time.Hour)
+	r.reign(2)
+	for range 3 {
+		r.clk.Advance(time.Hour)
+		r.grow(t, 2, 1)
+		r.all()
+	}
+	for txid := uint64(8); txid <= r.Durable(); txid++ {
+		r.has(txid)
+	}
+}
+
+// TestKeptIsTold: who asks for a moment that cannot be had is told which can.
+func TestKeptIsTold(t *testing.T) {
+	r := newRig(t)
+	r.grow(t, 4, 1)
+	r.all()
+	began := r.clk.Wall()
+	r.hasNot("the newest that can be had is 5 of "+began.UTC().Format(time.RFC3339), 6)
+	_, err := r.catalog().Tree(t.Context(), At{Time: began.Add(-time.Hour)})
+	want := fmt.Sprintf("that moment is not kept: what can be had is from record 1 (before %[1]s) to record 5 (%[1]s)", began.UTC().Format(time.RFC3339))
+	if !errors.Is(err, fserror.NotFound) || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+// TestPrune: what no kept moment needs goes, and every moment of the time to be kept stays.
+func TestPrune(t *testing.T) {
+	r := newRig(t)
+	r.all()
+	for range 30 { // hours
+		r.clk.Advance(30 * time.Minute)
+		r.grow(t, 4, 1)
+		r.all()
+		r.clk.Advance(30 * time.Minute)
+	}
+	r.all()
+	last := r.Durable()
+	var kept []uint64
+	for txid := last - 8*4; txid <= last; txid++ {
+		kept = append(kept, txid)
+	}
+	r.has(kept...)
+	r.hasNot("not kept", 1, 5, 20)
+	if c := r.catalog(); len(c.all) > 14 || len(c.bases) > 14 {
+		t.Errorf("%d objects and %d bases are left", len(c.all), len(c.bases))
+	}
+}
+
+// TestNoArchive: a namenode that archives nothing has none.
+func TestNoArchive(t *testing.T) {
+	a := New(Config{})
+	if err := a.Run(t.Context(), nil, 0); err != nil || a.Stats().On || a.Needs() != 0 {
+		t.Error(err, a.Stats())
+	}
+	a.Measure(func(name string, _ float64, _ string) { t.Error(name) })
+}

@@ -1,0 +1,367 @@
+package namenode_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/internal/blockstore/local"
+	"github.com/leasefs/leasefs/namenode"
+	"github.com/leasefs/leasefs/namenode/archive"
+	"github.com/leasefs/leasefs/namenode/datadir"
+	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/offline"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+	"github.com/leasefs/leasefs/test/env"
+	"github.com/leasefs/leasefs/test/env/size"
+)
+
+// archived has a namenode archive into a folder of its own.
+func archived(blocks string, keep time.Duration) func(*namenode.Config) {
+	return func(c *namenode.Config) { c.Archive, c.Blocks = keep, "file://"+blocks }
+}
+
+// catalog looks into the archive of the one namespace in a folder.
+func catalog(t *testing.T, blocks string) *archive.Catalog {
+	t.Helper()
+	dirs, err := filepath.Glob(filepath.Join(blocks, "*", "NAMESPACE"))
+	if err != nil || len(dirs) != 1 {
+		t.Fatal(dirs, err)
+	}
+	id, err := hex.DecodeString(filepath.Base(filepath.Dir(dirs[0])))
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := local.Open(local.Config{Dir: blocks, NamespaceID: [16]byte(id), Secret: make([]byte, 32), Shared: true, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = st.Close() })
+	c, err := archive.Open(t.Context(), st, [16]byte(id), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// archivedTo waits until a record is archived.
+func archivedTo(t *testing.T, blocks string, txid uint64) (c *archive.Catalog) {
+	t.Helper()
+	env.Eventually(t, fmt.Sprintf("record %d is archived", txid), func() bool {
+		c = catalog(t, blocks)
+		return c.Newest() >= txid
+	})
+	return c
+}
+
+// sumOf is what tells a tree from others.
+func sumOf(t *testing.T, tree *namespace.Tree) (sum [sha256.Size]byte) {
+	t.Helper()
+	h := sha256.New()
+	if err := tree.WriteImage(h); err != nil {
+		t.Fatal(err)
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// moments are the sums of trees by their last record.
+type moments map[uint64][sha256.Size]byte
+
+func (m moments) note(t *testing.T, s *namenode.Server) uint64 {
+	t.Helper()
+	tree := s.Tree()
+	last, _ := tree.Last()
+	m[last] = sumOf(t, tree)
+	return last
+}
+
+// check holds up to n random moments, and the time of each, against the archive.
+func (m moments) check(t *testing.T, c *archive.Catalog, n int) {
+	t.Helper()
+	for txid, want := range m {
+		if n--; n < 0 {
+			return
+		}
+		tree, err := c.Tree(t.Context(), archive.At{TxID: txid})
+		if err != nil {
+			t.Fatalf("after record %d: %v", txid, err)
+		}
+		if problems := tree.Check(); len(problems) > 0 || sumOf(t, tree) != want {
+			t.Fatalf("after record %d the tree is another one (%v)", txid, problems)
+		}
+		_, ms := tree.Last()
+		at := time.UnixMilli(ms)
+		tree, err = c.Tree(t.Context(), archive.At{Time: at})
+		if err != nil {
+			t.Fatalf("at %s, record %d: %v", at, txid, err)
+		}
+		if last, then := tree.Last(); last < txid || then != ms {
+			t.Fatalf("at %s: record %d of %d, want %d", at, last, then, txid)
+		}
+	}
+}
+
+// change does something at random.
+func change(t *testing.T, r *env.Raw, i int) {
+	t.Helper()
+	path := fmt.Sprintf("/d%d", rand.IntN(8))
+	var err error
+	switch rand.IntN(6) {
+	case 0:
+		_, err = r.NN.Mkdir(t.Context(), &pb.MkdirRequest{Call: r.Call(), Caller: r.Who, At: pb.At(path + "/deep"), Parents: true})
+	case 1:
+		_, err = r.NN.Delete(t.Context(), &pb.DeleteRequest{Call: r.Call(), Caller: r.Who, At: pb.At(path), Recursive: true})
+	case 2:
+		if err := r.Close(r.Create(fmt.Sprintf("%s-%d", path, i)), 0); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		w := r.Create(fmt.Sprintf("/f%d", i))
+		if err := r.Flush(w, 0, strings.Repeat("x", 1+rand.IntN(3000))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = err // what is refused changes nothing
+}
+
+// TestAnyMomentIsArchived: 200 moments, in full size 1,000, of a random history, over restarts and with bases
+// between, are restored as they were, by number and by time.
+func TestAnyMomentIsArchived(t *testing.T) {
+	t.Parallel()
+	blocks := t.TempDir()
+	n := env.Start(t, archived(blocks, time.Hour))
+	seen := moments{}
+	last := uint64(0)
+	reigns := size.Of(3, 10)
+	for reign := range reigns {
+		r := n.Raw(t, fmt.Sprintf("r%d", reign))
+		for i := range size.Of(100, 150) {
+			change(t, r, 1000*reign+i)
+			last = seen.note(t, n.Server)
+		}
+		if reign < reigns-1 {
+			n.Restart(t)
+		}
+	}
+	c := archivedTo(t, blocks, last)
+	if least := size.Of(200, 1000); len(seen) < least {
+		t.Fatalf("only %d moments", len(seen))
+	}
+	seen.check(t, c, size.Of(220, 1000))
+	if _, err := c.Tree(t.Context(), archive.At{TxID: last + 1000}); err == nil {
+		t.Error("a moment that has not come yet was restored")
+	}
+}
+
+// TestDeletedFileComesBack: what was deleted hours ago is restored with its bytes, since
+// the archive keeps its blocks for as long as the moment is kept, and no longer.
+func TestDeletedFileComesBack(t *testing.T) {
+	t.Parallel()
+	const keep = 6 * time.Hour
+	clk, fake := env.FakeClock()
+	blocks := t.TempDir()
+	n := env.Start(t, fake, archived(blocks, keep))
+	r := n.Raw(t, "a")
+	content := strings.Repeat("precious", 1000)
+	withBlock(t, r, "/file", content)
+	before := r.TxID()
+	remove(t, r, "/file")
+	r.Make("/later")
+	archivedTo(t, blocks, r.TxID())
+	clk.Advance(keep - time.Hour)
+	if deleted, waiting, err := n.CollectGarbage(t.Context()); err != nil || deleted != 0 || waiting != 1 {
+		t.Fatalf("%d deleted, %d wait, %v", deleted, waiting, err)
+	}
+	off, err := n.Config().Offline()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "then")
+	done, err := offline.Rewind(t.Context(), offline.Rewinding{Config: off, At: archive.At{TxID: before}, Dir: dir})
+	if err != nil || done.TxID != before || done.Files != 1 || done.Blocks != 1 {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	then := env.Start(t, func(c *namenode.Config) { c.Data = dir })
+	f, err := then.Client(t).Open(t.Context(), "/file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, len(content))
+	if _, err := f.ReadAt(got, 0); err != nil || string(got) != content {
+		t.Errorf("other bytes (%v)", err)
+	}
+	clk.Advance(2 * time.Hour)
+	if deleted, _, err := n.CollectGarbage(t.Context()); err != nil || deleted != 1 {
+		t.Errorf("after the time of the archive %d were deleted, %v", deleted, err)
+	}
+	// The catalog still has that moment, and the restore says what is missing.
+	_, err = offline.Rewind(t.Context(), offline.Rewinding{Config: off, At: archive.At{TxID: before}, Dir: filepath.Join(t.TempDir(), "again")})
+	if err == nil || !strings.Contains(err.Error(), "/file") {
+		t.Errorf("without its block: %v", err)
+	}
+}
+
+// TestTwoNamenodesArchive: over failovers the archive has every moment of the one history.
+func TestTwoNamenodesArchive(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	keep := func(c *namenode.Config) { c.Archive = time.Hour }
+	acfg, _ := p.config(keep)
+	bcfg, _ := p.config(keep)
+	a := p.active(acfg)
+	b := p.start(bcfg)
+	seen := moments{}
+	fs := p.client(acfg.Listen, bcfg.Listen)
+	last := uint64(0)
+	for i := range 4 {
+		for k := range size.Of(10, 100) {
+			if err := fs.Mkdir(t.Context(), fmt.Sprintf("/d%d-%d", i, k), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			last = seen.note(t, a)
+		}
+		if i%2 == 0 {
+			archivedTo(t, p.blocks, last)
+		}
+		if _, err := fs.Admin().Failover(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		p.becomes(b, "active")
+		p.eventually("the reign has ended", func() bool { return a.Err() != nil })
+		a = p.again(a, acfg)
+		a, b, acfg, bcfg = b, a, bcfg, acfg
+	}
+	c := archivedTo(t, p.blocks, last)
+	seen.check(t, c, len(seen))
+	for _, s := range []*namenode.Server{b, a} {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestArchiveIsTold: status says how far the archive is, and why it is not; of a namenode
+// that archives nothing, nothing.
+func TestArchiveIsTold(t *testing.T) {
+	t.Parallel()
+	clk, fake := env.FakeClock()
+	blocks := t.TempDir()
+	n := env.Start(t, fake, archived(blocks, time.Hour))
+	fs := n.Client(t)
+	told := func(what string, ok func(a *client.ArchiveStatus) bool) {
+		t.Helper()
+		env.Eventually(t, what, func() bool {
+			st, err := fs.Status(t.Context())
+			return err == nil && len(st) == 1 && st[0].Archive != nil && ok(st[0].Archive)
+		})
+	}
+	if err := fs.Mkdir(t.Context(), "/d", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	last, _ := n.Tree().Last()
+	var to uint64
+	told("all is archived", func(a *client.ArchiveStatus) bool {
+		to = a.TxID
+		return a.TxID >= last && a.Records == 0 && a.Lag == 0 && a.Holes == 0 && a.Problem == "" && !a.Late()
+	})
+	objects, err := filepath.Glob(filepath.Join(blocks, "*", "named"))
+	if err != nil || len(objects) != 1 {
+		t.Fatal(objects, err)
+	}
+	if err := os.Rename(objects[0], objects[0]+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(objects[0], nil, 0o600); err != nil { // nothing can be put in a file
+		t.Fatal(err)
+	}
+	if err := fs.Mkdir(t.Context(), "/e", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	clk.Advance(time.Minute)
+	told("why nothing is archived", func(a *client.ArchiveStatus) bool {
+		return a.TxID == to && a.Records > 0 && a.Lag >= time.Minute && a.Problem != "" && a.Late()
+	})
+	if m := n.Metrics(t); !strings.Contains(m, "\nleasefs_archive_lag_seconds 6") {
+		t.Errorf("the metrics do not tell of the lag:\n%s", m)
+	}
+	for i := range 3 { // images do not purge what is not archived
+		if err := fs.Mkdir(t.Context(), fmt.Sprintf("/f%d", i), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := fs.Admin().Checkpoint(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := moments{}
+	newest := seen.note(t, n.Server)
+	if err := errors.Join(os.Remove(objects[0]), os.Rename(objects[0]+".away", objects[0])); err != nil {
+		t.Fatal(err)
+	}
+	told("it is archived after all", func(a *client.ArchiveStatus) bool {
+		return a.Records == 0 && a.Problem == "" && !a.Late() && a.Holes == 0
+	})
+	seen.check(t, archivedTo(t, blocks, newest), 1)
+
+	st, err := env.Start(t).Client(t).Status(t.Context())
+	if err != nil || st[0].Archive != nil {
+		t.Errorf("without an archive: %+v, %v", st, err)
+	}
+}
+
+// TestTheDiskIsLost: without its data folder, a namenode alone continues where the archive
+// ends, on the store of the one that was lost, which it takes over; and archives on.
+func TestTheDiskIsLost(t *testing.T) {
+	t.Parallel()
+	blocks := t.TempDir()
+	n := env.Start(t, archived(blocks, time.Hour))
+	r := n.Raw(t, "a")
+	content := strings.Repeat("bytes", 1000)
+	withBlock(t, r, "/file", content)
+	last := r.TxID()
+	archivedTo(t, blocks, last)
+	raw, err := os.ReadFile(filepath.Join(n.Config().Data, "VERSION"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	version, _, err := datadir.ParseVersion(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Stop(t)
+	if err := os.RemoveAll(n.Config().Data); err != nil {
+		t.Fatal(err)
+	}
+	off, err := n.Config().Offline()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "again")
+	if done, err := offline.Rewind(t.Context(), offline.Rewinding{Config: off, Dir: dir, TreeOnly: true}); err != nil || done.TxID < last {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	again := env.Start(t, archived(blocks, time.Hour), func(c *namenode.Config) { c.Data, c.TakeOver = dir, version.Incarnation })
+	f, err := again.Client(t).Open(t.Context(), "/file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, len(content))
+	if _, err := f.ReadAt(got, 0); err != nil || string(got) != content {
+		t.Errorf("other bytes (%v)", err)
+	}
+	r = again.Raw(t, "b")
+	r.Make("/more")
+	seen := moments{}
+	seen.check(t, archivedTo(t, blocks, seen.note(t, again.Server)), 1)
+	if st, err := again.Client(t).Status(t.Context()); err != nil || st[0].Archive == nil || st[0].Archive.Holes != 0 {
+		t.Errorf("nothing is missing, and status tells of a hole: %v", err)
+	}
+}

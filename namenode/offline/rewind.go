@@ -1,0 +1,195 @@
+package offline
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/leasefs/leasefs/internal/backup"
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/vfs"
+	"github.com/leasefs/leasefs/namenode/archive"
+	"github.com/leasefs/leasefs/namenode/backups"
+	"github.com/leasefs/leasefs/namenode/images"
+	"github.com/leasefs/leasefs/namenode/namespace"
+)
+
+// Rewinding says which namespace is to be brought back as it was, and where to.
+type Rewinding struct {
+	Config Config // its store has the archive and the blocks
+	ID     string // as Restoring's
+	At     archive.At
+	Dir    string // what is written: the folder of a backup
+	// TreeOnly leaves the blocks out: for a namenode that takes the store over.
+	TreeOnly bool
+	Progress func(bytes int64)
+}
+
+// Rewound says what was brought back.
+type Rewound struct {
+	Restored
+	Last uint64 // the newest record that the archive has
+}
+
+// Rewind makes a backup of a namespace as it was at a moment of the archive. It
+// changes nothing in the store, and namenodes may run. The tree is checked, and each block
+// that is copied verified.
+//
+// NotFound if the moment is not kept, or a block of it is gone; InvalidArgument if it has not
+// come yet; Exists if Dir is not empty.
+func Rewind(ctx context.Context, r Rewinding) (Rewound, error) {
+	if now := r.Config.Clock.Wall(); r.At.Time.After(now) {
+		return Rewound{}, fserror.New(fserror.InvalidArgument, "", "", "%s has not come yet: it is %s", r.At.Time.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	}
+	w := &restore{Restoring: Restoring{ID: r.ID}, cfg: r.Config, close: func() error { return nil }}
+	id, err := w.findID(ctx)
+	if err == nil {
+		err = w.open(ctx, id, false)
+	}
+	if err != nil {
+		return Rewound{}, errors.Join(err, w.close())
+	}
+	defer func() { _ = w.close() }() // nothing was written
+	catalog, err := archive.Open(ctx, w.objects, id, r.Config.Logger)
+	if err != nil {
+		return Rewound{}, err
+	}
+	t, err := catalog.Tree(ctx, r.At)
+	if err == nil {
+		err = sound(t, id)
+	}
+	if err != nil {
+		return Rewound{}, err
+	}
+	from := source{backups.Contents{Tree: t, ID: id, By: r.Config.By, Made: r.Config.Clock.Wall(), Store: w.store}}
+	o := backup.Options{TreeOnly: r.TreeOnly}
+	if r.Progress != nil {
+		o.Progress = func(so backup.Result) { r.Progress(so.Bytes) }
+	}
+	wrote, err := backup.Write(ctx, from, r.Dir, o)
+	if err != nil {
+		return Rewound{}, err
+	}
+	last, ms := t.Last()
+	return Rewound{Restored{
+		ID: id, TxID: last, Time: time.UnixMilli(ms), Files: t.CountReachable().Files,
+		Blocks: int(wrote.Blocks), BlockBytes: wrote.BlockBytes, Copied: int(wrote.Blocks) - wrote.Reused, CopiedBytes: wrote.BlockBytes, //nolint:gosec // a count
+	}, max(catalog.Newest(), last)}, nil
+}
+
+// newestTree is the newest image that can be read and what the archive has behind it, or if
+// there is none, what the archive has. image is the last record of that image, 0: there is none.
+func (w *restore) newestTree(ctx context.Context, id [16]byte) (t *namespace.Tree, image uint64, err error) {
+	t, noImage := w.newestImage(ctx, id)
+	if noImage != nil && (images.Unknown(noImage) || ctx.Err() != nil) {
+		return nil, 0, noImage
+	}
+	if noImage == nil {
+		image, _ = t.Last()
+	}
+	catalog, err := archive.Open(ctx, w.objects, id, w.cfg.Logger)
+	if err != nil {
+		return nil, 0, err
+	}
+	if noImage == nil && catalog.Newest() <= image {
+		return t, image, nil
+	}
+	archived, err := catalog.Tree(ctx, archive.At{})
+	if err == nil {
+		err = sound(archived, id)
+	}
+	switch {
+	case err != nil && (images.Unknown(err) || ctx.Err() != nil):
+		return nil, 0, err
+	case err != nil && noImage != nil:
+		return nil, 0, noImage
+	case err != nil:
+		w.cfg.Logger.Error("the archive of the journal cannot be used; what is newer than the newest image is lost", "reason", fserror.ReasonArchive, "cause", err)
+		return t, image, nil
+	}
+	if to, _ := archived.Last(); to < image {
+		return t, image, nil
+	}
+	return archived, image, nil
+}
+
+// putImage puts an image of a tree.
+func (w *restore) putImage(ctx context.Context, t *namespace.Tree) error {
+	dir, err := os.MkdirTemp("", "leasefs-restore-")
+	if err != nil {
+		return fserror.Wrap(vfs.KindOf(err), "", "", err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	o := images.Objects{Objects: w.objects, Local: images.Folder{FS: vfs.OS(), Dir: dir, Log: w.cfg.Logger}}
+	_, _, err = o.Write(ctx, t)
+	return err
+}
+
+// sound refuses a tree that is not whole.
+func sound(t *namespace.Tree, id [16]byte) error {
+	if got := t.NamespaceID(); got != id {
+		return fserror.New(fserror.Damaged, "", "", "the archive of namespace %x has records of %x", id, got).Because(fserror.ReasonArchive)
+	}
+	if problems := t.Check(); len(problems) > 0 {
+		last, _ := t.Last()
+		return fserror.New(fserror.Damaged, "", "", "the tree after record %d is damaged (%d problems): %s", last, len(problems), strings.Join(problems[:min(3, len(problems))], "; ")).Because(fserror.ReasonArchive)
+	}
+	return nil
+}
+
+// source reads a backup out of the block store.
+type source struct{ backups.Contents }
+
+// ReadBackup implements backup.Source.
+func (s source) ReadBackup(ctx context.Context, treeOnly bool, each func(*backups.Message) (bool, error)) error {
+	enough := errors.New("enough")
+	s.TreeOnly = treeOnly
+	s.Sign = func(k blockstore.Key) (string, map[string]string, error) { return k.String(), nil, nil }
+	err := s.Send(ctx, func(m *backups.Message) error {
+		more, err := each(m)
+		if err == nil && !more {
+			err = enough
+		}
+		return err
+	})
+	if errors.Is(err, enough) {
+		return nil
+	}
+	return err
+}
+
+// ReadBlock implements backup.Source.
+func (s source) ReadBlock(ctx context.Context, m *backups.Message, dst []byte) error {
+	key, err := blockstore.ParseKey(m.GetUrl())
+	if err != nil {
+		return err
+	}
+	r, err := s.Store.Get(ctx, key, 0, -1)
+	if errors.Is(err, fserror.NotFound) {
+		return fserror.New(fserror.Damaged, "", "", "block %s of %s is gone from the block store: it was deleted for want of room, or lost", key, s.fileOf(key)).Because(fserror.ReasonArchive)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = r.Close() }()
+	if n, err := io.ReadFull(r, dst); err != nil {
+		return fserror.New(fserror.Damaged, "", "", "block %s has %d bytes in the block store, not %d: %v", key, n, len(dst), err).Because(fserror.ReasonDamagedBlock)
+	}
+	return nil
+}
+
+// fileOf is the path of the file that has a block.
+func (s source) fileOf(key blockstore.Key) (path string) {
+	s.Tree.Referenced(0, func(id namespace.InodeID, b namespace.Block) bool {
+		if b.Key == key {
+			path, _ = s.Tree.Path(id) // none: it is being freed
+		}
+		return b.Key != key
+	})
+	return cmp.Or(path, "a deleted file")
+}
