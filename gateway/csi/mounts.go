@@ -1,0 +1,231 @@
+package csi
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sync/singleflight"
+	"golang.org/x/sys/unix"
+
+	"github.com/leasefs/leasefs/internal/fserror"
+)
+
+// fuseType is what the kernel calls our mounts.
+const fuseType = "fuse.leasefs"
+
+// mounts makes and looks at mounts of this machine.
+type mounts struct {
+	program     string
+	environment []string
+	ledger      *ledger
+	looks       singleflight.Group
+}
+
+// place checks a path at which something is to be mounted, or is. It is resolved up to its
+// last name: a look at a mount that has ended is an error.
+func place(volume, path string) (string, error) {
+	if !filepath.IsAbs(path) || filepath.Clean(path) != path || path == "/" || len(path) >= unix.PathMax {
+		return "", invalid(volume, "%.80q is no clean absolute path of a mount", path)
+	}
+	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+	if err != nil {
+		return "", fserror.New(fserror.NotFound, op, path, "%v", err)
+	}
+	return filepath.Join(dir, filepath.Base(path)), nil
+}
+
+// at is the mount on top of a path; nil if there is none. It asks the kernel only.
+func at(path string) (*mountinfo.Info, error) {
+	all, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(path))
+	if err != nil {
+		return nil, fserror.Wrap(fserror.Internal, op, path, err)
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	if last := all[len(all)-1]; last.FSType == fuseType {
+		return last, nil
+	}
+	return nil, fserror.New(fserror.NotEmpty, op, path, "something else is mounted there (%s): unmount it", all[0].FSType)
+}
+
+// stat asks a mount how full it is. dead tells that the process that served it has ended. A
+// mount whose namenode is away answers late; looks that wait for it are one.
+func (m *mounts) stat(ctx context.Context, path string) (s *unix.Statfs_t, dead bool, err error) {
+	look := m.looks.DoChan(path, func() (any, error) {
+		s := new(unix.Statfs_t)
+		return s, unix.Statfs(path, s)
+	})
+	select {
+	case r := <-look:
+		if errors.Is(r.Err, unix.ENOTCONN) || errors.Is(r.Err, unix.ECONNABORTED) {
+			return nil, true, r.Err
+		}
+		if r.Err != nil {
+			return nil, false, fserror.Wrap(fserror.Unavailable, op, path, r.Err)
+		}
+		return r.Val.(*unix.Statfs_t), false, nil
+	case <-ctx.Done():
+		return nil, false, fserror.Ended(ctx, op, path)
+	}
+}
+
+// missing tells whether a path has no mount that works. One that was left by a process that
+// has ended is taken away. An error says that neither is known.
+func (m *mounts) missing(ctx context.Context, path string) (bool, error) {
+	has, err := at(path)
+	if err != nil || has == nil {
+		return has == nil, err
+	}
+	if _, dead, err := m.stat(ctx, path); !dead {
+		if fserror.KindOf(err) == fserror.Unavailable { // it answered: that no namenode does
+			err = nil
+		}
+		return false, err
+	}
+	return true, detach(path)
+}
+
+// broken tells whether one of the paths certainly has no mount that works.
+func (m *mounts) broken(ctx context.Context, paths ...string) bool {
+	return slices.ContainsFunc(paths, func(path string) bool {
+		if has, err := at(path); err != nil || has == nil {
+			return err == nil
+		}
+		_, dead, _ := m.stat(ctx, path)
+		return dead
+	})
+}
+
+// detach takes what is mounted at a path away, even if it is in use.
+func detach(path string) error {
+	for {
+		if err := unix.Unmount(path, unix.MNT_DETACH); err != nil {
+			return fserror.Wrap(fserror.Internal, op, path, err)
+		}
+		if has, err := at(path); err != nil || has == nil {
+			return err
+		}
+	}
+}
+
+// start mounts a volume where it is staged, by a process of its own that outlives the driver
+// and writes to its standard error.
+func (m *mounts) start(ctx context.Context, v *staged) error {
+	argv := []string{"mount", "--allow-other", "--subdir=" + v.Path, "--options=" + strings.Join(v.Mount.Options, ",")}
+	if v.Mount.Wait {
+		argv = append(argv, "--busy=wait")
+	}
+	if v.User != "" {
+		argv = append(argv, "--user="+v.User)
+	}
+	if v.Token {
+		argv = append(argv, "--token-file="+m.ledger.token(v.ID))
+	}
+	cmd := exec.Command(m.program, append(argv, v.Staging)...) //nolint:gosec // ourselves
+	cmd.Env, cmd.Stderr = append(os.Environ(), m.environment...), os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return fserror.Wrap(fserror.Internal, op, v.Staging, err)
+	}
+	if err := cmd.Start(); err != nil {
+		return fserror.Wrap(fserror.Internal, op, v.Staging, err)
+	}
+	ready, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		if line, err := bufio.NewReader(out).ReadString('\n'); err == nil && strings.HasPrefix(line, "ready ") {
+			close(ready)
+		}
+		_ = cmd.Wait() // its state is looked at
+	}()
+	select {
+	case <-ready:
+		return nil
+	case <-ended:
+		select {
+		case <-ready: // and has ended since: the next look finds that
+			return nil
+		default:
+		}
+		return fserror.New(kindOf(cmd.ProcessState.ExitCode()), op, v.Path, "mounting it at %s failed (%s): the driver's log has the reason", v.Staging, cmd.ProcessState)
+	case <-ctx.Done():
+		_ = cmd.Process.Signal(syscall.SIGTERM) // it unmounts if it has mounted just now
+		timer := time.AfterFunc(endTime, func() { _ = cmd.Process.Kill() })
+		defer timer.Stop()
+		<-ended
+		return fserror.Ended(ctx, op, v.Path)
+	}
+}
+
+// kindOf is the kind of error with which leasefs ended.
+func kindOf(exit int) fserror.Kind {
+	for _, k := range []fserror.Kind{fserror.NotFound, fserror.Permission, fserror.Unavailable, fserror.Retry} {
+		if k.ExitCode() == exit {
+			return k
+		}
+	}
+	return fserror.Internal
+}
+
+// bind shows a staged volume at a target. A second time it changes nothing.
+func (m *mounts) bind(ctx context.Context, v *staged, target string) error {
+	if err := os.Mkdir(target, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fserror.Wrap(fserror.NotFound, op, target, err)
+	}
+	none, err := m.missing(ctx, target)
+	if err != nil {
+		return err
+	}
+	if none {
+		if err := unix.Mount(v.Staging, target, "", unix.MS_BIND, ""); err != nil {
+			return fserror.Wrap(fserror.Internal, op, target, err)
+		}
+	}
+	if !v.Targets[target] {
+		return nil
+	}
+	flags := uintptr(unix.MS_BIND | unix.MS_REMOUNT | unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV)
+	if slices.Contains(v.Mount.Options, "noexec") {
+		flags |= unix.MS_NOEXEC
+	}
+	if err := unix.Mount("", target, "", flags, ""); err != nil {
+		return fserror.Wrap(fserror.Internal, op, target, errors.Join(err, detach(target)))
+	}
+	return nil
+}
+
+// unmount takes a mount away that nobody uses. None is no error.
+func (m *mounts) unmount(ctx context.Context, path string) error {
+	for {
+		has, err := at(path)
+		if err != nil || has == nil {
+			return err
+		}
+		err = unix.Unmount(path, unix.UMOUNT_NOFOLLOW)
+		switch {
+		case err == nil:
+		case errors.Is(err, unix.EBUSY):
+			if _, dead, _ := m.stat(ctx, path); dead {
+				return detach(path)
+			}
+			return fserror.New(fserror.NotEmpty, op, path, "the mount is in use: end the processes that have files or folders in it open")
+		default:
+			return fserror.Wrap(fserror.Internal, op, path, err)
+		}
+		if ctx.Err() != nil {
+			return fserror.Ended(ctx, op, path)
+		}
+	}
+}
