@@ -4,8 +4,8 @@
 //   - A volume is a directory below a base that is the driver's alone. Its name is the
 //     volume's id, and its capacity is an extended attribute of it. There is no other state
 //     of the [controller].
-//   - A [node] has one mount for each volume, in a process of its own: `leasefs mount` at the
-//     staging path. What a pod gets is a bind of that. The processes live on when the driver
+//   - A [node] has one mount for each volume, in a process of its own, at the staging
+//     path. What a pod gets is a bind of that. The processes live on when the driver
 //     ends.
 //   - What is staged and published is in a [ledger], one file a volume, which is written
 //     before the mount is made. [node.restore] makes true what a file says; staging,

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"syscall"
@@ -55,12 +56,22 @@ type Config struct {
 	State string
 	// Client says how a controller reaches the namespace, and as whom.
 	Client client.Config
-	// Program and Environment are what a node starts to mount: leasefs, with the variables
-	// that say how it reaches the namespace.
-	Program     string
-	Environment []string
+	// Command is what a node starts to mount. It prints a line "ready" and the folder once it
+	// is mounted, serves it until it is unmounted, and ends with a kind's exit code if it
+	// cannot.
+	Command func(Mount) *exec.Cmd
 	// Logger gets failed calls, and mounts that were made good.
 	Logger *slog.Logger
+}
+
+// Mount says what is to be mounted. Nothing in it is secret.
+type Mount struct {
+	Path      string   // the directory of the namespace
+	Dir       string   // the folder of this machine
+	Options   []string // as of mount(8): noexec, uid=N, gid=N
+	Wait      bool     // opening a file that another holds waits
+	User      string   // as whom; empty: as the driver
+	TokenFile string   // what proves that; empty: as the driver does
 }
 
 // Serve serves until ctx ends, which is no error. ready is called once it listens; its error

@@ -25,10 +25,9 @@ const fuseType = "fuse.leasefs"
 
 // mounts makes and looks at mounts of this machine.
 type mounts struct {
-	program     string
-	environment []string
-	ledger      *ledger
-	looks       singleflight.Group
+	command func(Mount) *exec.Cmd
+	ledger  *ledger
+	looks   singleflight.Group
 }
 
 // place checks a path at which something is to be mounted, or is. It is resolved up to its
@@ -122,18 +121,12 @@ func detach(path string) error {
 // start mounts a volume where it is staged, by a process of its own that outlives the driver
 // and writes to its standard error.
 func (m *mounts) start(ctx context.Context, v *staged) error {
-	argv := []string{"mount", "--allow-other", "--subdir=" + v.Path, "--options=" + strings.Join(v.Mount.Options, ",")}
-	if v.Mount.Wait {
-		argv = append(argv, "--busy=wait")
-	}
-	if v.User != "" {
-		argv = append(argv, "--user="+v.User)
-	}
+	how := Mount{Path: v.Path, Dir: v.Staging, Options: v.Mount.Options, Wait: v.Mount.Wait, User: v.User}
 	if v.Token {
-		argv = append(argv, "--token-file="+m.ledger.token(v.ID))
+		how.TokenFile = m.ledger.token(v.ID)
 	}
-	cmd := exec.Command(m.program, append(argv, v.Staging)...) //nolint:gosec // ourselves
-	cmd.Env, cmd.Stderr = append(os.Environ(), m.environment...), os.Stderr
+	cmd := m.command(how)
+	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -50,7 +50,7 @@ func newNode(cfg Config) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &node{mounts: mounts{program: cfg.Program, environment: cfg.Environment, ledger: l}, id: cfg.NodeID, log: cfg.Logger}, nil
+	return &node{mounts: mounts{command: cfg.Command, ledger: l}, id: cfg.NodeID, log: cfg.Logger}, nil
 }
 
 // watch makes good, at once and every few seconds, what does not work of what is promised.

@@ -38,7 +38,7 @@ type wanted struct {
 	ReadOnly bool     `json:"read_only,omitempty"`
 	Alone    bool     `json:"alone,omitempty"` // published at one place only
 	Wait     bool     `json:"wait,omitempty"`  // for a holder of a file's lease
-	Options  []string `json:"options"`         // of leasefs mount -o
+	Options  []string `json:"options"`         // as of Mount
 }
 
 // mountOf reads a capability. Nodes share volumes in every mode: at most one of them has a
@@ -67,8 +67,8 @@ func mountOf(volume string, c *spec.VolumeCapability) (w wanted, err error) {
 	return w, w.flags(volume, m.GetMountFlags())
 }
 
-// flags reads mount options. Only these are taken: others of leasefs mount name users, and
-// files of the driver's machine.
+// flags reads mount options. Only these are taken: others name users, and files of the driver's
+// machine.
 func (w *wanted) flags(volume string, flags []string) error {
 	owner := map[string]string{"uid": "0", "gid": "0"} // root of a pod, unless the class says otherwise
 	for _, f := range flags {

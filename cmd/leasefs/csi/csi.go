@@ -5,6 +5,8 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"os/exec"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -55,6 +57,26 @@ func Serve(ctx context.Context, flags *cli.Context, global []cli.Flag, version s
 		Endpoint: flags.String("endpoint"), Name: flags.String("driver-name"), Version: version,
 		Controller: flags.Bool("controller"), Base: flags.String("base"),
 		NodeID: flags.String("node-id"), State: flags.String("state"),
-		Client: c, Program: program, Environment: argv.Environment(flags, global), Logger: log,
+		Client: c, Logger: log,
+		Command: func(m csi.Mount) *exec.Cmd {
+			cmd := exec.Command(program, mountArgs(m)...) //nolint:gosec // ourselves
+			cmd.Env = append(os.Environ(), argv.Environment(flags, global)...)
+			return cmd
+		},
 	}, ready)
+}
+
+// mountArgs is the command line that mounts a volume.
+func mountArgs(m csi.Mount) []string {
+	args := []string{"mount", "--allow-other", "--subdir=" + m.Path, "--options=" + strings.Join(m.Options, ",")}
+	if m.Wait {
+		args = append(args, "--busy=wait")
+	}
+	if m.User != "" {
+		args = append(args, "--user="+m.User)
+	}
+	if m.TokenFile != "" {
+		args = append(args, "--token-file="+m.TokenFile)
+	}
+	return append(args, "--", m.Dir)
 }
