@@ -19,13 +19,21 @@ package main
 
 import (
 	"os"
+	"runtime/debug"
+	"strings"
 
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	_ "github.com/leasefs/leasefs/cmd/leasefs/nofile" // before the packages that would panic
 )
 
-// version is set by the linker.
+// version is set by the linker; else it is that of the module, as go install knows it.
 var version = "dev"
+
+func init() {
+	if info, ok := debug.ReadBuildInfo(); ok && version == "dev" && strings.HasPrefix(info.Main.Version, "v") {
+		version = info.Main.Version
+	}
+}
 
 func main() {
 	argv.UnsetEmpty("LEASEFS_")
