@@ -19,24 +19,18 @@ package main
 
 import (
 	"os"
-	"runtime/debug"
-	"strings"
 
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	_ "github.com/leasefs/leasefs/cmd/leasefs/nofile" // before the packages that would panic
+	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 )
 
 // version is set by the linker; else it is that of the module, as go install knows it.
 var version = "dev"
 
-func init() {
-	if info, ok := debug.ReadBuildInfo(); ok && version == "dev" && strings.HasPrefix(info.Main.Version, "v") {
-		version = info.Main.Version
-	}
-}
-
 func main() {
 	argv.UnsetEmpty("LEASEFS_")
+	version = screen.Version(version)
 	p := newProgram(os.Stdin, os.Stdout, os.Stderr)
 	os.Exit(p.run(os.Args[1:]))
 }
