@@ -91,23 +91,32 @@ func (c *controller) CreateVolume(ctx context.Context, req *spec.CreateVolumeReq
 	if err := c.fs.MkdirAll(ctx, c.base, 0o711); err != nil {
 		return nil, err
 	}
-	path := fspath.Join(c.base, name)
-	if err := c.fs.Mkdir(ctx, path, mode); err != nil && !errors.Is(err, fserror.Exists) {
-		return nil, err
+	path, has := fspath.Join(c.base, name), want
+	err = c.fs.Mkdir(ctx, path, mode)
+	if errors.Is(err, fserror.Exists) {
+		if has, err = c.recorded(ctx, path); client.IsNoXattr(err) { // by a call that did not get to that
+			has, err = want, c.fs.Chmod(ctx, path, mode)
+		}
 	}
-	has, err := c.settle(ctx, path, want)
 	if err != nil {
 		return nil, err
 	}
 	if limit := req.GetCapacityRange().GetLimitBytes(); has.Mode != want.Mode || has.Capacity < req.GetCapacityRange().GetRequiredBytes() || limit > 0 && has.Capacity > limit {
 		return nil, fserror.New(fserror.Exists, op, path, "there is a volume of this name with %d bytes and mode %s, which is not what is asked for", has.Capacity, has.Mode)
 	}
+	raw, err := json.Marshal(has)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.fs.Xattrs(path).Set(ctx, recordAttribute, raw, client.XattrAny); err != nil {
+		return nil, err
+	}
 	return &spec.CreateVolumeResponse{Volume: c.volume(name, has.Capacity)}, nil
 }
 
-// settle notes what a volume is made with, unless that was done before, by a call whose
-// answer was lost, say. It returns what there is.
-func (c *controller) settle(ctx context.Context, path string, want record) (has record, err error) {
+// recorded is what a volume was made with. Without a record, the error is that of the
+// attribute that lacks.
+func (c *controller) recorded(ctx context.Context, path string) (has record, err error) {
 	info, err := c.fs.Lstat(ctx, path)
 	if err != nil {
 		return has, err
@@ -115,17 +124,8 @@ func (c *controller) settle(ctx context.Context, path string, want record) (has 
 	if !info.IsDir() {
 		return has, fserror.New(fserror.Exists, op, path, "something else than a volume has this name: move it away")
 	}
-	raw, err := json.Marshal(want)
+	raw, err := c.fs.Xattrs(path).Get(ctx, recordAttribute)
 	if err != nil {
-		return has, err
-	}
-	attrs := c.fs.Xattrs(path)
-	if err := attrs.Set(ctx, recordAttribute, raw, client.XattrCreate); err == nil {
-		return want, nil
-	} else if !errors.Is(err, fserror.Exists) {
-		return has, err
-	}
-	if raw, err = attrs.Get(ctx, recordAttribute); err != nil {
 		return has, err
 	}
 	if err := json.Unmarshal(raw, &has); err != nil {

@@ -31,7 +31,7 @@ type mounts struct {
 }
 
 // place checks a path at which something is to be mounted, or is. It is resolved up to its
-// last name: a look at a mount that has ended is an error.
+// last name, which must be no link: only the kernel is asked, no mount.
 func place(volume, path string) (string, error) {
 	if !filepath.IsAbs(path) || filepath.Clean(path) != path || path == "/" || len(path) >= unix.PathMax {
 		return "", invalid(volume, "%.80q is no clean absolute path of a mount", path)
@@ -40,22 +40,25 @@ func place(volume, path string) (string, error) {
 	if err != nil {
 		return "", fserror.New(fserror.NotFound, op, path, "%v", err)
 	}
-	return filepath.Join(dir, filepath.Base(path)), nil
+	path = filepath.Join(dir, filepath.Base(path))
+	if to, err := os.Readlink(path); err == nil {
+		return "", invalid(volume, "%.80q is a symbolic link to %.80q", path, to)
+	}
+	return path, nil
 }
 
-// at is the mount on top of a path; nil if there is none. It asks the kernel only.
-func at(path string) (*mountinfo.Info, error) {
+// at is how many mounts are at a path, one on the other. It asks the kernel only.
+func at(path string) (int, error) {
 	all, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(path))
 	if err != nil {
-		return nil, fserror.Wrap(fserror.Internal, op, path, err)
+		return 0, fserror.Wrap(fserror.Internal, op, path, err)
 	}
-	if len(all) == 0 {
-		return nil, nil
+	for _, m := range all {
+		if m.FSType != fuseType {
+			return 0, fserror.New(fserror.NotEmpty, op, path, "something else is mounted there (%s): unmount it", m.FSType)
+		}
 	}
-	if last := all[len(all)-1]; last.FSType == fuseType {
-		return last, nil
-	}
-	return nil, fserror.New(fserror.NotEmpty, op, path, "something else is mounted there (%s): unmount it", all[0].FSType)
+	return len(all), nil
 }
 
 // stat asks a mount how full it is. dead tells that the process that served it has ended. A
@@ -80,11 +83,11 @@ func (m *mounts) stat(ctx context.Context, path string) (s *unix.Statfs_t, dead 
 }
 
 // missing tells whether a path has no mount that works. One that was left by a process that
-// has ended is taken away. An error says that neither is known.
-func (m *mounts) missing(ctx context.Context, path string) (bool, error) {
+// has ended is taken away, but for so many below it. An error says that neither is known.
+func (m *mounts) missing(ctx context.Context, path string, keep int) (bool, error) {
 	has, err := at(path)
-	if err != nil || has == nil {
-		return has == nil, err
+	if err != nil || has == 0 {
+		return has == 0, err
 	}
 	if _, dead, err := m.stat(ctx, path); !dead {
 		if fserror.KindOf(err) == fserror.Unavailable { // it answered: that no namenode does
@@ -92,13 +95,13 @@ func (m *mounts) missing(ctx context.Context, path string) (bool, error) {
 		}
 		return false, err
 	}
-	return true, detach(path)
+	return true, detach(path, keep)
 }
 
 // broken tells whether one of the paths certainly has no mount that works.
 func (m *mounts) broken(ctx context.Context, paths ...string) bool {
 	return slices.ContainsFunc(paths, func(path string) bool {
-		if has, err := at(path); err != nil || has == nil {
+		if has, err := at(path); err != nil || has == 0 {
 			return err == nil
 		}
 		_, dead, _ := m.stat(ctx, path)
@@ -106,14 +109,14 @@ func (m *mounts) broken(ctx context.Context, paths ...string) bool {
 	})
 }
 
-// detach takes what is mounted at a path away, even if it is in use.
-func detach(path string) error {
+// detach takes what is mounted at a path away, even if it is in use, down to so many mounts.
+func detach(path string, keep int) error {
 	for {
+		if has, err := at(path); err != nil || has <= keep {
+			return err
+		}
 		if err := unix.Unmount(path, unix.MNT_DETACH); err != nil {
 			return fserror.Wrap(fserror.Internal, op, path, err)
-		}
-		if has, err := at(path); err != nil || has == nil {
-			return err
 		}
 	}
 }
@@ -172,29 +175,32 @@ func kindOf(exit int) fserror.Kind {
 	return fserror.Internal
 }
 
-// bind shows a staged volume at a target. A second time it changes nothing.
+// bind shows a staged volume at a target. A second time it changes nothing. A mount there whose
+// process has ended is covered: what is mounted on it reaches the pods that have it, too, if
+// they take mounts of the host.
 func (m *mounts) bind(ctx context.Context, v *staged, target string) error {
 	if err := os.Mkdir(target, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fserror.Wrap(fserror.NotFound, op, target, err)
 	}
-	none, err := m.missing(ctx, target)
-	if err != nil {
+	if none, err := m.missing(ctx, target, 1); err != nil || !none {
 		return err
 	}
-	if none {
-		if err := unix.Mount(v.Staging, target, "", unix.MS_BIND, ""); err != nil {
-			return fserror.Wrap(fserror.Internal, op, target, err)
-		}
+	tree, err := unix.OpenTree(unix.AT_FDCWD, v.Staging, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return fserror.Wrap(fserror.Internal, op, v.Staging, err)
 	}
-	if !v.Targets[target] {
-		return nil
+	defer func() { _ = unix.Close(tree) }() // which is the end of it if it was not mounted
+	// Before anybody sees it. What is mounted on it is to be seen at this target, not at others.
+	attr := unix.MountAttr{Propagation: unix.MS_PRIVATE}
+	if v.Targets[target] {
+		attr.Attr_set = unix.MOUNT_ATTR_RDONLY
 	}
-	flags := uintptr(unix.MS_BIND | unix.MS_REMOUNT | unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV)
-	if slices.Contains(v.Mount.Options, "noexec") {
-		flags |= unix.MS_NOEXEC
+	err = unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &attr)
+	if err == nil {
+		err = unix.MoveMount(tree, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH)
 	}
-	if err := unix.Mount("", target, "", flags, ""); err != nil {
-		return fserror.Wrap(fserror.Internal, op, target, errors.Join(err, detach(target)))
+	if err != nil {
+		return fserror.Wrap(fserror.Internal, op, target, err)
 	}
 	return nil
 }
@@ -203,7 +209,7 @@ func (m *mounts) bind(ctx context.Context, v *staged, target string) error {
 func (m *mounts) unmount(ctx context.Context, path string) error {
 	for {
 		has, err := at(path)
-		if err != nil || has == nil {
+		if err != nil || has == 0 {
 			return err
 		}
 		err = unix.Unmount(path, unix.UMOUNT_NOFOLLOW)
@@ -211,7 +217,7 @@ func (m *mounts) unmount(ctx context.Context, path string) error {
 		case err == nil:
 		case errors.Is(err, unix.EBUSY):
 			if _, dead, _ := m.stat(ctx, path); dead {
-				return detach(path)
+				return detach(path, 0)
 			}
 			return fserror.New(fserror.NotEmpty, op, path, "the mount is in use: end the processes that have files or folders in it open")
 		default:

@@ -7,13 +7,13 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
-	"os"
 	"reflect"
 	"slices"
 	"time"
 
 	spec "github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
@@ -121,7 +121,7 @@ func (n *node) restore(ctx context.Context, v *staged) (again bool, err error) {
 
 // stage mounts a volume where it is staged, unless it is mounted there.
 func (n *node) stage(ctx context.Context, v *staged) (again bool, err error) {
-	if again, err = n.missing(ctx, v.Staging); err != nil || !again {
+	if again, err = n.missing(ctx, v.Staging, 0); err != nil || !again {
 		return false, err
 	}
 	return true, n.start(ctx, v)
@@ -310,7 +310,7 @@ func (n *node) NodeUnpublishVolume(ctx context.Context, req *spec.NodeUnpublishV
 			return nil, err
 		}
 	}
-	if err := os.Remove(target); err != nil && !errors.Is(err, fs.ErrNotExist) { // never what is in it
+	if err := unix.Rmdir(target); err != nil && !errors.Is(err, fs.ErrNotExist) { // never what is in it, nor a file
 		return nil, fserror.Wrap(fserror.NotEmpty, op, target, err)
 	}
 	return new(spec.NodeUnpublishVolumeResponse), nil
@@ -335,7 +335,7 @@ func (n *node) NodeGetVolumeStats(ctx context.Context, req *spec.NodeGetVolumeSt
 	if v == nil || err != nil {
 		return nil, fserror.New(fserror.NotFound, op, id, "it is not mounted at %.80q", req.GetVolumePath())
 	}
-	if has, err := at(path); has == nil {
+	if has, err := at(path); has == 0 {
 		return nil, cmp.Or(err, error(fserror.New(fserror.NotFound, op, id, "it is not mounted at %s at present", path)))
 	}
 	s, dead, err := n.stat(ctx, path)

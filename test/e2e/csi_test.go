@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -363,6 +364,123 @@ func TestCSIMountsLive(t *testing.T) {
 	}
 }
 
+// TestCSICreateKilled: a volume that a controller did not get to finish, or to tell of, is made
+// whole by the next call, which asks for the same.
+func TestCSICreateKilled(t *testing.T) {
+	besideOthers(t)
+	ctx := deadline(t, 3*time.Minute)
+	n := startNamenode(ctx, t)
+	d := n.driver(ctx, t.TempDir())
+	n.run(ctx, "mkdir", "-p", "--mode", "0711", "/volumes/half") // it is made, and no more
+	request := func(i int) *csi.CreateVolumeRequest {
+		name := fmt.Sprint("v", i)
+		if i == 0 {
+			name = "half"
+		}
+		return &csi.CreateVolumeRequest{
+			Name: name, VolumeCapabilities: []*csi.VolumeCapability{capability(shared)}, Parameters: map[string]string{"mode": "0750"}, CapacityRange: &csi.CapacityRange{RequiredBytes: 1 << 20},
+		}
+	}
+	const volumes = 40
+	var calls sync.WaitGroup
+	answers := make(chan error, volumes)
+	for i := range volumes {
+		calls.Go(func() { _, err := d.CreateVolume(ctx, request(i)); answers <- err })
+	}
+	<-answers // one is there, or was cut off
+	d.kill()
+	calls.Wait()
+	d = n.driver(ctx, d.dir)
+	for i := range volumes {
+		resp, err := d.CreateVolume(ctx, request(i))
+		d.ok(err)
+		if got := resp.GetVolume(); got.GetCapacityBytes() != 1<<20 {
+			t.Errorf("%v", got)
+		}
+		other := request(i)
+		other.CapacityRange.RequiredBytes = 1 << 30
+		if _, err := d.CreateVolume(ctx, other); rpcstatus.Code(err) != codes.AlreadyExists {
+			t.Errorf("with another capacity: %v", err)
+		}
+	}
+	if out := n.run(ctx, "ls", "-l", "/volumes"); strings.Count(out, "rwxr-x---") != volumes {
+		t.Errorf("not all have the mode that was asked for: %s", out)
+	}
+}
+
+// TestCSIPods: when the process of a mount is killed, a pod that takes mounts of the host
+// (HostToContainer) has the next one, without more rights than before; another pod has a mount
+// that has ended until it is started again. As often as it happens, mounts do not pile up.
+func TestCSIPods(t *testing.T) {
+	besideOthers(t)
+	ctx := deadline(t, 3*time.Minute)
+	n := startNamenode(ctx, t)
+	dir := t.TempDir()
+	if err := unix.Mount("none", dir, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	if err := unix.Mount("", dir, "", unix.MS_SHARED, ""); err != nil { // as the folder of a kubelet is
+		t.Fatal(err)
+	}
+	d := n.driver(ctx, dir)
+	v := d.create(ctx, "data")
+	target := d.publish(ctx, v, "pod")
+	if err := write(filepath.Join(target, "f"), "text"); err != nil {
+		t.Fatal(err)
+	}
+	_, err := d.NodePublishVolume(ctx, d.publishRequest(v, "reader", true))
+	d.ok(err)
+	// in runs a line of a shell in a pod's mounts, where the volume is $at.
+	in := func(p *process, line string) (string, error) {
+		out, err := exec.CommandContext(ctx, "nsenter", fmt.Sprintf("--mount=/proc/%d/ns/mnt", p.cmd.Process.Pid), "sh", "-c", "at="+d.path("at")+"; "+line).CombinedOutput()
+		return string(out), err
+	}
+	pod := func(of, how string) *process {
+		t.Helper()
+		if err := os.Mkdir(d.path("at"), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			t.Fatal(err)
+		}
+		p := start(ctx, t, spec{argv: []string{"unshare", "--mount", "--propagation=slave", "sh", "-ec", `mount --bind "$1" "$2"; mount --make-"$3" "$2"; echo up; exec cat`, "sh", d.path(of), d.path("at"), how}})
+		p.prints(ctx, p.out, "up", func(s string) bool { return s == "up\n" })
+		return p
+	}
+	takes, alone, reader := pod("pod", "slave"), pod("pod", "private"), pod("reader", "slave")
+	for range 3 {
+		was, _ := d.mounter(v)
+		if err := syscall.Kill(was, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		eventually(ctx, t, "it is gone", func() bool { now, _ := d.mounter(v); return now != was })
+		d.publish(ctx, v, "pod") // sooner than the driver sees it by itself
+		_, err := d.NodePublishVolume(ctx, d.publishRequest(v, "reader", true))
+		d.ok(err)
+		for what, p := range map[string]*process{"takes": takes, "reader": reader} {
+			if out, err := in(p, "cat $at/f"); out != "text" {
+				t.Errorf("a pod (%s) sees %q, %v", what, out, err)
+			}
+		}
+		if out, err := in(takes, "echo more >$at/g"); err != nil {
+			t.Errorf("a pod cannot write: %s", out)
+		}
+		if out, err := in(reader, "echo more >$at/g"); err == nil || !strings.Contains(out, "Read-only") {
+			t.Errorf("a pod with a volume to read writes: %q, %v", out, err)
+		}
+		if out, err := in(alone, "cat $at/f"); err == nil || !strings.Contains(out, "not connected") {
+			t.Errorf("a pod that takes no mounts sees %q, %v", out, err)
+		}
+		if at := mountsBelow(t, d.dir); len(at) != 5 {
+			t.Errorf("mounted: %v", at)
+		}
+	}
+	d.unpublish(ctx, v, "reader")
+	d.unpublish(ctx, v, "pod")
+	d.unstage(ctx, v)
+	if left := mountsBelow(t, d.dir); len(left) > 0 {
+		t.Errorf("still mounted: %v", left)
+	}
+}
+
 // TestCSIHostile: what no orchestrator should say does no harm.
 func TestCSIHostile(t *testing.T) {
 	besideOthers(t)
@@ -419,7 +537,14 @@ func TestCSIHostile(t *testing.T) {
 	n.write(ctx, "a file\n", "create", "/volumes/file")
 	_, err := d.CreateVolume(ctx, &csi.CreateVolumeRequest{Name: "file", VolumeCapabilities: caps})
 	code("a file", err, codes.AlreadyExists)
+	_, err = d.CreateVolume(ctx, &csi.CreateVolumeRequest{Name: "data", VolumeCapabilities: caps, CapacityRange: &csi.CapacityRange{RequiredBytes: 1 << 30}, Parameters: map[string]string{"mode": "0700"}})
+	code("its name with another mode", err, codes.AlreadyExists)
+	_, err = d.NodePublishVolume(ctx, d.publishRequest(&csi.Volume{VolumeId: "none", VolumeContext: map[string]string{"path": "/volumes/none"}}, "pod", false))
+	code("publish what is not there", err, codes.FailedPrecondition)
 
+	if err := os.Symlink(t.TempDir(), d.path("link")); err != nil {
+		t.Fatal(err)
+	}
 	for what, change := range map[string]func(*csi.NodeStageVolumeRequest){
 		"an option that names a file": func(r *csi.NodeStageVolumeRequest) { r.VolumeCapability = capability(shared, "token_file=/etc/shadow") },
 		"an option with two":          func(r *csi.NodeStageVolumeRequest) { r.VolumeCapability = capability(shared, "uid=1,suid") },
@@ -430,6 +555,8 @@ func TestCSIHostile(t *testing.T) {
 		"the root":                    func(r *csi.NodeStageVolumeRequest) { r.StagingTargetPath = "/" },
 		"a relative path":             func(r *csi.NodeStageVolumeRequest) { r.StagingTargetPath = "here" },
 		"a long path":                 func(r *csi.NodeStageVolumeRequest) { r.StagingTargetPath = "/" + huge },
+		"a directory with dots":       func(r *csi.NodeStageVolumeRequest) { r.VolumeContext = map[string]string{"path": "/volumes/../keep"} },
+		"a link":                      func(r *csi.NodeStageVolumeRequest) { r.StagingTargetPath = d.path("link") },
 		"a path with dots":            func(r *csi.NodeStageVolumeRequest) { r.StagingTargetPath += "/../x" },
 	} {
 		req := d.stageRequest(v, nil)
@@ -457,6 +584,13 @@ func TestCSIHostile(t *testing.T) {
 	}
 	_, err = d.NodeUnpublishVolume(ctx, &csi.NodeUnpublishVolumeRequest{VolumeId: "data", TargetPath: other})
 	code("a folder with something in it", err, codes.FailedPrecondition)
+	_, err = d.NodeUnpublishVolume(ctx, &csi.NodeUnpublishVolumeRequest{VolumeId: "data", TargetPath: filepath.Join(other, "kept")})
+	code("a file", err, codes.FailedPrecondition)
+	_, err = d.NodeUnpublishVolume(ctx, &csi.NodeUnpublishVolumeRequest{VolumeId: "data", TargetPath: d.path("link")})
+	code("a link", err, codes.InvalidArgument)
+	if raw, err := os.ReadFile(filepath.Join(other, "kept")); err != nil || string(raw) != "x" {
+		t.Errorf("%q, %v", raw, err)
+	}
 	if err := unix.Mount("none", other, "tmpfs", 0, ""); err != nil {
 		t.Fatal(err)
 	}
