@@ -49,7 +49,7 @@ func place(volume, path string) (string, error) {
 
 // at is how many mounts are at a path, one on the other. It asks the kernel only.
 func at(path string) (int, error) {
-	all, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(path))
+	all, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) { return m.Mountpoint != path, false })
 	if err != nil {
 		return 0, fserror.Wrap(fserror.Internal, op, path, err)
 	}
