@@ -285,7 +285,7 @@ func TestCSIVolume(t *testing.T) {
 func TestCSIMountsLive(t *testing.T) {
 	besideOthers(t)
 	ctx := deadline(t, 3*time.Minute)
-	n := startNamenode(ctx, t)
+	n := startNamenode(ctx, t, "--cache-term", "1s")
 	d := n.driver(ctx, t.TempDir())
 	v := d.create(ctx, "data")
 	target := d.publish(ctx, v, "pod")
@@ -414,7 +414,7 @@ func TestCSICreateKilled(t *testing.T) {
 func TestCSIPods(t *testing.T) {
 	besideOthers(t)
 	ctx := deadline(t, 3*time.Minute)
-	n := startNamenode(ctx, t)
+	n := startNamenode(ctx, t, "--cache-term", "1s")
 	dir := t.TempDir()
 	if err := unix.Mount("none", dir, "tmpfs", 0, ""); err != nil {
 		t.Fatal(err)

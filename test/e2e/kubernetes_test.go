@@ -60,11 +60,21 @@ func TestHelmChart(t *testing.T) {
 	ctx := deadline(t, 4*time.Minute)
 	const chart = "../../deploy/helm/leasefs"
 	files, err := filepath.Glob("../../deploy/helm/examples/*.yaml")
-	if err != nil || len(files) != 3 {
+	if err != nil || len(files) != 4 {
 		t.Fatalf("%v, %v", files, err)
 	}
 	for _, file := range files {
 		name := filepath.Base(file)
+		if name == "pod.yaml" { // of the user, not of the chart
+			raw, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, errs, err := tool(ctx, t, string(raw), "manifests"); err != nil {
+				t.Errorf("%s: %s", name, errs)
+			}
+			continue
+		}
 		if out, errs, err := tool(ctx, t, "", "helm", "lint", "--strict", chart, "-f", file); err != nil {
 			t.Fatalf("%s: %s%s", name, out, errs)
 		}

@@ -5,7 +5,7 @@ module github.com/leasefs/leasefs/scripts/tools/manifests
 go 1.26.0
 
 require (
-	k8s.io/api v0.37.0
+	k8s.io/api v0.37.0 // as helm's (scripts/setup): what both need is compiled once
 	sigs.k8s.io/yaml v1.6.0
 )
 

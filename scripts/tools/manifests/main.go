@@ -19,9 +19,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kinds are those that the chart may have.
+// kinds are those that the chart and its examples may have.
 var kinds = map[string]func() any{
 	"v1 Service": func() any { return new(core.Service) }, "v1 ServiceAccount": func() any { return new(core.ServiceAccount) },
+	"v1 PersistentVolumeClaim": func() any { return new(core.PersistentVolumeClaim) }, "v1 Pod": func() any { return new(core.Pod) },
 	"apps/v1 StatefulSet": func() any { return new(apps.StatefulSet) }, "apps/v1 Deployment": func() any { return new(apps.Deployment) },
 	"apps/v1 DaemonSet": func() any { return new(apps.DaemonSet) }, "batch/v1 Job": func() any { return new(batch.Job) },
 	"policy/v1 PodDisruptionBudget":                   func() any { return new(policy.PodDisruptionBudget) },
