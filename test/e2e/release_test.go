@@ -57,6 +57,7 @@ func TestRelease(t *testing.T) {
 		names = append(names, f.Name())
 	}
 	want := []string{"CHANGES", "SHA256SUMS", name + ".cdx.json", name + ".tar.gz", "leasefs-" + version + "-py3-none-any.whl", "leasefs_" + version + "_" + runtime.GOARCH + ".deb"}
+	slices.Sort(want)
 	if slices.Sort(names); !slices.Equal(names, want) {
 		t.Errorf("made %q, want %q", names, want)
 	}
