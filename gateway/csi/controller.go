@@ -147,7 +147,7 @@ func recordOf(req *spec.CreateVolumeRequest) (record, error) {
 			r.Mode = value
 		case strings.HasPrefix(key, "csi.storage.k8s.io/"): // whose volume it is: not for drivers
 		default:
-			return r, invalid(req.GetName(), "there is no parameter %q; there is %s", key, modeParameter)
+			return r, invalid(req.GetName(), "there is no parameter %.80q; there is %s", key, modeParameter)
 		}
 	}
 	return r, nil
@@ -200,7 +200,7 @@ func (c *controller) ValidateVolumeCapabilities(ctx context.Context, req *spec.V
 func (c *controller) ListVolumes(ctx context.Context, req *spec.ListVolumesRequest) (*spec.ListVolumesResponse, error) {
 	after, ok := strings.CutPrefix(req.GetStartingToken(), token)
 	if !ok && req.GetStartingToken() != "" {
-		return nil, status.Errorf(codes.Aborted, "%q is not from a listing of volumes: begin without one", req.GetStartingToken())
+		return nil, status.Errorf(codes.Aborted, "%.80q is not from a listing of volumes: begin without one", req.GetStartingToken())
 	}
 	limit := int(req.GetMaxEntries())
 	switch {

@@ -94,10 +94,11 @@ func Serve(ctx context.Context, cfg Config, ready func() error) (err error) {
 		return resp, err
 	}))
 	spec.RegisterIdentityServer(server, identity{name: cfg.Name, version: cfg.Version, controller: cfg.Controller})
-	var background sync.WaitGroup
-	defer background.Wait()
-	life, end := context.WithCancel(ctx)
-	defer end()
+	l, err := listen(ctx, cfg.Endpoint) // before a mount or a file is made: it changes the process's umask
+	if err != nil {
+		return err
+	}
+	defer func() { _ = l.Close() }() // the server has closed it, once it served
 	if cfg.Controller {
 		c := &controller{}
 		if c.base, err = fspath.Clean(cfg.Base); err != nil || c.base == "/" {
@@ -115,17 +116,19 @@ func Serve(ctx context.Context, cfg Config, ready func() error) (err error) {
 		if err != nil {
 			return err
 		}
-		defer n.ledger.close()
-		background.Go(func() { n.watch(life) })
+		var watch sync.WaitGroup
+		life, end := context.WithCancel(ctx)
+		defer func() {
+			end()
+			watch.Wait()
+			n.ledger.close() // the next driver may have it when this one makes no mount any more
+		}()
+		watch.Go(func() { n.watch(life) })
 		spec.RegisterNodeServer(server, n)
-	}
-	l, err := listen(ctx, cfg.Endpoint)
-	if err != nil {
-		return err
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()
-	defer server.Stop()
+	defer server.Stop() // before what its calls use
 	if err := ready(); err != nil {
 		return err
 	}
@@ -150,7 +153,10 @@ func listen(ctx context.Context, endpoint string) (net.Listener, error) {
 	if c, err := new(net.Dialer).DialContext(ctx, "unix", path); err == nil {
 		_ = c.Close() // it only asked
 		return nil, fserror.New(fserror.Exists, op, path, "another driver serves there")
-	} else if errors.Is(err, syscall.ECONNREFUSED) {
+	} else if errors.Is(err, syscall.ECONNREFUSED) { // by a file of any other kind, too
+		if info, err := os.Lstat(path); err == nil && info.Mode().Type() != os.ModeSocket {
+			return nil, fserror.New(fserror.Exists, op, path, "there is something that is no socket: name another path, or move it away")
+		}
 		if err := os.Remove(path); err != nil {
 			return nil, fserror.Wrap(fserror.Internal, op, path, err)
 		}

@@ -2,6 +2,7 @@ package csi
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -19,6 +20,9 @@ import (
 
 	"github.com/leasefs/leasefs/internal/fserror"
 )
+
+// endsEvery is how often it is looked whether the process of a mount has ended.
+const endsEvery = 50 * time.Millisecond
 
 // fuseType is what the kernel calls our mounts.
 const fuseType = "fuse.leasefs"
@@ -162,6 +166,42 @@ func (m *mounts) start(ctx context.Context, v *staged) error {
 		defer timer.Stop()
 		<-ended
 		return fserror.Ended(ctx, op, v.Path)
+	}
+}
+
+// serves tells whether a process mounts at a folder, or did and still writes what it has. It may be
+// one that a driver before this one started, and did not live to see mount.
+func serves(dir string) (bool, error) {
+	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return false, fserror.Wrap(fserror.Internal, op, dir, err)
+	}
+	for _, file := range all {
+		line, err := os.ReadFile(file) //nolint:gosec // of the kernel
+		if err == nil && bytes.Contains(line, []byte("\x00mount\x00")) && bytes.HasSuffix(line, []byte("\x00"+dir+"\x00")) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// end takes what is mounted at a folder away, and waits until no process mounts there: what pods
+// wrote is then in the namespace, and nothing is mounted later.
+func (m *mounts) end(ctx context.Context, dir string) error {
+	tick := time.NewTicker(endsEvery)
+	defer tick.Stop()
+	for {
+		if err := m.unmount(ctx, dir); err != nil {
+			return err
+		}
+		if still, err := serves(dir); err != nil || !still {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fserror.Ended(ctx, op, dir)
+		}
 	}
 }
 

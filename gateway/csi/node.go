@@ -214,12 +214,13 @@ func stagedBy(req *spec.NodeStageVolumeRequest) (v *staged, err error) {
 		case tokenSecret:
 			v.Token = value != ""
 		default:
-			return nil, invalid(v.ID, "there is no secret %q; there are %s and %s", key, userSecret, tokenSecret)
+			return nil, invalid(v.ID, "there is no secret %.80q; there are %s and %s", key, userSecret, tokenSecret)
 		}
 	}
 	return v, nil
 }
 
+// NodeUnstageVolume takes a volume's mount away, and waits until its process has ended.
 func (n *node) NodeUnstageVolume(ctx context.Context, req *spec.NodeUnstageVolumeRequest) (*spec.NodeUnstageVolumeResponse, error) {
 	v, leave, err := n.begin(req.GetVolumeId())
 	if err != nil {
@@ -237,7 +238,7 @@ func (n *node) NodeUnstageVolume(ctx context.Context, req *spec.NodeUnstageVolum
 	case v != nil && len(v.Targets) > 0:
 		return nil, fserror.New(fserror.NotEmpty, op, v.ID, "it is published at %d places: unpublish it first", len(v.Targets))
 	}
-	if err := n.unmount(ctx, staging); err != nil {
+	if err := n.end(ctx, staging); err != nil {
 		return nil, err
 	}
 	return new(spec.NodeUnstageVolumeResponse), n.ledger.remove(req.GetVolumeId())
@@ -261,7 +262,7 @@ func (n *node) NodePublishVolume(ctx context.Context, req *spec.NodePublishVolum
 	}
 	staging, err := place(id, req.GetStagingTargetPath())
 	if v == nil || err != nil || v.Staging != staging {
-		return nil, fserror.New(fserror.Closed, op, id, "it is not staged at %q", req.GetStagingTargetPath())
+		return nil, fserror.New(fserror.Closed, op, id, "it is not staged at %.80q", req.GetStagingTargetPath())
 	}
 	readOnly := req.GetReadonly() || want.ReadOnly
 	was, published := v.Targets[target]

@@ -49,7 +49,7 @@ func mountOf(volume string, c *spec.VolumeCapability) (w wanted, err error) {
 		return w, invalid(volume, "a volume is a file system that is mounted: it is no block device")
 	}
 	if t := m.GetFsType(); t != "" && t != "leasefs" {
-		return w, invalid(volume, "the type of its file system is leasefs, not %q: leave it out", t)
+		return w, invalid(volume, "the type of its file system is leasefs, not %.80q: leave it out", t)
 	}
 	if m.GetVolumeMountGroup() != "" {
 		return w, invalid(volume, "no group can be given to a mount: use the mount option gid=N")
@@ -82,11 +82,11 @@ func (w *wanted) flags(volume string, flags []string) error {
 			w.Wait = true
 		case owner[name] != "":
 			if _, err := strconv.ParseUint(value, 10, 32); err != nil {
-				return invalid(volume, "the mount option %q has no number", f)
+				return invalid(volume, "the mount option %.80q has no number", f)
 			}
 			owner[name] = value
 		default:
-			return invalid(volume, "there is no mount option %q; there are ro, noexec, busy=wait, uid=N and gid=N", f)
+			return invalid(volume, "there is no mount option %.80q; there are ro, noexec, busy=wait, uid=N and gid=N", f)
 		}
 	}
 	w.Options = append(w.Options, "uid="+owner["uid"], "gid="+owner["gid"])

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -57,14 +58,20 @@ func unmountAll(t testing.TB, dir string) {
 }
 
 // mountsBelow are the mounts below a folder, the latest first.
-func mountsBelow(t testing.TB, dir string) (list []string) {
+func mountsBelow(t testing.TB, dir string) []string {
 	t.Helper()
-	raw, err := os.ReadFile("/proc/self/mountinfo")
+	return mountsOf(t, "/proc/self", dir+"/")
+}
+
+// mountsOf are the mounts with a prefix that a process sees, the latest first.
+func mountsOf(t testing.TB, process, prefix string) (list []string) {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(process, "mountinfo"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(raw)) {
-		if at := strings.Fields(line)[4]; strings.HasPrefix(at, dir+"/") {
+		if at := strings.Fields(line)[4]; strings.HasPrefix(at, prefix) {
 			list = append([]string{at}, list...)
 		}
 	}
@@ -410,6 +417,74 @@ func TestCSICreateKilled(t *testing.T) {
 	}
 }
 
+// TestCSIPublishKilled: a driver that is killed while it stages and publishes leaves nothing that
+// the next one does not make whole, or take away.
+func TestCSIPublishKilled(t *testing.T) {
+	besideOthers(t)
+	ctx := deadline(t, 3*time.Minute)
+	n := startNamenode(ctx, t)
+	d := n.driver(ctx, t.TempDir())
+	const volumes = 4
+	var all []*csi.Volume
+	var calls sync.WaitGroup
+	answers := make(chan error, volumes)
+	for i := range volumes {
+		v := d.create(ctx, fmt.Sprint("v", i))
+		all = append(all, v)
+		stage, publish, nodes := d.stageRequest(v, nil), d.publishRequest(v, v.GetVolumeId(), false), d.NodeClient
+		calls.Go(func() {
+			_, err := nodes.NodeStageVolume(ctx, stage)
+			if err == nil {
+				_, err = nodes.NodePublishVolume(ctx, publish)
+			}
+			answers <- err
+		})
+	}
+	if err := <-answers; err != nil {
+		t.Error(err)
+	}
+	d.kill()
+	calls.Wait()
+	d = n.driver(ctx, d.dir)
+	until := func(what string, f func() error) {
+		t.Helper()
+		eventually(ctx, t, what, func() bool {
+			err := f()
+			if err != nil && rpcstatus.Code(err) != codes.Aborted { // the driver is at it itself
+				t.Fatalf("%s: %v", what, err)
+			}
+			return err == nil
+		})
+	}
+	for _, v := range all[:volumes-1] {
+		until("stage", func() error { _, err := d.NodeStageVolume(ctx, d.stageRequest(v, nil)); return err })
+		until("publish", func() error {
+			_, err := d.NodePublishVolume(ctx, d.publishRequest(v, v.GetVolumeId(), false))
+			return err
+		})
+		if err := write(filepath.Join(d.path(v.GetVolumeId()), "f"), "x"); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, v := range all { // the last one was given up meanwhile
+		until("unpublish", func() error {
+			_, err := d.NodeUnpublishVolume(ctx, &csi.NodeUnpublishVolumeRequest{VolumeId: v.GetVolumeId(), TargetPath: d.path(v.GetVolumeId())})
+			return err
+		})
+		until("unstage", func() error {
+			_, err := d.NodeUnstageVolume(ctx, &csi.NodeUnstageVolumeRequest{VolumeId: v.GetVolumeId(), StagingTargetPath: d.staging(v)})
+			return err
+		})
+		eventually(ctx, t, "no process serves it", func() bool { pid, _ := d.mounter(v); return pid == 0 })
+	}
+	if left := mountsBelow(t, d.dir); len(left) > 0 {
+		t.Errorf("still mounted: %v", left)
+	}
+	if left, err := os.ReadDir(d.path("state")); err != nil || len(left) != 1 {
+		t.Errorf("the ledger has %v, %v", left, err)
+	}
+}
+
 // TestCSIPods: when the process of a mount is killed, a pod that takes mounts of the host
 // (HostToContainer) has the next one, without more rights than before; another pod has a mount
 // that has ended until it is started again. As often as it happens, mounts do not pile up.
@@ -489,8 +564,17 @@ func TestCSIHostile(t *testing.T) {
 	ctx := deadline(t, 2*time.Minute)
 	n := startNamenode(ctx, t)
 	n.run(ctx, "mkdir", "/keep")
+	// What the driver should not mount at, it mounts at in its own view of this machine.
+	n.from = append(n.from, "unshare", "--mount")
 	d := n.driver(ctx, t.TempDir())
+	view := fmt.Sprintf("/proc/%d", d.cmd.Process.Pid)
+	mounted := len(mountsOf(t, view, "/"))
 	v := d.create(ctx, "data")
+	t.Cleanup(func() {
+		if pid, _ := d.mounter(v); pid != 0 { // only if the test has failed
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
 	caps := []*csi.VolumeCapability{capability(shared)}
 	code := func(what string, err error, want ...codes.Code) {
 		t.Helper()
@@ -593,22 +677,30 @@ func TestCSIHostile(t *testing.T) {
 	if raw, err := os.ReadFile(filepath.Join(other, "kept")); err != nil || string(raw) != "x" {
 		t.Errorf("%q, %v", raw, err)
 	}
-	if err := unix.Mount("none", other, "tmpfs", 0, ""); err != nil {
-		t.Fatal(err)
+	if out, err := exec.CommandContext(ctx, "nsenter", "--mount="+view+"/ns/mnt", "mount", "-t", "tmpfs", "none", other).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
 	_, err = d.NodeUnpublishVolume(ctx, &csi.NodeUnpublishVolumeRequest{VolumeId: "data", TargetPath: other})
 	code("another's mount", err, codes.FailedPrecondition)
 	_, err = d.NodeUnstageVolume(ctx, &csi.NodeUnstageVolumeRequest{VolumeId: "data", StagingTargetPath: other})
 	code("another's mount", err, codes.FailedPrecondition)
-	if left := mountsBelow(t, d.dir); len(left) != 1 || left[0] != other {
+	if left := mountsOf(t, view, "/"); !slices.Contains(left, other) || len(left) != mounted+1 {
 		t.Errorf("mounted: %v", left)
 	}
 
-	// One driver has the socket and the ledger.
+	// One driver has the socket and the ledger, and a file in the place of a socket stays.
+	if err := write(d.path("file"), "x"); err != nil {
+		t.Fatal(err)
+	}
 	p := n.begin(ctx, nil, "csi", "--endpoint", "unix://"+d.path("sock"), "--controller")
 	p.ends(ctx, 4)
 	p = n.begin(ctx, nil, "csi", "--endpoint", "unix://"+d.path("sock2"), "--node-id", "x", "--state", d.path("state"))
 	p.ends(ctx, 4)
+	p = n.begin(ctx, nil, "csi", "--endpoint", "unix://"+d.path("file"), "--controller")
+	p.ends(ctx, 4)
+	if raw, err := os.ReadFile(d.path("file")); err != nil || string(raw) != "x" {
+		t.Errorf("%q, %v", raw, err)
+	}
 	for _, argv := range [][]string{{"--endpoint", "tcp://127.0.0.1:0", "--controller"}, {"--endpoint", "unix:///x"}, {"--controller"}, {"--endpoint", "unix:///x", "--controller", "--state", "/x"}} {
 		p := n.begin(ctx, nil, append([]string{"csi"}, argv...)...)
 		p.ends(ctx, 2)
