@@ -78,6 +78,13 @@ func mountsOf(t testing.TB, process, prefix string) (list []string) {
 	return list
 }
 
+// kill ends the driver alone. Its mounts have its standard error, for whose end process.kill waits.
+func (d *driver) kill(ctx context.Context) {
+	d.t.Helper()
+	d.signal(syscall.SIGKILL)
+	eventually(ctx, d.t, "the driver is gone", func() bool { return errors.Is(syscall.Kill(d.cmd.Process.Pid, 0), syscall.ESRCH) })
+}
+
 func (d *driver) path(name string) string { return filepath.Join(d.dir, name) }
 
 // ok ends the test if a call failed.
@@ -304,7 +311,7 @@ func TestCSIMountsLive(t *testing.T) {
 	}
 	defer held.Close()
 	first, _ := d.mounter(v)
-	d.kill()
+	d.kill(ctx)
 	if _, err := held.WriteString("written without a driver\n"); err != nil {
 		t.Errorf("the driver was killed: %v", err)
 	}
@@ -341,7 +348,7 @@ func TestCSIMountsLive(t *testing.T) {
 		t.Errorf("at once: %v", err)
 	}
 
-	d.kill()
+	d.kill(ctx)
 	end()
 	if _, err := os.Stat(target); !errors.Is(err, syscall.ENOTCONN) {
 		t.Fatalf("without a driver: %v", err)
@@ -350,7 +357,7 @@ func TestCSIMountsLive(t *testing.T) {
 	eventually(ctx, t, "the next driver makes the mount again", works)
 
 	// A dead mount can be taken away.
-	d.kill()
+	d.kill(ctx)
 	end()
 	d = n.driver(ctx, d.dir)
 	until := func(what string, f func() error) {
@@ -397,7 +404,7 @@ func TestCSICreateKilled(t *testing.T) {
 	if err := <-answers; err != nil {
 		t.Error(err)
 	}
-	d.kill()
+	d.kill(ctx)
 	calls.Wait()
 	d = n.driver(ctx, d.dir)
 	for i := range volumes {
@@ -422,7 +429,7 @@ func TestCSICreateKilled(t *testing.T) {
 func TestCSIPublishKilled(t *testing.T) {
 	besideOthers(t)
 	ctx := deadline(t, 3*time.Minute)
-	n := startNamenode(ctx, t)
+	n := startNamenode(ctx, t, "--cache-term", "1s")
 	d := n.driver(ctx, t.TempDir())
 	const volumes = 4
 	var all []*csi.Volume
@@ -443,7 +450,7 @@ func TestCSIPublishKilled(t *testing.T) {
 	if err := <-answers; err != nil {
 		t.Error(err)
 	}
-	d.kill()
+	d.kill(ctx)
 	calls.Wait()
 	d = n.driver(ctx, d.dir)
 	until := func(what string, f func() error) {
