@@ -20,7 +20,7 @@ import (
 func (s *Server) newRole() *reign.Role {
 	return reign.New(reign.Config{
 		HA: s.cfg.HA, Clock: s.cfg.Clock, Log: s.log, FS: s.cfg.FS, Loops: s.loops, Address: s.advertised(), Page: s.front.PagesURL(), Version: s.cfg.Version,
-		Superuser: s.cfg.Superuser, Supergroup: s.cfg.Supergroup, Data: s.cfg.Data, Blocks: s.cfg.Blocks, Reserve: s.cfg.Reserve, JournalAhead: s.cfg.JournalAhead,
+		Superuser: s.cfg.Superuser, Supergroup: s.cfg.Supergroup, Data: s.cfg.Data, Blocks: s.cfg.Blocks, Reserve: s.cfg.Reserve, JournalAhead: s.cfg.JournalAhead, Wrote: s.meters.Wrote,
 		MinLeaseTTL: s.cfg.MinLeaseTTL, SoftLimit: s.cfg.SoftLimit, HardLimit: s.cfg.HardLimit, Begun: s.startBackground,
 	})
 }

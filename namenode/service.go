@@ -147,7 +147,7 @@ func (s *Server) furnish(to *service) {
 
 // serve begins to answer, once.
 func (s *Server) serve() {
-	s.front.Serve(s.role, s.metrics.registry, func(to grpc.ServiceRegistrar) {
+	s.front.Serve(s.role, s.shown, func(to grpc.ServiceRegistrar) {
 		pb.RegisterNamenodeServer(to, s.calls)
 		pb.RegisterAdminServer(to, s.calls)
 	})

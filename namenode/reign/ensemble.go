@@ -136,7 +136,7 @@ func (s *several) openJournal(ctx context.Context, image uint64) (journal.Journa
 	}
 	j, err := zk.Open(ctx, zk.Config{
 		ZooKeeper: s.zookeeper(), Path: s.cfg.HA.Path("journal"), First: image + 1, Holder: s.cfg.Address,
-		Lease: lease, Written: window.Write, StallAfter: s.cfg.HA.StallAfter(), Clock: s.cfg.Clock, Logger: s.log,
+		Lease: lease, Written: window.Write, Wrote: s.cfg.Wrote, StallAfter: s.cfg.HA.StallAfter(), Clock: s.cfg.Clock, Logger: s.log,
 	})
 	if err != nil {
 		return nil, err

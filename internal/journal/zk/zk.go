@@ -64,6 +64,8 @@ type Config struct {
 	// is sent; what it returns is called if that transaction succeeded, from a
 	// goroutine of the journal. election.Window.Write is one.
 	Written func() (confirm func())
+	// Wrote is that of group.Config; nil: nobody asks.
+	Wrote func(took time.Duration, bytes int)
 	// StallAfter makes the journal fail when something waits to become durable
 	// and nothing has for so long; 0: it tries for ever.
 	StallAfter time.Duration
@@ -130,7 +132,7 @@ func Open(ctx context.Context, cfg Config) (*Journal, error) {
 	}
 	j.writer.j = j
 	j.group = group.New(group.Config{
-		Header: headerSize, Target: cfg.MaxNode, MaxBacklog: cfg.MaxBacklog, Mono: cfg.Clock.Mono, Log: cfg.Logger.With("path", cfg.Path),
+		Header: headerSize, Target: cfg.MaxNode, MaxBacklog: cfg.MaxBacklog, Mono: cfg.Clock.Mono, Wrote: cfg.Wrote, Log: cfg.Logger.With("path", cfg.Path),
 	})
 	j.Commit = j.group.Commit
 	j.group.OnClose(j.end)

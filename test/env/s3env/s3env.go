@@ -5,6 +5,7 @@ package s3env
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,8 +69,9 @@ type Server struct {
 	log  string          // file
 }
 
-// Place is a machine on which a server runs.
+// Place is where a server runs. The zero value is this machine and a folder of the test.
 type Place struct {
+	Root string   // where Versitygw keeps its buckets
 	Via  []string // starts a command there
 	Addr string   // HOST:PORT
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
@@ -80,6 +82,12 @@ type Place struct {
 func Start(t testing.TB, name string) *Server {
 	t.Helper()
 	return start(t, name, Place{})
+}
+
+// StartOver starts Versitygw over a folder, which it does not remove.
+func StartOver(t testing.TB, root string) *Server {
+	t.Helper()
+	return start(t, Versitygw, Place{Root: root})
 }
 
 // StartAt starts Versitygw elsewhere.
@@ -128,10 +136,10 @@ func (s *Server) versitygw(t testing.TB, dir string) (cmd *exec.Cmd, health stri
 		addr = freePorts(t, 1)[0]
 	}
 	s.Endpoint = "http://" + addr
-	root := filepath.Join(dir, "objects")
+	root := cmp.Or(s.at.Root, filepath.Join(dir, "objects"))
 	users := filepath.Join(dir, "users")
 	for _, folder := range []string{root, users} {
-		if err := os.Mkdir(folder, 0o750); err != nil {
+		if err := os.MkdirAll(folder, 0o750); err != nil {
 			t.Fatal(err)
 		}
 	}
