@@ -91,7 +91,7 @@ mutants: ## build known faults into the product, one at a time, and see that the
 
 race: ## run the tests of the concurrent packages under the race detector
 	@scripts/setup race
-	CGO_ENABLED=1 $(GOTEST) -race $(RACE_FLAGS) $(RACE_PKGS)
+	CGO_ENABLED=1 $(GOTEST) -race -timeout 15m $(RACE_FLAGS) $(RACE_PKGS)
 
 lint: ## check style, layers and common mistakes (.golangci.yml)
 	@scripts/setup lint
