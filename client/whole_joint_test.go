@@ -21,7 +21,7 @@ import (
 func TestWriteFilesOfManyGoroutines(t *testing.T) {
 	f, wire := env.Start(t).Wired(t, func(c *client.Config) { c.Timeout = client.MaxTimeout })
 	goroutines, each := 32, 1000
-	if testing.Short() { // the race detector takes the longer for each event the more goroutines there are
+	if testing.Short() { // with many goroutines, each event costs the race detector much
 		goroutines = 4
 		each = tables.MaxUnacked/goroutines + 64
 	}

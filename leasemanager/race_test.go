@@ -12,8 +12,8 @@ import (
 	"github.com/leasefs/leasefs/test/env/size"
 )
 
-// raceRuns is how often scenario 5 is run. Under the race detector it is slow, and a few
-// runs show what that looks for.
+// raceRuns is how often scenario 5 is run: less often under the race detector, where each
+// run is slow and a few thousand show what that looks for.
 func raceRuns() int {
 	if testing.Short() {
 		return 4_000
