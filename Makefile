@@ -10,7 +10,7 @@ VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo de
 PKGS      ?= ./test/e2e ./namenode ./test/crash ./...
 RACE_FLAGS ?=
 # The longest first, too.
-RACE_PKGS ?= ./namenode ./client ./leasemanager/... ./internal/journal/... ./internal/readcache ./namenode/... ./client/... ./test/crash ./internal/blockcache ./gateway/...
+RACE_PKGS ?= ./namenode ./client ./gateway/hdfs ./leasemanager/... ./internal/journal/... ./internal/readcache ./namenode/... ./client/... ./internal/blockcache ./gateway/...
 FUZZTIME  ?= 10
 # The tests of large sizes (LEASEFS_TEST_SIZE=full repeats others more often, too).
 FULL      ?= ^Test(TreesInAndOut|TreesOverAKilledNamenode|LargeFile|ManyAppends|ManySmallFiles|KilledWriterIsReplaced|HAStress|Soak)$$
@@ -89,9 +89,9 @@ mutants: ## build known faults into the product, one at a time, and see that the
 	@scripts/setup test
 	$(GOTEST) -count=1 -tags mutants -timeout 10m -run '^TestMutants$$' ./test/sim
 
-race: ## run the tests of the concurrent packages under the race detector
+race: ## run the tests of the concurrent packages, but for the longest, under the race detector
 	@scripts/setup race
-	CGO_ENABLED=1 $(GOTEST) -race -timeout 15m $(RACE_FLAGS) $(RACE_PKGS)
+	CGO_ENABLED=1 $(GOTEST) -race -timeout 15m -p $$(($$(nproc) + 1)) -skip '$(LONG)|$(LONG_FULL)' $(RACE_FLAGS) $(RACE_PKGS)
 
 lint: ## check style, layers and common mistakes (.golangci.yml)
 	@scripts/setup lint

@@ -53,6 +53,13 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	set("connections_idle_ended_total", float64(cn.Ended), "Idle connections closed to make room for others.")
 	set("connections_overload_ended_total", float64(cn.Overloaded), "Connections closed because they held most of too many bytes of incomplete messages.")
 	set("unfinished_bytes", float64(cn.Unfinished), "Bytes of messages that are not complete.")
+	a := s.audit.Stats()
+	set("audit_lines_total", float64(a.Lines), "Lines of the audit log, those included that were lost.")
+	set("audit_lost_total", float64(a.Lost), "Lines of the audit log that could not be written.")
+	set("audit_failing", flag(a.Problem != ""), "1 while the audit log cannot be written.")
+	if role.Role == "starting" {
+		return // what follows is being made
+	}
 	if h := s.history.Stats(); s.history != nil {
 		set("lease_history_bytes", float64(h.Bytes), "Bytes of files that the history of leases takes.")
 		set("lease_history_lost_total", float64(h.Lost), "Ends of leases that the history has not: more came than could be written.")
@@ -60,13 +67,6 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	s.scrub.Measure(set)
 	s.archive.Measure(set)
-	a := s.audit.Stats()
-	set("audit_lines_total", float64(a.Lines), "Lines of the audit log, those included that were lost.")
-	set("audit_lost_total", float64(a.Lost), "Lines of the audit log that could not be written.")
-	set("audit_failing", flag(a.Problem != ""), "1 while the audit log cannot be written.")
-	if role.Role == "starting" {
-		return // there may be no more of it yet
-	}
 	meters.Store(ch, set, s.store)
 	if role.Several {
 		set("standby", flag(role.Role == "standby"), "1 while this one of several namenodes follows the active one.")

@@ -18,7 +18,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -43,8 +42,6 @@ func Servers() []string { return []string{Versitygw, SeaweedFS} }
 // ServersUnder are those for tests of what stands on the store: daily one of them, since
 // the store's own tests hold each to the same, and in full size the other.
 func ServersUnder() []string { return size.Of([]string{Versitygw}, []string{SeaweedFS}) }
-
-var addresses atomic.Uint32
 
 // startTries bounds the wait for a server, with startPause between.
 const (
@@ -201,9 +198,7 @@ func tool(t testing.TB, name string) string {
 // test has.
 func freePorts(t testing.TB, n int) []string {
 	t.Helper()
-	// All of 127.0.0.0/8 is this machine. Package env stays below 251.
-	pid := os.Getpid()
-	addr := fmt.Sprintf("127.%d.%d.%d:0", 251+pid%4, 1+pid/4%250, 1+addresses.Add(1)%250)
+	addr := spawn.Loopback() + ":0"
 	out := make([]string, n)
 	for i := range out {
 		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", addr)
