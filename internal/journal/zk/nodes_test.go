@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	zookeeper "github.com/go-zookeeper/zk"
 
@@ -169,6 +170,27 @@ func TestFoldersOfBatches(t *testing.T) {
 	}
 	if last, err := open(t, ensemble.Addrs(), path).Replay(t.Context(), 1, func(journal.Record) error { return nil }); err != nil || last != records {
 		t.Fatalf("Replay: %d, %v", last, err)
+	}
+}
+
+// A server keeps its last 500 transactions in memory, also when what they made is no
+// longer there. Those of a journal of large records leave it room.
+func TestLastTransactionsLeaveRoom(t *testing.T) {
+	const size, records = 1 << 20, 128
+	server := env.StartZooKeeperWith(t, env.ZooKeeperConfig{Servers: 1, Heap: 192})
+	j := open(t, server.Addrs(), root(), func(c *zk.Config) { c.SegmentBytes, c.StallAfter = size, time.Minute })
+	begin(t, j, 1, 0)
+	body := make([]byte, size)
+	for txid := uint64(1); txid <= records; txid++ {
+		if err := j.Append(journal.Record{TxID: txid, Body: body}); err != nil {
+			t.Fatal(err)
+		}
+		if txid%8 == 0 {
+			durable(t, j, txid)
+			if err := j.Purge(t.Context(), txid); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }
 

@@ -45,7 +45,8 @@ type Config struct {
 	MaxBacklog int64
 	// MaxNode is the size in bytes of the largest batch node; 0 means
 	// DefaultMaxNode. It must stay below jute.maxbuffer of all servers by some
-	// kilobytes. A larger record is kept in several nodes.
+	// kilobytes, and each server needs 1,500 times as much memory besides the
+	// journal. A larger record is kept in several nodes.
 	MaxNode int
 	// InFlight is how many batches may be under way; 0 means DefaultInFlight.
 	// While some are, another is sent when it has as many records as all of
@@ -122,8 +123,8 @@ func Open(ctx context.Context, cfg Config) (*Journal, error) {
 		return nil, fmt.Errorf("journal: ZooKeeper path %q must begin with / and not end with it", cfg.Path)
 	}
 	defaults(&cfg)
-	if cfg.MaxNode < minMaxNode || cfg.MaxNode > DefaultMaxNode {
-		return nil, fmt.Errorf("journal: batch nodes of %d bytes: the limit must be between %d and %d, and below jute.maxbuffer of the ZooKeeper servers", cfg.MaxNode, minMaxNode, DefaultMaxNode)
+	if cfg.MaxNode < minMaxNode || cfg.MaxNode > maxMaxNode {
+		return nil, fmt.Errorf("journal: batch nodes of %d bytes: the limit must be between %d and %d, and below jute.maxbuffer of the ZooKeeper servers", cfg.MaxNode, minMaxNode, maxMaxNode)
 	}
 	j := &Journal{
 		cfg: cfg, log: cfg.Logger, clock: cfg.Clock,
