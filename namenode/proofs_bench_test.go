@@ -21,7 +21,9 @@ import (
 func BenchmarkProofs(b *testing.B) {
 	castle := newCastle(b)
 	var withTLS *tls.Config
-	f := newFort(b, castle.takes, func(c *namenode.Config) { withTLS = proof.ServerTLS(c.Identity.Pair.(*proof.File[*tls.Certificate]), nil, false) })
+	f := newFort(b, castle.takes, func(c *namenode.Config) {
+		withTLS = proof.ServerTLS(c.Identity.Pair.(*proof.File[*tls.Certificate]), nil, false)
+	})
 	shows := func(tok func() token) client.Proof {
 		return client.Proof{Token: func(context.Context) (string, error) { return string(tok()), nil }}
 	}
