@@ -52,11 +52,7 @@ func (q *request) status(ctx context.Context, i *client.FileInfo, err error) (pr
 	if err != nil {
 		return nil, err
 	}
-	a, err := q.fs.Attr(ctx, i)
-	if err != nil {
-		return nil, err
-	}
-	return &pb.StatusResponseProto{Fs: describe(i, "", a)}, nil
+	return &pb.StatusResponseProto{Fs: describe(i, "", hadoop.AttrOf(i))}, nil
 }
 
 // nothing tells whether an error is that there is nothing.

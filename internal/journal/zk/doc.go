@@ -88,9 +88,9 @@
 //
 // A node is at most 64 KiB, or what MaxNode says: up to 960 KiB, below ZooKeeper's
 // default jute.maxbuffer of 1,048,575 bytes, with room for paths, ACLs and what
-// servers add among themselves. ZooKeeper holds all batches in memory, and its last
-// 500 transactions besides, and sends batches whole to a server that joins. A node takes some 400 bytes of that besides its own, and most
-// are smaller: see Kept.
+// servers add among themselves. ZooKeeper holds all batches in memory, its last 500
+// transactions besides, and sends all batches to a server that joins. A node takes
+// some 400 bytes of memory besides its own, and most are smaller: see Kept.
 //
 // # Damage
 //

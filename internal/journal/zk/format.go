@@ -17,7 +17,7 @@ const (
 	// DefaultMaxNode bounds what servers keep besides the journal: each has its
 	// last 500 transactions in memory, three times, also when their nodes are gone
 	// (ZooKeeper's commitLogCount; the copies counted in a heap of 3.8.0). These
-	// are 94 MiB. Smaller batches are no faster.
+	// are 94 MiB.
 	DefaultMaxNode = 64 << 10
 	// ZooKeeper refuses requests over jute.maxbuffer (1,048,575 bytes unless set
 	// otherwise), and a server that gets a larger proposal leaves its leader; the

@@ -1,6 +1,7 @@
 package zk_test
 
 import (
+	"bytes"
 	"errors"
 	"slices"
 	"strconv"
@@ -191,6 +192,26 @@ func TestLastTransactionsLeaveRoom(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+	}
+}
+
+// Nodes of 960 KiB were the default once.
+func TestNodesOverTheDefaultAreRead(t *testing.T) {
+	path := root()
+	j := open(t, ensemble.Addrs(), path, func(c *zk.Config) { c.MaxNode = 960 << 10 })
+	begin(t, j, 1, 0)
+	body := bytes.Repeat([]byte("many bytes "), 90_000) // in two nodes
+	if err := j.Append(journal.Record{TxID: 1, Body: body}); err != nil {
+		t.Fatal(err)
+	}
+	durable(t, j, 1)
+	var got []byte
+	last, err := open(t, ensemble.Addrs(), path).Replay(t.Context(), 1, func(r journal.Record) error {
+		got = bytes.Clone(r.Body)
+		return nil
+	})
+	if err != nil || last != 1 || !bytes.Equal(got, body) {
+		t.Fatalf("Replay: %d, %v, %d bytes, want those %d written", last, err, len(got), len(body))
 	}
 }
 

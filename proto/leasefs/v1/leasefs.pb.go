@@ -622,7 +622,11 @@ type Caller struct {
 	Groups []string `protobuf:"bytes,9,rep,name=groups,proto3" json:"groups,omitempty"`
 	// The call is by somebody of whom nothing is known: he has the rights of others only,
 	// and owns nothing. What he makes is user's.
-	Nobody        bool `protobuf:"varint,10,opt,name=nobody,proto3" json:"nobody,omitempty"`
+	Nobody bool `protobuf:"varint,10,opt,name=nobody,proto3" json:"nobody,omitempty"`
+	// An extended attribute whose value comes with the attributes that the call is answered
+	// (Attr.xattr), so that nobody has to ask for it: of each file or directory that the
+	// caller may read. What is found by Find and told to watches has none.
+	Xattr         string `protobuf:"bytes,11,opt,name=xattr,proto3" json:"xattr,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -725,6 +729,13 @@ func (x *Caller) GetNobody() bool {
 		return x.Nobody
 	}
 	return false
+}
+
+func (x *Caller) GetXattr() string {
+	if x != nil {
+		return x.Xattr
+	}
+	return ""
 }
 
 // Ref names what a call is about, as openat(2) does: by a path from an inode. The
@@ -887,6 +898,7 @@ type Attr struct {
 	Lease         uint64                 `protobuf:"varint,13,opt,name=lease,proto3" json:"lease,omitempty"`                             // the granted lease that it is attached to; 0: none
 	Xattrs        uint32                 `protobuf:"varint,14,opt,name=xattrs,proto3" json:"xattrs,omitempty"`                           // how many extended attributes it has
 	Acl           uint32                 `protobuf:"varint,15,opt,name=acl,proto3" json:"acl,omitempty"`                                 // 1: an access ACL that says more than mode; 2: a default ACL; 3: both
+	Xattr         []byte                 `protobuf:"bytes,16,opt,name=xattr,proto3" json:"xattr,omitempty"`                              // the value of Caller.xattr; empty, too, if it has none or the caller may not read it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1024,6 +1036,13 @@ func (x *Attr) GetAcl() uint32 {
 		return x.Acl
 	}
 	return 0
+}
+
+func (x *Attr) GetXattr() []byte {
+	if x != nil {
+		return x.Xattr
+	}
+	return nil
 }
 
 // OpenState is the truth about who writes a file.
@@ -11024,7 +11043,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x06CallId\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x14\n" +
-	"\x05acked\x18\x03 \x01(\x04R\x05acked\"\xfb\x01\n" +
+	"\x05acked\x18\x03 \x01(\x04R\x05acked\"\x91\x02\n" +
 	"\x06Caller\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x16\n" +
 	"\x06client\x18\x02 \x01(\tR\x06client\x12\x18\n" +
@@ -11036,7 +11055,8 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\fsession_user\x18\b \x01(\tR\vsessionUser\x12\x16\n" +
 	"\x06groups\x18\t \x03(\tR\x06groups\x12\x16\n" +
 	"\x06nobody\x18\n" +
-	" \x01(\bR\x06nobody\"W\n" +
+	" \x01(\bR\x06nobody\x12\x14\n" +
+	"\x05xattr\x18\v \x01(\tR\x05xattr\"W\n" +
 	"\x03Ref\x12\x12\n" +
 	"\x04base\x18\x01 \x01(\x04R\x04base\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x10\n" +
@@ -11046,7 +11066,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x05inode\x18\x01 \x01(\x04R\x05inode\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x14\n" +
 	"\x05token\x18\x03 \x01(\fR\x05token\x12\x18\n" +
-	"\asession\x18\x04 \x01(\fR\asession\"\x9f\x03\n" +
+	"\asession\x18\x04 \x01(\fR\asession\"\xb5\x03\n" +
 	"\x04Attr\x12\x14\n" +
 	"\x05inode\x18\x01 \x01(\x04R\x05inode\x12(\n" +
 	"\x04type\x18\x02 \x01(\x0e2\x14.leasefs.v1.FileTypeR\x04type\x12\x12\n" +
@@ -11065,7 +11085,8 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"tailLength\x12\x14\n" +
 	"\x05lease\x18\r \x01(\x04R\x05lease\x12\x16\n" +
 	"\x06xattrs\x18\x0e \x01(\rR\x06xattrs\x12\x10\n" +
-	"\x03acl\x18\x0f \x01(\rR\x03acl\"\xbe\x01\n" +
+	"\x03acl\x18\x0f \x01(\rR\x03acl\x12\x14\n" +
+	"\x05xattr\x18\x10 \x01(\fR\x05xattr\"\xbe\x01\n" +
 	"\tOpenState\x12.\n" +
 	"\x06holder\x18\x01 \x01(\v2\x16.leasefs.v1.HolderInfoR\x06holder\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\"\n" +

@@ -122,7 +122,7 @@ class CallId(_message.Message):
     def __init__(self, session: _Optional[bytes] = ..., seq: _Optional[int] = ..., acked: _Optional[int] = ...) -> None: ...
 
 class Caller(_message.Message):
-    __slots__ = ("user", "client", "session", "host", "pid", "ttl_ms", "real_user", "session_user", "groups", "nobody")
+    __slots__ = ("user", "client", "session", "host", "pid", "ttl_ms", "real_user", "session_user", "groups", "nobody", "xattr")
     USER_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
@@ -133,6 +133,7 @@ class Caller(_message.Message):
     SESSION_USER_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     NOBODY_FIELD_NUMBER: _ClassVar[int]
+    XATTR_FIELD_NUMBER: _ClassVar[int]
     user: str
     client: str
     session: bytes
@@ -143,7 +144,8 @@ class Caller(_message.Message):
     session_user: str
     groups: _containers.RepeatedScalarFieldContainer[str]
     nobody: bool
-    def __init__(self, user: _Optional[str] = ..., client: _Optional[str] = ..., session: _Optional[bytes] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., ttl_ms: _Optional[int] = ..., real_user: _Optional[str] = ..., session_user: _Optional[str] = ..., groups: _Optional[_Iterable[str]] = ..., nobody: bool = ...) -> None: ...
+    xattr: str
+    def __init__(self, user: _Optional[str] = ..., client: _Optional[str] = ..., session: _Optional[bytes] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., ttl_ms: _Optional[int] = ..., real_user: _Optional[str] = ..., session_user: _Optional[str] = ..., groups: _Optional[_Iterable[str]] = ..., nobody: bool = ..., xattr: _Optional[str] = ...) -> None: ...
 
 class Ref(_message.Message):
     __slots__ = ("base", "path", "how", "expect")
@@ -170,7 +172,7 @@ class WriterId(_message.Message):
     def __init__(self, inode: _Optional[int] = ..., epoch: _Optional[int] = ..., token: _Optional[bytes] = ..., session: _Optional[bytes] = ...) -> None: ...
 
 class Attr(_message.Message):
-    __slots__ = ("inode", "type", "mode", "user", "group", "mtime_unix_ms", "length", "link_target", "open", "entries", "blocks", "tail_length", "lease", "xattrs", "acl")
+    __slots__ = ("inode", "type", "mode", "user", "group", "mtime_unix_ms", "length", "link_target", "open", "entries", "blocks", "tail_length", "lease", "xattrs", "acl", "xattr")
     INODE_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
@@ -186,6 +188,7 @@ class Attr(_message.Message):
     LEASE_FIELD_NUMBER: _ClassVar[int]
     XATTRS_FIELD_NUMBER: _ClassVar[int]
     ACL_FIELD_NUMBER: _ClassVar[int]
+    XATTR_FIELD_NUMBER: _ClassVar[int]
     inode: int
     type: FileType
     mode: int
@@ -201,7 +204,8 @@ class Attr(_message.Message):
     lease: int
     xattrs: int
     acl: int
-    def __init__(self, inode: _Optional[int] = ..., type: _Optional[_Union[FileType, str]] = ..., mode: _Optional[int] = ..., user: _Optional[str] = ..., group: _Optional[str] = ..., mtime_unix_ms: _Optional[int] = ..., length: _Optional[int] = ..., link_target: _Optional[str] = ..., open: _Optional[_Union[OpenState, _Mapping]] = ..., entries: _Optional[int] = ..., blocks: _Optional[int] = ..., tail_length: _Optional[int] = ..., lease: _Optional[int] = ..., xattrs: _Optional[int] = ..., acl: _Optional[int] = ...) -> None: ...
+    xattr: bytes
+    def __init__(self, inode: _Optional[int] = ..., type: _Optional[_Union[FileType, str]] = ..., mode: _Optional[int] = ..., user: _Optional[str] = ..., group: _Optional[str] = ..., mtime_unix_ms: _Optional[int] = ..., length: _Optional[int] = ..., link_target: _Optional[str] = ..., open: _Optional[_Union[OpenState, _Mapping]] = ..., entries: _Optional[int] = ..., blocks: _Optional[int] = ..., tail_length: _Optional[int] = ..., lease: _Optional[int] = ..., xattrs: _Optional[int] = ..., acl: _Optional[int] = ..., xattr: _Optional[bytes] = ...) -> None: ...
 
 class OpenState(_message.Message):
     __slots__ = ("holder", "epoch", "lease_idle_ms", "soft_expired", "takeable_in_ms")
