@@ -15,7 +15,7 @@ FUZZTIME  ?= 10
 # The tests of large sizes (LEASEFS_TEST_SIZE=full repeats others more often, too).
 FULL      ?= ^Test(TreesInAndOut|TreesOverAKilledNamenode|LargeFile|ManyAppends|ManySmallFiles|KilledWriterIsReplaced|HAStress|Soak)$$
 # The tests that take the longest, since they wait for sessions and terms of several namenodes or work long: test-full runs them.
-LONG      ?= ^Test(DebianPackage|HBase|HALab|HATakeOverWithoutTheStore|HASecureZooKeeper|Scenario59OverFailovers|Scenario42PausedPastItsSession|Scenario43ZooKeeperDown|ZooKeeperPasswordRenewed|DeposedPurgesImages|HostileRequests|Login|S3Ensemble|MountPjdfstest|HAFollowerCutFromItsLeader|HAStaleReads|PageInChromium|PageOfMany|PageWithAToken|PythonPackage|PythonOverFailovers|Hadoop[A-Z][A-Za-z]*)$$
+LONG      ?= ^Test(Release|GoInstall|HelmChart|Image|CSISanity|CSIMountsLive|DebianPackage|HBase|HALab|HATakeOverWithoutTheStore|HASecureZooKeeper|Scenario59OverFailovers|Scenario42PausedPastItsSession|Scenario43ZooKeeperDown|ZooKeeperPasswordRenewed|DeposedPurgesImages|HostileRequests|Login|S3Ensemble|MountPjdfstest|HAFollowerCutFromItsLeader|HAStaleReads|PageInChromium|PageOfMany|PageWithAToken|PythonPackage|PythonOverFailovers|Hadoop[A-Z][A-Za-z]*)$$
 # Those that test-full runs in full size only.
 LONG_FULL ?= ^Test(KilledWriterIsReplaced|Soak|ManyAppends|ManySmallFiles|TreesOverAKilledNamenode|HAStress|ZooKeeperStaysBounded|HandOverUnderLoad|Scenario43Servers)$$
 # The tests that stand on an S3 server: make test runs them on one of the servers, test-full on the other (test/env/s3env).
@@ -32,7 +32,7 @@ SEEDS     ?= 1000000
 SPARSE    ?=
 SEED      ?= $(shell date +%s)
 
-.PHONY: help setup build deb demo test test-full test-long sweeps soak torture mutants race lint fuzz bench experiments generate clean
+.PHONY: help setup build deb demo test test-full test-long sweeps soak torture mutants race lint fuzz bench experiments generate clean release
 
 help: ## show this list
 	@echo "make TARGET, one of:"
@@ -49,6 +49,10 @@ build: ## build bin/leasefs
 deb: ## make dist/leasefs_VERSION_ARCH.deb, for the architecture of GOARCH
 	@scripts/setup deb
 	@scripts/deb
+
+release: ## make dist/VERSION: archives, packages, checksums, lists of contents and notes of a release
+	@scripts/setup release
+	@scripts/release $(VERSION)
 
 demo: build ## build, then show writer leases at work on this machine (10 s)
 	@scripts/demo
