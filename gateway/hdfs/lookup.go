@@ -16,7 +16,7 @@ import (
 
 func (q lookup) getFileInfo(ctx context.Context, m *pb.PathRequestProto) (proto.Message, error) {
 	i, err := q.stat(ctx, m.GetSrc())
-	return q.status(ctx, i, err)
+	return status(i, err)
 }
 
 func (q lookup) getFileLinkInfo(ctx context.Context, m *pb.PathRequestProto) (proto.Message, error) {
@@ -25,7 +25,7 @@ func (q lookup) getFileLinkInfo(ctx context.Context, m *pb.PathRequestProto) (pr
 		return nil, err
 	}
 	i, err := q.fs.Lstat(ctx, p)
-	return q.status(ctx, i, err)
+	return status(i, err)
 }
 
 // stat follows symbolic links.
