@@ -37,6 +37,10 @@ func TestLocalCalls(t *testing.T) {
 	if err := bob.Mkdir(t.Context(), "/d", 0o755); fserror.KindOf(err) != fserror.Permission {
 		t.Errorf("bob makes a directory in the root: %v", err)
 	}
+	other := env.Start(t)
+	if _, err := other.Client(t, within).Stat(t.Context(), "/f"); fserror.KindOf(err) != fserror.NotFound {
+		t.Errorf("a call to another namenode: %v", err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := fs.Stat(ctx, "/f"); fserror.KindOf(err) != fserror.Canceled {

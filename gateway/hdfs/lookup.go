@@ -72,7 +72,9 @@ func (q lookup) getListing(ctx context.Context, m *pb.GetListingRequestProto) (p
 	entries, more, err := q.fs.List(ctx, dir, string(m.GetStartAfter()), page)
 	if client.KindOf(err) == client.ErrNotDirectory { // a file is listed by the name ""
 		name, entries = func(*client.FileInfo) string { return "" }, make([]*client.FileInfo, 1)
-		entries[0], err = q.fs.Stat(ctx, dir)
+		if entries[0], err = q.fs.Stat(ctx, dir); err == nil && entries[0].IsDir() {
+			return q.getListing(ctx, m) // it took the name just now
+		}
 	}
 	if client.KindOf(err) == client.ErrNotFound {
 		return new(pb.GetListingResponseProto), nil
