@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/blockstore/local"
@@ -330,6 +331,12 @@ func (s *Server) Addr() string { return s.front.Addr() }
 
 // HTTPAddr is the address of blocks and pages.
 func (s *Server) HTTPAddr() string { return s.front.HTTPAddr() }
+
+// Local makes the calls of a client in this process without a connection, where callers are
+// believed about who they are.
+func (s *Server) Local() grpc.DialOption {
+	return grpc.WithChainUnaryInterceptor(s.front.Local(s.Addr(), s.advertised()))
+}
 
 // PagesAddr is the address of the operator's pages.
 func (s *Server) PagesAddr() string { return s.front.PagesAddr() }

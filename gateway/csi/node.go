@@ -195,6 +195,17 @@ func (n *node) begin(id string) (v *staged, leave func(), err error) {
 	return v, leave, nil
 }
 
+// foreign is an error if another volume is staged or published at a path.
+func (n *node) foreign(id, path string) error {
+	all, _ := n.ledger.all() // watch tells of what cannot be read
+	for _, v := range all {
+		if _, published := v.Targets[path]; v.ID != id && (published || v.Staging == path) {
+			return invalid(id, "volume %s is at %s: name that one", v.ID, path)
+		}
+	}
+	return nil
+}
+
 // stagedBy reads a request.
 func stagedBy(req *spec.NodeStageVolumeRequest) (v *staged, err error) {
 	v = &staged{ID: req.GetVolumeId(), Targets: map[string]bool{}}
@@ -235,6 +246,10 @@ func (n *node) NodeUnstageVolume(ctx context.Context, req *spec.NodeUnstageVolum
 		return nil, err
 	case v != nil && v.Staging != staging:
 		return nil, fserror.New(fserror.NotFound, op, v.ID, "it is staged at %s", v.Staging)
+	case v == nil:
+		if err := n.foreign(req.GetVolumeId(), staging); err != nil {
+			return nil, err
+		}
 	case v != nil && len(v.Targets) > 0:
 		return nil, fserror.New(fserror.NotEmpty, op, v.ID, "it is published at %d places: unpublish it first", len(v.Targets))
 	}
@@ -300,6 +315,9 @@ func (n *node) NodeUnpublishVolume(ctx context.Context, req *spec.NodeUnpublishV
 		return new(spec.NodeUnpublishVolumeResponse), nil
 	}
 	if err != nil {
+		return nil, err
+	}
+	if err := n.foreign(req.GetVolumeId(), target); err != nil {
 		return nil, err
 	}
 	if err := n.unmount(ctx, target); err != nil {

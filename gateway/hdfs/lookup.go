@@ -16,7 +16,7 @@ import (
 
 func (q lookup) getFileInfo(ctx context.Context, m *pb.PathRequestProto) (proto.Message, error) {
 	i, err := q.stat(ctx, m.GetSrc())
-	return q.status(ctx, i, err)
+	return status(i, err)
 }
 
 func (q lookup) getFileLinkInfo(ctx context.Context, m *pb.PathRequestProto) (proto.Message, error) {
@@ -25,7 +25,7 @@ func (q lookup) getFileLinkInfo(ctx context.Context, m *pb.PathRequestProto) (pr
 		return nil, err
 	}
 	i, err := q.fs.Lstat(ctx, p)
-	return q.status(ctx, i, err)
+	return status(i, err)
 }
 
 // stat follows symbolic links.
@@ -72,7 +72,9 @@ func (q lookup) getListing(ctx context.Context, m *pb.GetListingRequestProto) (p
 	entries, more, err := q.fs.List(ctx, dir, string(m.GetStartAfter()), page)
 	if client.KindOf(err) == client.ErrNotDirectory { // a file is listed by the name ""
 		name, entries = func(*client.FileInfo) string { return "" }, make([]*client.FileInfo, 1)
-		entries[0], err = q.fs.Stat(ctx, dir)
+		if entries[0], err = q.fs.Stat(ctx, dir); err == nil && entries[0].IsDir() {
+			return q.getListing(ctx, m) // it took the name just now
+		}
 	}
 	if client.KindOf(err) == client.ErrNotFound {
 		return new(pb.GetListingResponseProto), nil

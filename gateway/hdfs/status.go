@@ -1,7 +1,6 @@
 package hdfs
 
 import (
-	"context"
 	"io/fs"
 	"math"
 
@@ -45,7 +44,7 @@ func describe(i *client.FileInfo, name string, a hadoop.Attr) *pb.HdfsFileStatus
 func size(n int64) *uint64 { return proto.Uint64(uint64(max(n, 0))) } //nolint:gosec // not negative
 
 // status is the answer about a file, or that there is none.
-func (q *request) status(ctx context.Context, i *client.FileInfo, err error) (proto.Message, error) {
+func status(i *client.FileInfo, err error) (proto.Message, error) {
 	if nothing(err) {
 		return new(pb.StatusResponseProto), nil
 	}

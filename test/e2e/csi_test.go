@@ -250,6 +250,16 @@ func TestCSIVolume(t *testing.T) {
 	if _, err := a.NodeUnstageVolume(ctx, &csi.NodeUnstageVolumeRequest{VolumeId: v.GetVolumeId(), StagingTargetPath: a.staging(v)}); rpcstatus.Code(err) != codes.FailedPrecondition {
 		t.Errorf("unstaged while it is published: %v", err)
 	}
+	// Not under the name of another volume.
+	if _, err := a.NodeUnpublishVolume(ctx, &csi.NodeUnpublishVolumeRequest{VolumeId: "another", TargetPath: onA}); rpcstatus.Code(err) != codes.InvalidArgument {
+		t.Errorf("unpublished as another volume: %v", err)
+	}
+	if _, err := a.NodeUnstageVolume(ctx, &csi.NodeUnstageVolumeRequest{VolumeId: "another", StagingTargetPath: a.staging(v)}); rpcstatus.Code(err) != codes.InvalidArgument {
+		t.Errorf("unstaged as another volume: %v", err)
+	}
+	if raw, err := os.ReadFile(filepath.Join(onA, "log")); err != nil || string(raw) != "from b\n" {
+		t.Errorf("then: %q, %v", raw, err)
+	}
 	stats, err := a.NodeGetVolumeStats(ctx, &csi.NodeGetVolumeStatsRequest{VolumeId: v.GetVolumeId(), VolumePath: onA})
 	a.ok(err)
 	if u := stats.GetUsage(); len(u) != 2 || u[0].GetTotal() <= 0 || u[0].GetAvailable() <= 0 {
