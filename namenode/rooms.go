@@ -105,6 +105,7 @@ func newArchive(s *Server) *archive.Archive {
 		Clock: s.cfg.Clock, Log: s.log, Objects: s.objects, ID: s.dir.ID, Keep: s.cfg.Archive, Snapshot: s.engine.Snapshot, Now: s.engine.Now,
 		Local:  images.Folder{FS: s.cfg.FS, Dir: s.dir.File(datadir.ArchiveDir), Log: s.log, Reserve: s.cfg.Reserve},
 		Check:  s.owner.Check,
+		Term:   s.owner.Overrules,
 		Remove: s.owner.Remove,
 	})
 }

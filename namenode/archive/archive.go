@@ -49,8 +49,10 @@ type Config struct {
 	Snapshot func(context.Context) (*namespace.Tree, error)
 	Now      func() int64
 	// Check makes sure that the store knows of this reign, so that nobody else archives in
-	// its term.
+	// its term; and Term is the term to archive in, or why nothing may be archived. It
+	// changes when an operator gives the store to this copy of the namespace.
 	Check func(context.Context) error
+	Term  func() (uint64, error)
 	// Remove does what removes objects, or returns an error while that must not be.
 	Remove func(ctx context.Context, remove func(context.Context) error) error
 }
@@ -75,14 +77,12 @@ type Archive struct {
 	// Of Run alone:
 
 	journal journal.Journal
-	term    uint64
+	term    uint64        // 0: where to continue is not known
 	newest  uint64        // the record up to which the newest base goes; 0: there is none
 	based   int64         // about when that was, in the journal's time
 	size    int64         // of that base
 	since   int64         // bytes of records since then
 	pruned  time.Duration // when that was last done
-	found   int64         // the time of the last record that was archived when the reign began
-	foundAt time.Duration // when that was
 	baseAt  time.Duration // when the next base is tried, after one that failed
 	baseErr error         // why it failed
 	holed   uint64        // the first record that the last hole lacks
@@ -141,29 +141,19 @@ func (a *Archive) Needs() uint64 {
 	return max(1, a.stats.TxID) // the last one that is archived is compared after a restart
 }
 
-// Run archives the journal in the reign of that term until ctx ends, and returns nil.
-func (a *Archive) Run(ctx context.Context, j journal.Journal, term uint64) error {
+// Run archives the journal of a reign until ctx ends, and returns nil.
+func (a *Archive) Run(ctx context.Context, j journal.Journal) error {
 	if a == nil {
 		return nil
 	}
-	a.begin(j, term)
-	found := false
+	a.begin(j)
 	for ctx.Err() == nil {
-		wait := every
-		var err error
-		if !found {
-			if err = a.find(ctx); err == nil {
-				found = true
-			}
-		}
-		var more bool
-		if err == nil {
-			more, err = a.step(ctx)
-		}
+		more, err := a.turn(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
 		a.tell(err)
+		wait := every
 		switch {
 		case err != nil:
 			wait = pause
@@ -176,11 +166,32 @@ func (a *Archive) Run(ctx context.Context, j journal.Journal, term uint64) error
 }
 
 // begin is told of the reign.
-func (a *Archive) begin(j journal.Journal, term uint64) {
-	a.journal, a.term, a.pruned = j, term, a.cfg.Clock.Mono()
+func (a *Archive) begin(j journal.Journal) {
+	a.journal, a.term, a.pruned = j, 0, a.cfg.Clock.Mono()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.durable, a.covered, a.stats.TxID = j.Durable, a.cfg.Clock.Mono(), 0
+}
+
+// turn is a step, in the term to archive in; if that is a new one, it looks first for where
+// to continue.
+func (a *Archive) turn(ctx context.Context) (more bool, err error) {
+	if a.term == 0 {
+		if err := a.cfg.Check(ctx); err != nil {
+			return false, err
+		}
+	}
+	term, err := a.cfg.Term()
+	if err != nil {
+		return false, err
+	}
+	if term != a.term {
+		if err := a.find(ctx, term); err != nil {
+			a.term = 0
+			return false, err
+		}
+	}
+	return a.step(ctx)
 }
 
 // tell notes, and logs once, why nothing is archived.
@@ -201,18 +212,12 @@ func (a *Archive) tell(err error) {
 }
 
 // find looks for the last object that agrees with the journal: what follows it is archived
-// next.
-func (a *Archive) find(ctx context.Context) error {
-	if err := a.cfg.Check(ctx); err != nil {
-		return err
-	}
+// next, in that term.
+func (a *Archive) find(ctx context.Context, term uint64) error {
+	a.term = term
 	c, err := Open(ctx, a.cfg.Objects, a.cfg.ID, a.cfg.Log)
 	if err != nil {
 		return err
-	}
-	a.found, a.foundAt = a.cfg.Now(), a.cfg.Clock.Mono()
-	if n := len(c.spans); n > 0 {
-		a.found = c.spans[n-1].Time
 	}
 	txid := uint64(0)
 	for _, s := range slices.Backward(c.spans) {
@@ -255,16 +260,18 @@ func (a *Archive) agrees(ctx context.Context, s span) (bool, error) {
 		return false, nil
 	}
 	object, err := get(ctx, a.cfg.Objects, s.Segment)
-	if err != nil {
+	if images.Unknown(err) || ctx.Err() != nil {
 		return false, err
 	}
 	var archived, mine *journal.Record
-	err = decode(a.cfg.ID, s.Segment, object, s.to, func(r journal.Record) error {
-		if r.TxID == s.to {
-			archived = &r
-		}
-		return nil
-	})
+	if err == nil {
+		err = decode(a.cfg.ID, s.Segment, object, s.to, func(r journal.Record) error {
+			if r.TxID == s.to {
+				archived = &r
+			}
+			return nil
+		})
+	}
 	if err != nil {
 		a.cfg.Log.Error("an object of the archive cannot be used", "reason", fserror.ReasonArchive, "cause", err)
 		return false, nil //nolint:nilerr // one before it may agree
@@ -410,25 +417,13 @@ func (a *Archive) makeBase(ctx context.Context, begins bool) error {
 	return nil
 }
 
-// now is the time by which moments age. What passes while no namenode runs does not count: a
-// clock that is wrong at a start must not remove what is kept.
-func (a *Archive) now() int64 {
-	return min(a.cfg.Now(), a.found+(a.cfg.Clock.Mono()-a.foundAt).Milliseconds())
-}
-
 // prune removes what no moment needs that is kept. One base more stays, since one can be damaged.
 func (a *Archive) prune(ctx context.Context) error {
 	c, err := Open(ctx, a.cfg.Objects, a.cfg.ID, a.cfg.Log)
 	if err != nil {
 		return err
 	}
-	cut := a.now() - a.cfg.Keep.Milliseconds()
-	oldest := uint64(0) // the last record before the moments that are kept
-	for _, s := range c.spans {
-		if s.Time <= cut {
-			oldest = s.to
-		}
-	}
+	oldest := c.before(a.cfg.Keep) // the last record before the moments that are kept
 	from, older := uint64(0), 0 // all from there on is needed
 	for _, b := range c.bases {
 		if b.in.Prefix == BasePrefix && b.TxID <= oldest && older < 2 {

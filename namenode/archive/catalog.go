@@ -20,6 +20,9 @@ import (
 // ahead is how many objects are read at a time, before they are needed.
 const ahead = 8
 
+// gapsKept is how many jumps of a clock within reigns it takes until a kept moment goes too early.
+const gapsKept = 8
+
 // span is the part of a segment that counts.
 type span struct {
 	Segment
@@ -44,7 +47,8 @@ type Catalog struct {
 	spans []span // in the order of txids; between two there may be a hole
 	bases []base // the newest first
 
-	all    []Segment // also those that do not count
+	begins map[uint64]uint64 // the first record behind the beginning of each term
+	all    []Segment         // also those that do not count
 	stored []base    // also those that do not count, but no images
 }
 
@@ -81,7 +85,8 @@ func Open(ctx context.Context, objects blockstore.Objects, id [16]byte, log *slo
 // begins in the archive, nothing of reigns before it does. It begins with its first segment, or
 // behind its first base.
 func (c *Catalog) resolve() {
-	begins := map[uint64]uint64{} // the first record behind that, by term
+	begins := map[uint64]uint64{}
+	c.begins = begins
 	begin := func(term, first uint64) {
 		if before, ok := begins[term]; !ok || first < before {
 			begins[term] = first
@@ -104,14 +109,37 @@ func (c *Catalog) resolve() {
 			c.spans = append(c.spans, span{s, s.First, s.Last, s.Time})
 		}
 	}
-	c.bases = slices.DeleteFunc(c.bases, func(b base) bool {
-		for term, first := range begins {
-			if term > b.term && first <= b.TxID {
-				return true
-			}
+	c.bases = slices.DeleteFunc(c.bases, func(b base) bool { return c.Overruled(b.TxID, b.term) })
+}
+
+// Overruled reports whether a record as a term has it is of a history that a higher term has
+// left before.
+func (c *Catalog) Overruled(txid, term uint64) bool {
+	for higher, first := range c.begins {
+		if higher > term && first <= txid {
+			return true
 		}
-		return false
-	})
+	}
+	return false
+}
+
+// before is the last record that is older than the moments of that long: 0 if there is none.
+//
+// The clock of a namenode may have been wrong for any time, so what passes between two objects
+// counts only within a reign, and at most an eighth of what is kept; what passes
+// while nothing is archived does not count.
+func (c *Catalog) before(keep time.Duration) uint64 {
+	age := int64(0)
+	for i := len(c.spans) - 1; i > 0; i-- {
+		s, next := c.spans[i-1], c.spans[i]
+		if s.Term == next.Term {
+			age += min(max(0, next.Time-s.Time), keep.Milliseconds()/gapsKept)
+		}
+		if age >= keep.Milliseconds() {
+			return s.to
+		}
+	}
+	return 0
 }
 
 // cut ends the spans before a record.
@@ -236,20 +264,39 @@ func (c *Catalog) replay(ctx context.Context, t *namespace.Tree, at At) error {
 	if err != nil {
 		return fserror.Wrap(fserror.KindOf(err), "", "", err)
 	}
-	hole := i+len(spans) < len(c.spans)
+	missing := c.missing(last)
+	hole := missing > 0
 	if hole && at == (At{}) {
-		c.log.Error("the archive has a hole, and no base behind it: what is newer than the hole is lost", "reason", fserror.ReasonArchive, "last", last, "next", c.spans[i+len(spans)].from)
+		c.log.Error("the archive has a hole, and no usable base behind it: what is newer than the hole is lost", "reason", fserror.ReasonArchive, "last", last, "missing to", missing)
 		return nil
 	}
 	switch {
 	case enough, at.TxID == last, at.TxID == 0 && !hole:
 		return nil
 	case hole:
-		after := c.spans[i+len(spans)]
 		return fserror.New(fserror.NotFound, "", "", "the archive has a hole: records %d to %d are missing. Moments that can be had are those up to record %d of %s, and those from the next base on",
-			last+1, after.from-1, last, moment(ms)).Because(fserror.ReasonArchive)
+			last+1, missing, last, moment(ms)).Because(fserror.ReasonArchive)
 	}
 	return fserror.New(fserror.NotFound, "", "", "record %d is not archived: the newest that can be had is %d of %s", at.TxID, last, moment(ms)).Because(fserror.ReasonArchive)
+}
+
+// missing is the last record of the hole that begins behind a record: 0 if none does.
+func (c *Catalog) missing(behind uint64) (to uint64) {
+	for _, s := range c.spans {
+		if s.to > behind {
+			if s.from <= behind+1 {
+				return 0
+			}
+			to = s.from - 1
+			break
+		}
+	}
+	for _, b := range c.bases { // the newest first
+		if b.TxID > behind && (to == 0 || b.TxID < to) {
+			to = b.TxID
+		}
+	}
+	return to
 }
 
 // read hands each the records of spans, in order, until it wants no more.
@@ -303,6 +350,15 @@ func (c *Catalog) Newest() (txid uint64) {
 		txid = max(txid, c.bases[0].TxID)
 	}
 	return txid
+}
+
+// Times returns when the newest record was that is archived, at least, and the one behind a
+// record: 0 if nothing that is archived tells.
+func (c *Catalog) Times(behind uint64) (newest, next int64) {
+	if i, _ := slices.BinarySearchFunc(c.spans, behind+1, func(s span, txid uint64) int { return cmp.Compare(s.to, txid) }); i < len(c.spans) {
+		next = c.spans[i].time
+	}
+	return c.timeOf(c.Newest()), next
 }
 
 // timeOf is when a record was, at least: 0 if nothing that is archived tells.

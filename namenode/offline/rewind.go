@@ -43,9 +43,6 @@ type Rewound struct {
 // NotFound if the moment is not kept, or a block of it is gone; InvalidArgument if it has not
 // come yet; Exists if Dir is not empty.
 func Rewind(ctx context.Context, r Rewinding) (Rewound, error) {
-	if now := r.Config.Clock.Wall(); r.At.Time.After(now) {
-		return Rewound{}, fserror.New(fserror.InvalidArgument, "", "", "%s has not come yet: it is %s", r.At.Time.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
-	}
 	w := &restore{Restoring: Restoring{ID: r.ID}, cfg: r.Config, close: func() error { return nil }}
 	id, err := w.findID(ctx)
 	if err == nil {
@@ -59,6 +56,10 @@ func Rewind(ctx context.Context, r Rewinding) (Rewound, error) {
 	if err != nil {
 		return Rewound{}, err
 	}
+	now := r.Config.Clock.Wall()
+	if newest, _ := catalog.Times(0); r.At.Time.After(now) && r.At.Time.After(time.UnixMilli(newest)) {
+		return Rewound{}, fserror.New(fserror.InvalidArgument, "", "", "%s has not come yet: it is %s", r.At.Time.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	}
 	t, err := catalog.Tree(ctx, r.At)
 	if err == nil {
 		err = sound(t, id)
@@ -66,6 +67,7 @@ func Rewind(ctx context.Context, r Rewinding) (Rewound, error) {
 	if err != nil {
 		return Rewound{}, err
 	}
+	doubt(r, catalog, t, now)
 	from := source{backups.Contents{Tree: t, ID: id, By: r.Config.By, Made: r.Config.Clock.Wall(), Store: w.store}}
 	o := backup.Options{TreeOnly: r.TreeOnly}
 	if r.Progress != nil {
@@ -82,6 +84,22 @@ func Rewind(ctx context.Context, r Rewinding) (Rewound, error) {
 	}, max(catalog.Newest(), last)}, nil
 }
 
+// doubt logs why the tree of a time may not be what was there at that time.
+func doubt(r Rewinding, catalog *archive.Catalog, t *namespace.Tree, now time.Time) {
+	if r.At.Time.IsZero() {
+		return
+	}
+	last, ms := t.Last()
+	newest, next := catalog.Times(last)
+	at := func(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
+	switch log := r.Config.Logger; {
+	case last >= catalog.Newest():
+		log.Warn("the archive has no later record; if a namenode did not archive between that record and the moment, its changes are missing here", "reason", fserror.ReasonArchive, "last", last, "of", at(ms))
+	case newest > now.UnixMilli():
+		log.Warn("records of the archive are of a time that has not come yet: the clock of a namenode was ahead. The moment may be before its records, or among them; --at with a record's number is exact", "reason", fserror.ReasonArchive, "last", last, "of", at(ms), "next", at(next))
+	}
+}
+
 // newestTree is the newest image that can be read and what the archive has behind it, or if
 // there is none, what the archive has. image is the last record of that image, 0: there is none.
 func (w *restore) newestTree(ctx context.Context, id [16]byte) (t *namespace.Tree, image uint64, err error) {
@@ -95,6 +113,10 @@ func (w *restore) newestTree(ctx context.Context, id [16]byte) (t *namespace.Tre
 	catalog, err := archive.Open(ctx, w.objects, id, w.cfg.Logger)
 	if err != nil {
 		return nil, 0, err
+	}
+	if noImage == nil && catalog.Overruled(image, t.Term()) {
+		return nil, 0, fserror.New(fserror.Exists, "", "", "the block store has an image of reign %d up to record %d, and a higher reign has archived another history before: two copies of the namespace used it. "+
+			"For what the higher one archived, bring it back with --at newest DIR, and restore DIR with an empty store; for the other, remove the objects archive-* and base-* of higher reigns", t.Term(), image).Because(fserror.ReasonArchive)
 	}
 	if noImage == nil && catalog.Newest() <= image {
 		return t, image, nil
