@@ -58,6 +58,7 @@ func tool(ctx context.Context, t *testing.T, stdin string, argv ...string) (out,
 // by Helm's packages), Kubernetes' types have each field of what it makes, the program has each
 // flag, and what a pod would start runs.
 func TestHelmChart(t *testing.T) {
+	t.Parallel()
 	ctx := deadline(t, 4*time.Minute)
 	const chart = "../../deploy/helm/leasefs"
 	files, err := filepath.Glob("../../deploy/helm/examples/*.yaml")
@@ -200,6 +201,7 @@ func runPods(ctx context.Context, t *testing.T, all []manifest) {
 // TestImage makes the files of the container image by the lines of its file, without a
 // container runtime, and runs a namenode and a mount from these files alone.
 func TestImage(t *testing.T) {
+	t.Parallel()
 	ctx := deadline(t, 5*time.Minute)
 	raw, err := os.ReadFile("../../deploy/Containerfile")
 	if err != nil {

@@ -36,6 +36,7 @@ func shell(ctx context.Context, t *testing.T, dir, line string, environment ...s
 // TestRelease: what a release hands out is whole, is of its version, tells what is in it, and
 // has the same bytes when it is made again.
 func TestRelease(t *testing.T) {
+	t.Parallel()
 	ctx := deadline(t, 8*time.Minute)
 	project, err := os.ReadFile("../../python/pyproject.toml")
 	if err != nil {
@@ -108,6 +109,7 @@ func TestRelease(t *testing.T) {
 // TestGoInstall: go installs the program from the module as a proxy hands it out, and it knows
 // its version.
 func TestGoInstall(t *testing.T) {
+	t.Parallel()
 	ctx := deadline(t, 8*time.Minute)
 	const module, version = "github.com/leasefs/leasefs", "v0.9.7"
 	proxy := t.TempDir()
