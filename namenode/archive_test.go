@@ -365,3 +365,62 @@ func TestTheDiskIsLost(t *testing.T) {
 		t.Errorf("nothing is missing, and status tells of a hole: %v", err)
 	}
 }
+
+// TestArchiveOfAnOlderZooKeeper: ZooKeeper's folders are put back from before reigns that have
+// archived. Nothing is archived until an operator has given the store to what continues, and
+// then all of its history, over the reigns with higher terms; also after a restart.
+func TestArchiveOfAnOlderZooKeeper(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	o := &oneStore{pair: p, blocks: func() string { return "file://" + p.blocks }, keep: time.Hour}
+	a, b := fork(o)
+	for i := range 3 { // which the copy does not know
+		if err := a.Close(); err != nil {
+			t.Fatal(err)
+		}
+		o.run(a)
+		if err := a.library(o.t).WriteFile(t.Context(), fmt.Sprint("/lost", i), make([]byte, fileSize)); err != nil {
+			t.Fatal(err)
+		}
+		last, _ := a.Tree().Last()
+		archivedTo(t, p.blocks, last)
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o.run(b)
+	defer func() { _ = b.Close() }()
+	status := func() *pb.ArchiveStatus {
+		s, err := b.raw.Admin.Status(t.Context(), &pb.StatusRequest{Caller: b.raw.Who})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.GetArchive()
+	}
+	seen := moments{}
+	for i := range 5 {
+		if err := b.library(o.t).WriteFile(t.Context(), fmt.Sprint("/kept", i), make([]byte, fileSize)); err != nil {
+			t.Fatal(err)
+		}
+		seen.note(t, b.Server)
+	}
+	env.Eventually(t, "nothing is archived", func() bool { return strings.Contains(status().GetProblem(), "two copies of the namespace") })
+	if res, err := b.raw.Admin.ResolveStore(t.Context(), &pb.ResolveStoreRequest{Caller: b.raw.Who}); err != nil || !res.GetResolved() {
+		t.Fatalf("%v, %v", res, err)
+	}
+	complete := func() {
+		t.Helper()
+		last := seen.note(t, b.Server)
+		env.Eventually(t, "all is archived", func() bool { s := status(); return s.GetProblem() == "" && s.GetTxid() >= last })
+		seen.check(t, catalog(t, p.blocks), len(seen))
+	}
+	complete()
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o.run(b)
+	if err := b.library(o.t).WriteFile(t.Context(), "/later", make([]byte, fileSize)); err != nil {
+		t.Fatal(err)
+	}
+	complete()
+}

@@ -248,10 +248,29 @@ func (a *Archive) find(ctx context.Context, term uint64) error {
 		}
 	}
 	if txid == 0 || a.newest == 0 { // also to close the hole, if there is one
-		return a.makeBase(ctx, txid == 0)
+		if err := a.makeBase(ctx, false); err != nil {
+			return err
+		}
 	}
-	a.reached(txid, a.cfg.Clock.Mono()-time.Duration(max(0, a.cfg.Now()-c.timeOf(txid)))*time.Millisecond, 0)
+	covered := a.cfg.Clock.Mono()
+	if txid > 0 {
+		covered -= time.Duration(max(0, a.cfg.Now()-c.timeOf(txid))) * time.Millisecond
+	} else if txid, err = a.oldest(ctx); err != nil {
+		return err
+	}
+	a.reached(txid, covered, 0)
 	return nil
+}
+
+// oldest is the record before the first one that the journal has: what follows it takes the
+// place of what another history has archived.
+func (a *Archive) oldest(ctx context.Context) (txid uint64, err error) {
+	_, err = a.record(ctx, 1)
+	var purged *journal.PurgedError
+	if errors.As(err, &purged) {
+		return purged.Oldest - 1, nil
+	}
+	return 0, err
 }
 
 // agrees reports whether the journal has the last record of a span as it was archived.
@@ -424,7 +443,7 @@ func (a *Archive) prune(ctx context.Context) error {
 		return err
 	}
 	oldest := c.before(a.cfg.Keep) // the last record before the moments that are kept
-	from, older := uint64(0), 0 // all from there on is needed
+	from, older := uint64(0), 0    // all from there on is needed
 	for _, b := range c.bases {
 		if b.in.Prefix == BasePrefix && b.TxID <= oldest && older < 2 {
 			from = b.TxID

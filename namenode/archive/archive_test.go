@@ -546,7 +546,7 @@ func TestKeptIsTold(t *testing.T) {
 	began := r.clk.Wall()
 	r.hasNot("the newest that can be had is 5 of "+began.UTC().Format(time.RFC3339), 6)
 	_, err := r.catalog().Tree(t.Context(), At{Time: began.Add(-time.Hour)})
-	want := fmt.Sprintf("that moment is not kept: what can be had is from record 1 (before %[1]s) to record 5 (%[1]s)", began.UTC().Format(time.RFC3339))
+	want := fmt.Sprintf("that moment is not kept; available: records 1 (before %[1]s) to 5 (%[1]s)", began.UTC().Format(time.RFC3339))
 	if !errors.Is(err, fserror.NotFound) || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %s", err, want)
 	}
@@ -582,4 +582,24 @@ func TestNoArchive(t *testing.T) {
 		t.Error(err, a.Stats())
 	}
 	a.Measure(func(name string, _ float64, _ string) { t.Error(name) })
+}
+
+// TestNothingAgrees: a history of which the archive has nothing, but has another one, takes
+// that one's place as far back as its journal goes.
+func TestNothingAgrees(t *testing.T) {
+	r := newRig(t)
+	other := *r.history
+	other.tree, other.recs = r.at(1), append([]journal.Record(nil), r.recs...)
+	r.grow(t, 9, 1)
+	r.all()
+	r.grow(t, 9, 1)
+	r.all() // 19
+	r.history = &other
+	r.grow(t, 5, 2)
+	r.reign(50)
+	r.grow(t, 3, 2)
+	r.all()
+	r.has(1, 2, 6, 7, 10)
+	r.hasNot("is not archived", 11, 19)
+	r.newestIs(10)
 }

@@ -49,7 +49,7 @@ type Catalog struct {
 
 	begins map[uint64]uint64 // the first record behind the beginning of each term
 	all    []Segment         // also those that do not count
-	stored []base    // also those that do not count, but no images
+	stored []base            // also those that do not count, but no images
 }
 
 // Open looks into a store.
@@ -180,7 +180,8 @@ func (a At) over(txid uint64, ms int64) bool {
 // Tree makes the tree as it was at a moment. NotFound if that is not kept, Damaged if what
 // it takes is damaged; the error says which moments can be had.
 func (c *Catalog) Tree(ctx context.Context, at At) (*namespace.Tree, error) {
-	if len(c.bases) == 0 {
+	whole := len(c.spans) > 0 && c.spans[0].from == 1 // no base is needed
+	if len(c.bases) == 0 && !whole {
 		return nil, fserror.New(fserror.NotFound, "", "", "the block store has no archive of namespace %x: no base, and no image", c.id).Because(fserror.ReasonArchive)
 	}
 	for i, b := range c.bases {
@@ -191,7 +192,7 @@ func (c *Catalog) Tree(ctx context.Context, at At) (*namespace.Tree, error) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		if err != nil && (images.Unknown(err) || i == len(c.bases)-1) {
+		if err != nil && (images.Unknown(err) || i == len(c.bases)-1 && !whole) {
 			return nil, fserror.Wrap(fserror.KindOf(err), "", "", err)
 		}
 		if err != nil {
@@ -203,18 +204,28 @@ func (c *Catalog) Tree(ctx context.Context, at At) (*namespace.Tree, error) {
 		}
 		return t, c.replay(ctx, t, at)
 	}
-	return nil, fserror.New(fserror.NotFound, "", "", "that moment is not kept: %s", c.kept()).Because(fserror.ReasonArchive)
+	if whole {
+		t := namespace.New()
+		err := c.replay(ctx, t, at)
+		if last, _ := t.Last(); err != nil || last > 0 {
+			return t, err
+		}
+	}
+	return nil, fserror.New(fserror.NotFound, "", "", "that moment is not kept; %s", c.kept()).Because(fserror.ReasonArchive)
 }
 
-// kept says which moments can be had. There is a base.
+// kept says which moments can be had.
 func (c *Catalog) kept() string {
-	oldest := c.bases[len(c.bases)-1].TxID
+	oldest := uint64(1)
+	if len(c.spans) == 0 || c.spans[0].from > 1 {
+		oldest = c.bases[len(c.bases)-1].TxID
+	}
 	i := slices.IndexFunc(c.spans, func(s span) bool { return s.to > oldest })
 	if i < 0 {
-		return fmt.Sprintf("what can be had is up to record %d", c.Newest())
+		return fmt.Sprintf("available: records up to %d", c.Newest())
 	}
 	last := c.spans[len(c.spans)-1]
-	return fmt.Sprintf("what can be had is from record %d (before %s) to record %d (%s)", oldest, moment(c.spans[i].time), c.Newest(), moment(last.time))
+	return fmt.Sprintf("available: records %d (before %s) to %d (%s)", oldest, moment(c.spans[i].time), c.Newest(), moment(last.time))
 }
 
 // moment is a time of records, for people.

@@ -26,7 +26,8 @@
 // continued has a higher term, looks for the last object that agrees with its own journal,
 // and begins behind it. A reader follows the higher term from the first record on that was
 // archived in it, or from behind its first base or image, and passes over what lower terms
-// have from there on, bases included. A reign tells the store of itself before it archives,
+// have from there on, bases included. Where a copy of the machine had a higher term, and the
+// store is then given to this one, it archives in a term above that. A reign tells the store of itself before it archives,
 // so no two archive in one term.
 //
 // # Format of archive-…
@@ -47,8 +48,9 @@
 //
 // # What is kept
 //
-// Each moment of the last Config.Keep, in time in which namenodes ran, and what it takes to
-// make them: the newest base before, one more since that one can be damaged, and what is
+// Each moment of the last Config.Keep, and what it takes to make them. What passes between two
+// objects counts only within a reign, and at most an eighth of Config.Keep: a clock may be
+// wrong. It takes the newest base before, one more since that one can be damaged, and what is
 // behind. That blocks of files that are deleted meanwhile stay is
 // the affair of package blocks, which waits for as long.
 //

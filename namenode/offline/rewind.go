@@ -96,7 +96,7 @@ func doubt(r Rewinding, catalog *archive.Catalog, t *namespace.Tree, now time.Ti
 	case last >= catalog.Newest():
 		log.Warn("the archive has no later record; if a namenode did not archive between that record and the moment, its changes are missing here", "reason", fserror.ReasonArchive, "last", last, "of", at(ms))
 	case newest > now.UnixMilli():
-		log.Warn("records of the archive are of a time that has not come yet: the clock of a namenode was ahead. The moment may be before its records, or among them; --at with a record's number is exact", "reason", fserror.ReasonArchive, "last", last, "of", at(ms), "next", at(next))
+		log.Warn("records of the archive are of a time that has not come yet: the clock of a namenode was ahead. The moment may be before its records, or among them; the number of a record says exactly which one is meant", "reason", fserror.ReasonArchive, "last", last, "of", at(ms), "next", at(next))
 	}
 }
 
@@ -116,7 +116,7 @@ func (w *restore) newestTree(ctx context.Context, id [16]byte) (t *namespace.Tre
 	}
 	if noImage == nil && catalog.Overruled(image, t.Term()) {
 		return nil, 0, fserror.New(fserror.Exists, "", "", "the block store has an image of reign %d up to record %d, and a higher reign has archived another history before: two copies of the namespace used it. "+
-			"For what the higher one archived, bring it back with --at newest DIR, and restore DIR with an empty store; for the other, remove the objects archive-* and base-* of higher reigns", t.Term(), image).Because(fserror.ReasonArchive)
+			"For what the higher one archived, bring back its newest moment in a folder, and restore that to an empty store; for the other history, remove the objects archive-* and base-* of higher reigns", t.Term(), image).Because(fserror.ReasonArchive)
 	}
 	if noImage == nil && catalog.Newest() <= image {
 		return t, image, nil

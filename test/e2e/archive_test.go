@@ -121,7 +121,7 @@ func TestArchiveOutlivesTheDisk(t *testing.T) {
 	hasWritten(ctx, t, again, must)
 
 	// What is not kept is refused, with what is.
-	for at, says := range map[string]string{"9999999": "the newest that can be had is", "2001-01-01T00:00:00Z": "is not kept: what can be had is from record", "2999-01-01T00:00:00Z": "has not come yet", "tomorrow": "is no moment"} {
+	for at, says := range map[string]string{"9999999": "the newest that can be had is", "2001-01-01T00:00:00Z": "is not kept; available: records", "2999-01-01T00:00:00Z": "has not come yet", "tomorrow": "is no moment"} {
 		r := again.try(ctx, "", "admin", "restore", "--at", at, "--blocks", blocks, filepath.Join(t.TempDir(), "none"))
 		if r.code == 0 || !strings.Contains(r.err, says) {
 			t.Errorf("--at %s: exit code %d: %s", at, r.code, r.err)
