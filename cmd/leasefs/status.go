@@ -29,7 +29,7 @@ func statusCommand(p *program) *cli.Command {
 			"or its own disk cannot be written; --json says why. One that \"(trusts clients)\" believes whoever\n" +
 			"reaches it who he is (--insecure-trust-clients): anybody can act as any user. One \"(audit lost)\"\n" +
 			"has lost lines of its audit log, or cannot write it now; --json says how many, and why. One\n" +
-			"\"(damaged blocks)\" has found blocks of files damaged or gone; leasefs admin fsck names the files.\nOne \"(archive behind)\" cannot archive its journal, or is over a minute late; --json says why.\n" +
+			"\"(damaged blocks)\" has found blocks of files damaged or gone; leasefs admin fsck names the files.\nA namenode marked \"(archive behind)\" cannot archive its journal, or is over a minute late;\n--json says why.\n" +
 			"Superusers are told who is greedy: who holds much of what all share, was refused more, or had to wait.",
 		Action: p.action(operands{}, status),
 	}
