@@ -424,3 +424,59 @@ func TestArchiveOfAnOlderZooKeeper(t *testing.T) {
 	}
 	complete()
 }
+
+// TestDoubtsAreTold: who restores what was at a time is warned if the archive cannot tell
+// whether it has all of that time.
+func TestDoubtsAreTold(t *testing.T) {
+	t.Parallel()
+	clk, fake := env.FakeClock()
+	blocks := t.TempDir()
+	n := env.Start(t, fake, archived(blocks, time.Hour))
+	off, err := n.Config().Offline()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rewind := func(at time.Time) (txid uint64, says string) {
+		t.Helper()
+		var log strings.Builder
+		off.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		done, err := offline.Rewind(t.Context(), offline.Rewinding{Config: off, At: archive.At{Time: at}, Dir: filepath.Join(t.TempDir(), "then")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return done.TxID, log.String()
+	}
+	makers := 0
+	made := func(path string) (txid uint64) {
+		makers++
+		r := n.Raw(t, fmt.Sprint("maker", makers))
+		r.Make(path)
+		archivedTo(t, blocks, r.TxID())
+		clk.Advance(time.Minute)
+		return r.TxID()
+	}
+	first := made("/first")
+	between := clk.Wall()
+	clk.Advance(time.Minute)
+	second := made("/second")
+	if txid, says := rewind(between); txid != first || says != "" {
+		t.Errorf("record %d, not %d: %q", txid, first, says)
+	}
+	if txid, says := rewind(clk.Wall()); txid != second || !strings.Contains(says, "no later record") {
+		t.Errorf("record %d, not %d: %q", txid, second, says)
+	}
+	const jump = 24 * time.Hour
+	clk.ShiftWall(jump)
+	n.Restart(t)
+	third := made("/third")
+	ahead := clk.Wall().Add(-time.Second)
+	made("/fourth")
+	clk.ShiftWall(-jump)
+	n.Restart(t)
+	if txid, says := rewind(clk.Wall()); txid != second || !strings.Contains(says, "a time that has not come yet") {
+		t.Errorf("record %d, not %d: %q", txid, second, says)
+	}
+	if txid, says := rewind(ahead); txid != third || !strings.Contains(says, "a time that has not come yet") {
+		t.Errorf("record %d, not %d: %q", txid, third, says)
+	}
+}
