@@ -20,9 +20,6 @@ import (
 // ahead is how many objects are read at a time, before they are needed.
 const ahead = 8
 
-// gapsKept is how many jumps of a clock within reigns it takes until a kept moment goes too early.
-const gapsKept = 8
-
 // span is the part of a segment that counts.
 type span struct {
 	Segment
@@ -125,15 +122,14 @@ func (c *Catalog) Overruled(txid, term uint64) bool {
 
 // before is the last record that is older than the moments of that long: 0 if there is none.
 //
-// The clock of a namenode may have been wrong for any time, so what passes between two objects
-// counts only within a reign, and at most an eighth of what is kept; what passes
-// while nothing is archived does not count.
+// What passes counts only between objects of one reign, in which the times of records follow
+// no clock that can be set. The clock at the start of a reign may be wrong.
 func (c *Catalog) before(keep time.Duration) uint64 {
 	age := int64(0)
 	for i := len(c.spans) - 1; i > 0; i-- {
 		s, next := c.spans[i-1], c.spans[i]
 		if s.Term == next.Term {
-			age += min(max(0, next.Time-s.Time), keep.Milliseconds()/gapsKept)
+			age += max(0, next.Time-s.Time)
 		}
 		if age >= keep.Milliseconds() {
 			return s.to

@@ -48,9 +48,8 @@
 //
 // # What is kept
 //
-// Each moment of the last Config.Keep, and what it takes to make them. What passes between two
-// objects counts only within a reign, and at most an eighth of Config.Keep: a clock may be
-// wrong. It takes the newest base before, one more since that one can be damaged, and what is
+// Each moment of the last Config.Keep, and what it takes to make them. What passes counts only
+// between objects of one reign: the clock at the start of one may be wrong. It takes the newest base before, one more since that one can be damaged, and what is
 // behind. That blocks of files that are deleted meanwhile stay is
 // the affair of package blocks, which waits for as long.
 //
