@@ -19,6 +19,7 @@ import (
 	"github.com/leasefs/leasefs/namenode"
 	"github.com/leasefs/leasefs/namenode/archive"
 	"github.com/leasefs/leasefs/namenode/datadir"
+	"github.com/leasefs/leasefs/namenode/images"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/offline"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -31,23 +32,31 @@ func archived(blocks string, keep time.Duration) func(*namenode.Config) {
 	return func(c *namenode.Config) { c.Archive, c.Blocks = keep, "file://"+blocks }
 }
 
-// catalog looks into the archive of the one namespace in a folder.
-func catalog(t *testing.T, blocks string) *archive.Catalog {
+// storeOf opens the store of the one namespace in a folder.
+func storeOf(t *testing.T, blocks string) (st *local.Store, id [16]byte) {
 	t.Helper()
 	dirs, err := filepath.Glob(filepath.Join(blocks, "*", "NAMESPACE"))
 	if err != nil || len(dirs) != 1 {
 		t.Fatal(dirs, err)
 	}
-	id, err := hex.DecodeString(filepath.Base(filepath.Dir(dirs[0])))
+	raw, err := hex.DecodeString(filepath.Base(filepath.Dir(dirs[0])))
 	if err != nil {
 		t.Fatal(err)
 	}
-	st, err := local.Open(local.Config{Dir: blocks, NamespaceID: [16]byte(id), Secret: make([]byte, 32), Shared: true, Logger: slog.New(slog.DiscardHandler)})
+	id = [16]byte(raw)
+	st, err = local.Open(local.Config{Dir: blocks, NamespaceID: id, Secret: make([]byte, 32), Shared: true, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = st.Close() })
-	c, err := archive.Open(t.Context(), st, [16]byte(id), slog.New(slog.DiscardHandler))
+	return st, id
+}
+
+// catalog looks into the archive of the one namespace in a folder.
+func catalog(t *testing.T, blocks string) *archive.Catalog {
+	t.Helper()
+	st, id := storeOf(t, blocks)
+	c, err := archive.Open(t.Context(), st, id, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -451,6 +460,114 @@ func TestArchiveOfAnOlderZooKeeper(t *testing.T) {
 	again.cfg.Blocks = "file://" + t.TempDir()
 	if done, err := o.restore(again, dir, ""); err != nil || done.TxID < last {
 		t.Errorf("%+v, %v", done, err)
+	}
+}
+
+// TestArchiveTurnedOn: an image that is newer than where the archive begins, in a later reign,
+// is of the same history. A restore from the store takes it and what is archived behind it.
+func TestArchiveTurnedOn(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	o := &oneStore{pair: p, blocks: func() string { return "file://" + p.blocks }}
+	a := o.run(o.prepare("pair"))
+	write := func(name string) {
+		t.Helper()
+		if err := a.library(o.t).WriteFile(t.Context(), name, make([]byte, fileSize)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("/before")
+	a.checkpoint(t)
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	a.cfg.Archive = time.Hour
+	o.run(a)
+	write("/after")
+	last, _ := a.Tree().Last()
+	c := archivedTo(t, p.blocks, last)
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	st, _ := storeOf(t, p.blocks)
+	img, err := (&images.Objects{Objects: st}).List(t.Context())
+	if err != nil || len(img) == 0 || !c.Overruled(img[0].TxID, images.TermOf(img[0].Name)) {
+		t.Fatalf("%v, %v: the archive begins behind the image, which this is not about", img, err)
+	}
+	o.zk = env.LendZooKeeper(t)
+	again := o.prepare("again")
+	_, err = o.restore(again, "", "")
+	if done, err := o.restore(again, "", incarnationOf(t, err)); err != nil || done.TxID < last {
+		t.Errorf("%+v, %v", done, err)
+	}
+}
+
+// TestArchiveIsInherited: a namenode that was not told to archive does as the one before, and
+// so deletes nothing that the archive needs; one that was told to archive nothing does not.
+func TestArchiveIsInherited(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	o := &oneStore{pair: p, blocks: func() string { return "file://" + p.blocks }, keep: 24 * time.Hour}
+	a := o.run(o.prepare("pair"))
+	if err := a.library(t).WriteFile(t.Context(), "/file", make([]byte, fileSize)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		told  time.Duration
+		keeps bool
+	}{{0, true}, {0, true}, {-1, false}, {0, false}} {
+		if err := a.Close(); err != nil {
+			t.Fatal(err)
+		}
+		a.cfg.Archive = c.told
+		o.run(a)
+		lib := a.library(t)
+		if err := lib.WriteFile(t.Context(), "/gone", make([]byte, fileSize)); err != nil {
+			t.Fatal(err)
+		}
+		if err := lib.Remove(t.Context(), "/gone"); err != nil {
+			t.Fatal(err)
+		}
+		if err := o.gc(a); err != nil {
+			t.Fatal(err)
+		}
+		if waits := a.Tree().Counts().Garbage > 0; waits != c.keeps {
+			t.Errorf("told %s: garbage waits: %t", c.told, waits)
+		}
+		archives := func() bool {
+			s, err := a.raw.Admin.Status(t.Context(), &pb.StatusRequest{Caller: a.raw.Who})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s.GetArchive() != nil
+		}
+		env.Eventually(t, fmt.Sprintf("told %s: archives: %t", c.told, c.keeps), func() bool { return archives() == c.keeps })
+	}
+}
+
+// TestFullStoreGetsRoom: when a store of which nobody knows how full it is refuses something
+// for want of room, a page of the oldest garbage goes, although the archive needs it.
+func TestFullStoreGetsRoom(t *testing.T) {
+	t.Parallel()
+	n := env.Start(t, archived(t.TempDir(), time.Hour))
+	r := n.Raw(t, "a")
+	const files = 70
+	for i := range files {
+		withBlock(t, r, fmt.Sprintf("/%d", i), fmt.Sprint("content ", i))
+	}
+	for i := range files {
+		remove(t, r, fmt.Sprintf("/%d", i))
+	}
+	left := func() int { return n.Tree().Counts().Garbage }
+	for _, gone := range []int{64, files} {
+		n.NoteFull()
+		env.Eventually(t, fmt.Sprintf("%d blocks are gone", gone), func() bool { return left() == files-gone })
+		if _, _, err := n.CollectGarbage(t.Context()); err != nil || left() != files-gone {
+			t.Fatalf("%d blocks are left, %v", left(), err)
+		}
+	}
+	if text := n.Metrics(t); !strings.Contains(text, "leasefs_archive_blocks_deleted_early_total 70\n") {
+		t.Error("metrics tell of another number")
 	}
 }
 

@@ -186,7 +186,8 @@ type Oversight struct {
 	ScrubRate int64
 
 	// Archive is how far back the archive of the journal, in the store of blocks, has every
-	// moment; 0: nothing is archived.
+	// moment; 0: as long as the reign before, if several namenodes or copies can use the store;
+	// below 0: nothing is archived.
 	Archive time.Duration
 
 	// Shares is who may have how much of what all share, see OpenShares; nil: as much as

@@ -16,6 +16,9 @@ func (s *Server) CollectGarbage(ctx context.Context) (deleted, waiting int, err 
 	return s.blocks.Collect(ctx)
 }
 
+// NoteFull says that the store has refused something for want of room.
+func (s *Server) NoteFull() { s.blocks.NoteFull() }
+
 // SweepPass is the search for orphans that happens by itself.
 func (s *Server) SweepPass(ctx context.Context) error { return s.blocks.SweepPass(ctx) }
 

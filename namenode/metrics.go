@@ -67,6 +67,7 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	s.scrub.Measure(set)
 	s.archive.Measure(set)
+	set("archive_blocks_deleted_early_total", float64(s.blocks.Early()), "Blocks deleted for want of room although the archive of the journal needs them.")
 	meters.Store(ch, set, s.store)
 	if role.Several {
 		set("standby", flag(role.Role == "standby"), "1 while this one of several namenodes follows the active one.")

@@ -102,7 +102,7 @@ func (s *Server) newImages() *images.Keeper {
 // newArchive makes the archive of the journal, in the store of blocks.
 func newArchive(s *Server) *archive.Archive {
 	return archive.New(archive.Config{
-		Clock: s.cfg.Clock, Log: s.log, Objects: s.objects, ID: s.dir.ID, Keep: s.cfg.Archive, Snapshot: s.engine.Snapshot, Now: s.engine.Now,
+		Clock: s.cfg.Clock, Log: s.log, Objects: s.objects, ID: s.dir.ID, Keep: s.owner.Kept, Full: s.blocks.NoteFull, Snapshot: s.engine.Snapshot, Now: s.engine.Now,
 		Local:  images.Folder{FS: s.cfg.FS, Dir: s.dir.File(datadir.ArchiveDir), Log: s.log, Reserve: s.cfg.Reserve},
 		Check:  s.owner.Check,
 		Term:   s.owner.Overrules,

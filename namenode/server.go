@@ -75,9 +75,9 @@ type Server struct {
 	drafts   *drafts.Table  // files that sessions make without asking
 	waits    *waiting.Table // who waits for a file to be freed or to grow
 	events   *watch.Feed
-	history  *history.Log     // of leases; nil: none is kept
-	scrub    *scrub.Scrub     // nil: nothing is scrubbed
-	archive  *archive.Archive // nil: nothing is archived
+	history  *history.Log // of leases; nil: none is kept
+	scrub    *scrub.Scrub // nil: nothing is scrubbed
+	archive  *archive.Archive
 }
 
 // Start opens the data folder, brings the namespace back, takes the reign and
@@ -168,7 +168,7 @@ func (s *Server) open(ctx context.Context) error {
 	s.owner = s.newOwner()
 	s.blocks = blocks.New(blocks.Config{
 		Clock: s.cfg.Clock, Log: s.log, Engine: s.engine, Store: s.store, Objects: s.objects, Owner: s.owner,
-		BlockSize: s.cfg.BlockSize, URLLife: s.cfg.URLLife, Keep: s.cfg.Archive, TailBudget: s.cfg.TailBudget, SealAfter: s.cfg.SealAfter,
+		BlockSize: s.cfg.BlockSize, URLLife: s.cfg.URLLife, TailBudget: s.cfg.TailBudget, SealAfter: s.cfg.SealAfter,
 	})
 	if err := s.owner.Meet(ctx); err != nil {
 		return err

@@ -25,7 +25,7 @@ func (s *Server) newOwner() *owner.Owner {
 	cfg := owner.Config{
 		Clock: s.cfg.Clock, Log: s.log, Engine: s.engine, Store: s.store, Objects: s.objects, ID: s.dir.ID, Name: cmp.Or(s.cfg.Blocks, s.cfg.BlocksDir),
 		Private: s.private(), Marked: s.cfg.HA == nil && s.cfg.s3 == nil, Fresh: s.dir.Fresh,
-		Incarnation: s.cfg.incarnation, TakeOver: s.cfg.TakeOver, DeleteAfter: s.cfg.DeleteAfter, Fail: s.role.Fail,
+		Incarnation: s.cfg.incarnation, TakeOver: s.cfg.TakeOver, DeleteAfter: s.cfg.DeleteAfter, Archive: s.cfg.Archive, Fail: s.role.Fail,
 	}
 	s.role.Own(&cfg)
 	return owner.New(cfg)

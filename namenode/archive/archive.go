@@ -40,8 +40,12 @@ type Config struct {
 	Clock   clock.Clock
 	Log     *slog.Logger
 	Objects blockstore.Objects
-	ID      [16]byte      // of the namespace
-	Keep    time.Duration // how far back moments are kept; 0: nothing is archived
+	ID      [16]byte // of the namespace
+	// Keep is how far back moments are kept, 0: nothing is archived. It is certain, and does not
+	// change within a reign, once Check has succeeded.
+	Keep func() time.Duration
+	// Full is told when the store refuses an object for want of room.
+	Full func()
 	// Local is where bases are written before they are put.
 	Local images.Folder
 	// Snapshot returns the tree as it is now, and Now the journal's time, Unix
@@ -62,7 +66,7 @@ type Stats struct {
 	On      bool
 	TxID    uint64        // all records up to this one are archived; 0: not known yet
 	Records uint64        // that are durable, and not archived
-	Lag     time.Duration // what was durable that long ago is archived
+	Lag     time.Duration // age of the oldest change that is not archived
 	Bytes   int64         // put since the namenode was started
 	Holes   int           // since then
 	Problem string        // why nothing is archived now
@@ -86,6 +90,7 @@ type Archive struct {
 	baseAt  time.Duration // when the next base is tried, after one that failed
 	baseErr error         // why it failed
 	holed   uint64        // the first record that the last hole lacks
+	keep    time.Duration // in this reign
 
 	mu      sync.Mutex
 	durable func() uint64 // of the journal; nil: it does not run
@@ -93,11 +98,8 @@ type Archive struct {
 	stats   Stats
 }
 
-// New returns an Archive that has yet to be Run; nil if nothing is to be archived.
+// New returns an Archive that has yet to be Run.
 func New(cfg Config) *Archive {
-	if cfg.Keep <= 0 {
-		return nil
-	}
 	return &Archive{cfg: cfg, base: &images.Objects{Objects: cfg.Objects, Local: cfg.Local, Prefix: BasePrefix}}
 }
 
@@ -109,7 +111,6 @@ func (a *Archive) Stats() Stats {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	st := a.stats
-	st.On = true
 	if a.durable == nil {
 		return st
 	}
@@ -138,10 +139,14 @@ func (a *Archive) Needs() uint64 {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.durable == nil {
+		return 0
+	}
 	return max(1, a.stats.TxID) // the last one that is archived is compared after a restart
 }
 
-// Run archives the journal of a reign until ctx ends, and returns nil.
+// Run archives the journal of a reign until ctx ends, or until it finds that this reign
+// archives nothing, and returns nil.
 func (a *Archive) Run(ctx context.Context, j journal.Journal) error {
 	if a == nil {
 		return nil
@@ -150,6 +155,10 @@ func (a *Archive) Run(ctx context.Context, j journal.Journal) error {
 	for ctx.Err() == nil {
 		more, err := a.turn(ctx)
 		if ctx.Err() != nil {
+			return nil
+		}
+		if errors.Is(err, errOff) {
+			a.off()
 			return nil
 		}
 		a.tell(err)
@@ -170,7 +179,17 @@ func (a *Archive) begin(j journal.Journal) {
 	a.journal, a.term, a.pruned = j, 0, a.cfg.Clock.Mono()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.durable, a.covered, a.stats.TxID = j.Durable, a.cfg.Clock.Mono(), 0
+	a.durable, a.covered, a.stats.TxID, a.stats.On = j.Durable, a.cfg.Clock.Mono(), 0, a.cfg.Keep() > 0
+}
+
+// errOff says that this reign archives nothing.
+var errOff = errors.New("nothing is archived")
+
+// off notes it.
+func (a *Archive) off() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.durable, a.stats = nil, Stats{Bytes: a.stats.Bytes, Holes: a.stats.Holes}
 }
 
 // turn is a step, in the term to archive in; if that is a new one, it looks first for where
@@ -180,6 +199,12 @@ func (a *Archive) turn(ctx context.Context) (more bool, err error) {
 		if err := a.cfg.Check(ctx); err != nil {
 			return false, err
 		}
+		if a.cfg.Keep() <= 0 {
+			return false, errOff
+		}
+		a.mu.Lock()
+		a.stats.On = true
+		a.mu.Unlock()
 	}
 	term, err := a.cfg.Term()
 	if err != nil {
@@ -202,6 +227,9 @@ func (a *Archive) tell(err error) {
 	a.stats.Problem = ""
 	switch {
 	case err != nil:
+		if errors.Is(err, fserror.NoSpace) {
+			a.cfg.Full()
+		}
 		a.stats.Problem = err.Error()
 		if was == "" {
 			a.cfg.Log.Warn("the journal cannot be archived now; it is tried again", "reason", fserror.ReasonArchive, "cause", err)
@@ -214,7 +242,7 @@ func (a *Archive) tell(err error) {
 // find looks for the last object that agrees with the journal: what follows it is archived
 // next, in that term.
 func (a *Archive) find(ctx context.Context, term uint64) error {
-	a.term = term
+	a.term, a.base.Term, a.keep = term, term, a.cfg.Keep()
 	c, err := Open(ctx, a.cfg.Objects, a.cfg.ID, a.cfg.Log)
 	if err != nil {
 		return err
@@ -397,14 +425,14 @@ func (a *Archive) put(ctx context.Context, s Segment, object []byte) error {
 
 // upkeep makes a base if one is due, and removes what is not kept.
 func (a *Archive) upkeep(ctx context.Context) error {
-	if txid := a.Stats().TxID; txid > a.newest+2 && (a.cfg.Now()-a.based >= min(longest, a.cfg.Keep/basesKept).Milliseconds() ||
+	if txid := a.Stats().TxID; txid > a.newest+2 && (a.cfg.Now()-a.based >= min(longest, a.keep/basesKept).Milliseconds() ||
 		a.since >= max(baseBytes, baseShare*a.size)) {
 		if err := a.makeBase(ctx, false); err != nil {
 			return err
 		}
 	}
 	now := a.cfg.Clock.Mono()
-	if now-a.pruned >= min(pruneEvery, a.cfg.Keep/4) {
+	if now-a.pruned >= min(pruneEvery, a.keep/4) {
 		a.pruned = now
 		return a.prune(ctx)
 	}
@@ -442,8 +470,8 @@ func (a *Archive) prune(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	oldest := c.before(a.cfg.Keep) // the last record before the moments that are kept
-	from, older := uint64(0), 0    // all from there on is needed
+	oldest := c.before(a.keep)  // the last record before the moments that are kept
+	from, older := uint64(0), 0 // all from there on is needed
 	for _, b := range c.bases {
 		if b.in.Prefix == BasePrefix && b.TxID <= oldest && older < 2 {
 			from = b.TxID

@@ -30,12 +30,14 @@ type rig struct {
 	*Archive
 	term     uint64
 	conflict error // of two copies that use the store
+	fulls    int   // how often the store was told to be full
 }
 
 // flaky is a store that can be away.
 type flaky struct {
 	blockstore.Objects
 	away, lose bool
+	full       bool
 	puts       int
 	refused    string // what cannot be read
 }
@@ -51,6 +53,9 @@ func (f *flaky) PutNamed(ctx context.Context, name string, body io.ReaderAt, len
 	f.puts++
 	if f.away {
 		return fserror.New(fserror.Unavailable, "", "", "away")
+	}
+	if f.full {
+		return fserror.New(fserror.NoSpace, "", "", "full")
 	}
 	err := f.Objects.PutNamed(ctx, name, body, length, crc)
 	if err == nil && f.lose {
@@ -128,7 +133,7 @@ func (r *rig) reign(term uint64) {
 	h := r.history
 	r.term = term
 	r.Archive = New(Config{
-		Clock: &r.clk, Log: slog.New(slog.DiscardHandler), Objects: r.flaky, ID: testID, Keep: 8 * time.Hour,
+		Clock: &r.clk, Log: slog.New(slog.DiscardHandler), Objects: r.flaky, ID: testID, Keep: func() time.Duration { return 8 * time.Hour }, Full: func() { r.fulls++ },
 		Local:    r.folder(),
 		Snapshot: func(context.Context) (*namespace.Tree, error) { return h.tree.Clone(), nil }, Now: h.now,
 		Check:  func(context.Context) error { return nil },
@@ -488,6 +493,37 @@ func TestGivenToThisCopy(t *testing.T) {
 	r.all()
 	r.has(1, 10, 11, 15, 16, 20)
 	r.newestIs(20)
+
+	r.clk.Advance(2 * time.Hour)
+	r.grow(t, 3, 1)
+	r.all() // with a base, in that term, too
+	if c := r.catalog(); c.bases[0].TxID != 23 || c.bases[0].term != 60 {
+		t.Errorf("the newest base that counts is %+v", c.bases[0])
+	}
+	r.grow(t, 5, 1)
+	r.gone = 27
+	r.all() // behind a hole there is nothing but a base
+	r.has(23, 28)
+}
+
+// TestStoreIsFull: a store that has no room is told of, each time.
+func TestStoreIsFull(t *testing.T) {
+	r := newRig(t)
+	r.grow(t, 4, 1)
+	r.full = true
+	for n := range 3 {
+		_, err := r.turn(t.Context())
+		r.tell(err)
+		if !errors.Is(err, fserror.NoSpace) || r.fulls != n+1 || r.Stats().Problem == "" {
+			t.Errorf("%v, told %d times, %+v", err, r.fulls, r.Stats())
+		}
+	}
+	r.full = false
+	r.all()
+	r.tell(nil)
+	if r.fulls != 3 || r.Stats().Problem != "" {
+		t.Errorf("told %d times, %+v", r.fulls, r.Stats())
+	}
 }
 
 // TestHoleAtTheEnd: a moment in a hole is refused by time as by number, if there is nothing
@@ -564,8 +600,12 @@ func TestPrune(t *testing.T) {
 
 // TestNoArchive: a namenode that archives nothing has none.
 func TestNoArchive(t *testing.T) {
-	a := New(Config{})
-	if err := a.Run(t.Context(), nil); err != nil || a.Stats().On || a.Needs() != 0 {
+	r := newRig(t)
+	a := New(Config{
+		Clock: &r.clk, Log: slog.New(slog.DiscardHandler), Objects: r.flaky, ID: testID,
+		Keep: func() time.Duration { return 0 }, Check: func(context.Context) error { return nil },
+	})
+	if err := a.Run(t.Context(), r.history); err != nil || a.Stats().On || a.Needs() != 0 {
 		t.Error(err, a.Stats())
 	}
 	a.Measure(func(name string, _ float64, _ string) { t.Error(name) })

@@ -27,8 +27,8 @@
 // and begins behind it. A reader follows the higher term from the first record on that was
 // archived in it, or from behind its first base or image, and passes over what lower terms
 // have from there on, bases included. Where a copy of the machine had a higher term, and the
-// store is then given to this one, it archives in a term above that. A reign tells the store of itself before it archives,
-// so no two archive in one term.
+// store is then given to this one, it archives in a term above that. A reign tells the store
+// of itself before it archives, so no two archive in one term.
 //
 // # Format of archive-…
 //
@@ -48,10 +48,10 @@
 //
 // # What is kept
 //
-// Each moment of the last Config.Keep, and what it takes to make them. What passes counts only
-// between objects of one reign: the clock at the start of one may be wrong. It takes the newest base before, one more since that one can be damaged, and what is
-// behind. That blocks of files that are deleted meanwhile stay is
-// the affair of package blocks, which waits for as long.
+// Each moment of the last Config.Keep, and what it takes to make them: the newest base before,
+// one to spare since that one can be damaged, and what is behind. Time counts only between two
+// objects of one reign: the clock at the start of a reign may be wrong. Package blocks keeps the
+// blocks of deleted files for as long.
 //
 // # Holes
 //

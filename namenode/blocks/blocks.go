@@ -36,9 +36,6 @@ type Config struct {
 	Owner     *owner.Owner
 	BlockSize int64         // of full blocks, in bytes
 	URLLife   time.Duration // of signed URLs
-	// Keep is for how long blocks that no file has stay, at least as long as their URLs: the
-	// archive of the journal needs them. 0: it needs none.
-	Keep time.Duration
 	// TailBudget is how many bytes tails may have in memory, SealAfter after how
 	// long without a write a large one is sealed all the same.
 	TailBudget int64
@@ -60,7 +57,9 @@ type Blocks struct {
 	activated time.Duration
 	allocs    *allocTable
 	unmerged  seldom
-	early     atomic.Bool  // blocks that the archive needs were deleted
+	early     atomic.Int64 // blocks that were deleted although the archive needs them
+	tellEarly seldom
+	full      atomic.Bool  // the store has refused something for want of room
 	unswept   atomic.Int64 // blocks that the last sweep left, for nothing vouches for them
 
 	mu    sync.Mutex
@@ -86,14 +85,29 @@ func (bs *Blocks) Stop(ctx context.Context) (resume func(), err error) { return 
 // Hurry has garbage collected at once if the store has little room, or garbage takes
 // much of it.
 func (bs *Blocks) Hurry(free, total int64) {
-	if bs.excess(bs.Engine.Facts().Counts) <= 0 && (total <= 0 || free >= shortBlocks*bs.BlockSize) {
+	if bs.excess(bs.Engine.Facts().Counts, bs.Owner.Kept()) <= 0 && (total <= 0 || free >= shortBlocks*bs.BlockSize) {
 		return
 	}
+	bs.hurry()
+}
+
+func (bs *Blocks) hurry() {
 	select {
 	case bs.Due <- struct{}{}:
 	default:
 	}
 }
+
+// NoteFull says that the store has refused something for want of room: a page of the oldest
+// garbage goes, whether or not it is due. An S3 store does not tell how much room it has.
+func (bs *Blocks) NoteFull() {
+	bs.full.Store(true)
+	bs.hurry()
+}
+
+// Early is how many blocks were deleted although the archive needs them, since the namenode was
+// started.
+func (bs *Blocks) Early() int64 { return bs.early.Load() }
 
 // Unswept is how many blocks the last sweep has left for an operator.
 func (bs *Blocks) Unswept() int64 { return bs.unswept.Load() }

@@ -94,33 +94,38 @@ func (bs *Blocks) collectSome(ctx context.Context) (deleted, waiting int, err er
 		return 0, 0, err
 	}
 	defer unlock()
+	keep, err := bs.Owner.KeptForSure(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
 	short, err := bs.roomShort(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
 	var keys []blockstore.Key
 	var last uint64
-	early := false
+	early := 0 // so many of them the archive needs
 	bs.Engine.Look(func(t *namespace.Tree) {
 		// By the time of reigns, as garbage is stamped; and that may run fast.
 		var lastMS int64
 		last, lastMS = t.Last()
-		before, limit, enough := t.Reigned()+max(0, bs.Engine.Now()-lastMS)-engine.Longest(max(bs.URLLife, bs.Keep)).Milliseconds(), collectPage, int64(math.MaxInt64)
+		due := t.Reigned() + max(0, bs.Engine.Now()-lastMS) - engine.Longest(max(bs.URLLife, keep)).Milliseconds()
+		before, limit, enough := due, collectPage, int64(math.MaxInt64)
 		if short {
-			before, limit, early = math.MaxInt64, shortPage, true
-		} else if excess := bs.excess(t.Counts()); excess > 0 {
-			before, enough, early = math.MaxInt64, excess, true
+			before, limit = math.MaxInt64, shortPage
+		} else if excess := bs.excess(t.Counts(), keep); excess > 0 {
+			before, enough = math.MaxInt64, excess
 		}
 		if !t.SafeMode() {
 			keys = t.Garbage(bs.before(before), limit, enough)
+		}
+		if keep > 0 && before > due {
+			early = len(keys) - len(t.Garbage(bs.before(due), len(keys), enough))
 		}
 		waiting = t.Counts().Garbage - len(keys)
 	})
 	if len(keys) == 0 {
 		return 0, waiting, nil
-	}
-	if early && bs.Keep > 0 && !bs.early.Swap(true) {
-		bs.Log.Error("blocks that the archive needs are deleted early, for want of room: files that had them cannot be brought back", "reason", fserror.ReasonArchive)
 	}
 	if err := bs.Engine.WaitDurable(ctx, last); err != nil {
 		return 0, waiting, err
@@ -132,14 +137,20 @@ func (bs *Blocks) collectSome(ctx context.Context) (deleted, waiting int, err er
 	if err != nil {
 		return 0, waiting, err
 	}
+	if early > 0 {
+		bs.early.Add(int64(early))
+		if bs.tellEarly.now(bs.Clock.Mono()) {
+			bs.Log.Error("blocks that the archive needs are deleted early, for want of room: files that had them cannot be brought back", "reason", fserror.ReasonArchive)
+		}
+	}
 	_, err = bs.Engine.Do(ctx, engine.Request{Plan: func(*engine.Tx) (namespace.Op, error) { return &namespace.OpCollected{Keys: keys}, nil }})
 	return len(keys), waiting, err
 }
 
 // excess is how many bytes of garbage are too many to wait for the end
 // of their URLs. What the archive needs is bounded in number only.
-func (bs *Blocks) excess(n calls.Counts) int64 {
-	if bs.Keep > 0 {
+func (bs *Blocks) excess(n calls.Counts, keep time.Duration) int64 {
+	if keep > 0 {
 		return int64(n.Garbage-n.Blocks-spareKept) * bs.BlockSize
 	}
 	return n.GarbageBytes - n.StoredBytes - SpareBlocks*bs.BlockSize
@@ -147,6 +158,9 @@ func (bs *Blocks) excess(n calls.Counts) int64 {
 
 // roomShort reports whether the block store has room for a few blocks only.
 func (bs *Blocks) roomShort(ctx context.Context) (bool, error) {
+	if bs.full.Swap(false) {
+		return true, nil
+	}
 	free, total, err := bs.Store.Usage(ctx)
 	return total > 0 && free < shortBlocks*bs.BlockSize, err
 }

@@ -26,6 +26,8 @@ type Objects struct {
 	Local Folder
 	// Prefix is what names begin with; empty: images.Prefix.
 	Prefix string
+	// Term is the term that names bear; 0: that of the tree.
+	Term uint64
 }
 
 // Prefix is what the names of images in a block store begin with.
@@ -100,7 +102,7 @@ func (o *Objects) write(ctx context.Context, t *namespace.Tree) (img Image, size
 	}
 	file := o.Local.Where(staged)
 	defer func() { _ = o.Local.FS.Remove(file) }() // a leftover is removed at the next start
-	return o.Put(ctx, o.Local.FS, file, staged.TxID, t.Term())
+	return o.Put(ctx, o.Local.FS, file, staged.TxID, cmp.Or(o.Term, t.Term()))
 }
 
 // Put puts a file as an image of txid in the reign of a term.

@@ -1,9 +1,12 @@
 package offline
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -101,43 +104,76 @@ func doubt(r Rewinding, catalog *archive.Catalog, t *namespace.Tree, now time.Ti
 }
 
 // newestTree is the newest image that can be read and what the archive has behind it, or if
-// there is none, what the archive has. image is the last record of that image, 0: there is none.
+// there is none, what the archive has. image is the last record of that image, 0: there is
+// none. It holds one tree at a time.
 func (w *restore) newestTree(ctx context.Context, id [16]byte) (t *namespace.Tree, image uint64, err error) {
 	t, noImage := w.newestImage(ctx, id)
 	if noImage != nil && (images.Unknown(noImage) || ctx.Err() != nil) {
 		return nil, 0, noImage
 	}
-	if noImage == nil {
-		image, _ = t.Last()
-	}
 	catalog, err := archive.Open(ctx, w.objects, id, w.cfg.Logger)
 	if err != nil {
 		return nil, 0, err
 	}
-	if noImage == nil && catalog.Overruled(image, t.Term()) {
-		return nil, 0, fserror.New(fserror.Exists, "", "", "the block store has an image of reign %d up to record %d, and a higher reign has archived another history before: two copies of the namespace used it. "+
-			"For what the higher one archived, bring back its newest moment in a folder, and restore that to an empty store; for the other history, remove the objects archive-* and base-* of higher reigns", t.Term(), image).Because(fserror.ReasonArchive)
-	}
-	if noImage == nil && catalog.Newest() <= image {
-		return t, image, nil
+	if noImage == nil {
+		image, _ = t.Last()
+		overruled := catalog.Overruled(image, t.Term())
+		if !overruled && catalog.Newest() <= image {
+			return t, image, nil
+		}
+		if overruled {
+			if err := w.sameHistory(ctx, catalog, t); err != nil {
+				return nil, 0, err
+			}
+		}
+		t = nil
 	}
 	archived, err := catalog.Tree(ctx, archive.At{})
 	if err == nil {
 		err = sound(archived, id)
 	}
+	if err == nil {
+		if to, _ := archived.Last(); to >= image {
+			return archived, image, nil
+		}
+	}
 	switch {
 	case err != nil && (images.Unknown(err) || ctx.Err() != nil):
 		return nil, 0, err
-	case err != nil && noImage != nil:
+	case noImage != nil:
 		return nil, 0, noImage
 	case err != nil:
 		w.cfg.Logger.Error("the archive of the journal cannot be used; what is newer than the newest image is lost", "reason", fserror.ReasonArchive, "cause", err)
-		return t, image, nil
 	}
-	if to, _ := archived.Last(); to < image {
-		return t, image, nil
+	t, err = w.newestImage(ctx, id)
+	return t, image, err
+}
+
+// sameHistory makes sure that an image is of the history of which the archive has records up
+// to there from a higher reign. That reign may have archived what its predecessor left
+// behind; or it is of another history, and nobody but an operator can choose.
+func (w *restore) sameHistory(ctx context.Context, catalog *archive.Catalog, t *namespace.Tree) error {
+	image, _ := t.Last()
+	term, of := t.Term(), sha256.New()
+	if err := t.WriteImage(of); err != nil {
+		return err
 	}
-	return archived, image, nil
+	t, err := catalog.Tree(ctx, archive.At{TxID: image}) // takes the place of the other one
+	if err == nil {
+		other := sha256.New()
+		if err = t.WriteImage(other); err == nil && bytes.Equal(of.Sum(nil), other.Sum(nil)) {
+			return nil
+		}
+	}
+	if err != nil && (images.Unknown(err) || ctx.Err() != nil) {
+		return err
+	}
+	why := ""
+	if err != nil {
+		why = fmt.Sprintf(" (nor can it be compared: %v)", err)
+	}
+	return fserror.New(fserror.Exists, "", "", "the block store has an image of reign %d up to record %d, and from a higher reign an archive of another history%s: two copies of the namespace used the store. "+
+		"For the history of the higher reign, bring back its newest moment in a folder, and restore that to an empty store; for the image's, move the objects archive-* and base-* of higher reigns to another place first", term, image, why).Because(fserror.ReasonArchive)
 }
 
 // putImage puts an image of a tree.
@@ -193,7 +229,7 @@ func (s source) ReadBlock(ctx context.Context, m *backups.Message, dst []byte) e
 	}
 	r, err := s.Store.Get(ctx, key, 0, -1)
 	if errors.Is(err, fserror.NotFound) {
-		return fserror.New(fserror.Damaged, "", "", "block %s of %s is gone from the block store: it was deleted for want of room, or lost", key, s.fileOf(key)).Because(fserror.ReasonArchive)
+		return fserror.New(fserror.Damaged, "", "", "block %s of %s is gone from the block store: it was deleted for want of room or because the moment is older than what is kept, or it was lost", key, s.fileOf(key)).Because(fserror.ReasonArchive)
 	}
 	if err != nil {
 		return err

@@ -22,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -41,8 +42,10 @@ type reignObject struct {
 	Term   uint64 `json:"term"`
 	Nonce  string `json:"nonce"`            // 32 hexadecimal digits
 	Before *reign `json:"before,omitempty"` // the reign before, of its history
-	Made   string `json:"made"`
-	By     string `json:"by"` // for people
+	// Archive is how far back the archive of the journal has every moment; 0: there is none.
+	Archive time.Duration `json:"archive_ns,omitempty"`
+	Made    string        `json:"made"`
+	By      string        `json:"by"` // for people
 }
 
 type reign struct {
@@ -91,6 +94,9 @@ type Config struct {
 	TakeOver    string
 	// DeleteAfter is how long nothing is deleted after a reign has begun.
 	DeleteAfter time.Duration
+	// Archive is how far back the archive of the journal is to have every moment; 0: this
+	// namenode was not told, and does as the reign before; below 0: nothing is archived.
+	Archive time.Duration
 	// Reigning returns an error if the reign has ended; nil: a namenode alone.
 	Reigning func(context.Context) error
 	// Fail ends the reign for good.
@@ -104,17 +110,23 @@ type Owner struct {
 	term  uint64 // of the reign
 	nonce string
 
-	turn     turn.Turn                          // held while the store is asked; guards the fields without a lock of their own
-	mine     atomic.Pointer[marker.Incarnation] // as the store has it; nil: a private one
-	told     atomic.Bool                        // the store has this reign's object
-	since    atomic.Int64                       // when it was told, by the clock's Mono
-	searched bool                               // the store has no keys of later reigns, or had none in this reign
-	conflict atomic.Pointer[string]             // why nothing is removed; nil: there is none
-	ours     map[string]bool                    // names of objects that were read, and are of this history
+	turn      turn.Turn                          // held while the store is asked; guards the fields without a lock of their own
+	mine      atomic.Pointer[marker.Incarnation] // as the store has it; nil: a private one
+	told      atomic.Bool                        // the store has this reign's object
+	since     atomic.Int64                       // when it was told, by the clock's Mono
+	searched  bool                               // the store has no keys of later reigns, or had none in this reign
+	conflict  atomic.Pointer[string]             // why nothing is removed; nil: there is none
+	ours      map[string]bool                    // names of objects that were read, and are of this history
+	archive   atomic.Int64                       // Kept
+	inherited bool                               // that is certain
 }
 
 // New returns the owner of a store that was not asked yet.
-func New(cfg Config) *Owner { return &Owner{Config: cfg, turn: turn.New()} }
+func New(cfg Config) *Owner {
+	o := &Owner{Config: cfg, turn: turn.New()}
+	o.archive.Store(int64(max(0, cfg.Archive)))
+	return o
+}
 
 // Begin is called when a reign begins.
 func (o *Owner) Begin(term uint64, nonce string) { o.term, o.nonce = term, nonce }
@@ -136,6 +148,57 @@ func (o *Owner) Overrules() (uint64, error) {
 		return 0, fserror.New(fserror.Exists, "", "", "%s; end all but one of them, then give the store to that one", why).Because(fserror.ReasonStoreConflict)
 	}
 	return max(o.term, o.Floor()+1), nil
+}
+
+// Kept is how far back the archive of the journal has every moment, and for how long blocks
+// that no file has stay for it; 0: there is no archive. It is certain once the store knows of
+// this reign.
+func (o *Owner) Kept() time.Duration { return time.Duration(o.archive.Load()) }
+
+// KeptForSure is Kept, after the store was told of this reign.
+func (o *Owner) KeptForSure(ctx context.Context) (time.Duration, error) {
+	err := o.tellOnce(ctx)
+	return o.Kept(), err
+}
+
+// inherit makes Kept certain. A namenode that was told nothing does as the reign before: one
+// of several that lacks the setting destroys nothing that the others keep.
+func (o *Owner) inherit(ctx context.Context) error {
+	if o.inherited {
+		return nil
+	}
+	before, err := o.archiveBefore(ctx)
+	if err != nil {
+		return err
+	}
+	o.inherited = true
+	switch {
+	case o.Archive == 0 && before > 0:
+		o.archive.Store(int64(before))
+		o.Log.Warn("this namenode was not told how long to keep the archive of the journal; it does as the reign before", "reason", fserror.ReasonArchive, "keep", before)
+	case o.Archive != 0 && o.Kept() < before:
+		o.Log.Warn("the archive of the journal is kept for a shorter time than in the reign before; what is older is deleted", "reason", fserror.ReasonArchive, "keep", o.Kept(), "before", before)
+	}
+	return nil
+}
+
+// archiveBefore is how long the last reign of this history that told the store of itself kept
+// the archive.
+func (o *Owner) archiveBefore(ctx context.Context) (time.Duration, error) {
+	for _, r := range slices.Backward(o.reigns()) {
+		if r.Term >= o.term {
+			continue
+		}
+		var of reignObject
+		err := o.getObject(ctx, o.reignName(fmt.Sprintf("%016x", r.Term)), &of)
+		if err != nil && !errors.Is(err, fserror.NotFound) {
+			return 0, err
+		}
+		if err == nil && of.Nonce == r.NonceText() {
+			return max(0, of.Archive), nil
+		}
+	}
+	return 0, nil
 }
 
 // ErrTermTaken says that this reign's keys may be another's, or are below those of others.
@@ -200,7 +263,7 @@ func putObject(ctx context.Context, objects blockstore.Objects, name string, of 
 // reignObject is this reign's.
 func (o *Owner) reignObject() reignObject {
 	me := o.Incarnation("")
-	out := reignObject{Term: o.term, Nonce: o.nonce, Made: me.Made, By: me.By}
+	out := reignObject{Term: o.term, Nonce: o.nonce, Made: me.Made, By: me.By, Archive: o.Kept()}
 	for _, r := range o.reigns() {
 		if r.Term < o.term {
 			out.Before = &reign{r.Term, r.NonceText()}
@@ -251,6 +314,9 @@ func (o *Owner) tellOnce(ctx context.Context) error {
 func (o *Owner) tellLocked(ctx context.Context) error {
 	if o.told.Load() {
 		return nil
+	}
+	if err := o.inherit(ctx); err != nil {
+		return err
 	}
 	top, err := o.term, error(nil)
 	if !o.searched { // once in a reign: what comes later is of who was told of this one

@@ -259,8 +259,8 @@ func noise(t *testing.T, path string, size int64) [sha256.Size]byte {
 	if err := unix.Statfs(filepath.Dir(path), &st); err != nil {
 		t.Fatal(err)
 	}
-	if free := int64(st.Bavail) * st.Bsize; free < 4*size+(1<<30) {
-		t.Fatalf("%s free below %s, %s wanted", mib(free), filepath.Dir(path), mib(4*size+(1<<30)))
+	if free := int64(st.Bavail) * st.Bsize; free < 3*size+(1<<30) {
+		t.Fatalf("%s free below %s, %s wanted", mib(free), filepath.Dir(path), mib(3*size+(1<<30)))
 	}
 	f, err := os.Create(path)
 	if err != nil {

@@ -25,7 +25,7 @@ func Flags() []cli.Flag {
 		&cli.StringFlag{Name: "lease-history-size", Usage: "keep at most `SIZE` of it, the latest", Value: "256M"},
 		&cli.DurationFlag{Name: "scrub", Usage: "read and verify all blocks and images once in so `LONG`; 0: never", Value: scrub.DefaultEvery},
 		&cli.StringFlag{Name: "scrub-rate", Usage: "read at most `SIZE` of blocks a second for that", Value: "32M"},
-		&cli.DurationFlag{Name: "archive", Usage: "keep every moment of the last `LONG` in the block store, for leasefs admin restore --at; 0: none"},
+		&cli.DurationFlag{Name: "archive", Usage: "keep every moment of the last `LONG` in the block store, and deleted blocks as long, for leasefs admin restore --at; 0: nothing; without it: as the active namenode before"},
 		&cli.StringFlag{Name: "shares", Usage: "`FILE` of how many calls a second, sessions, watches, … each user and address may have", EnvVars: []string{"LEASEFS_SHARES"}},
 		&cli.StringFlag{Name: "audit", Usage: "keep a line of JSON for each call in `FILE`, or on standard error (stderr); the file of each namenode is its own", EnvVars: []string{"LEASEFS_AUDIT"}},
 		&cli.StringFlag{Name: "audit-only", Usage: "keep `WHICH` lines: all, changes (and what was denied), denied", Value: "all"},
@@ -66,8 +66,11 @@ func Namenode(op string, flags *cli.Context, size func(flag, text string) (int64
 	if cfg.ScrubRate < scrub.LeastRate {
 		return argv.Usagef(op, "--scrub-rate: %s is too small; at least 64K", flags.String("scrub-rate"))
 	}
-	if cfg.Archive = flags.Duration("archive"); cfg.Archive != 0 && cfg.Archive < archive.LeastKeep {
-		return argv.Usagef(op, "--archive: %s is too short; at least %s, or 0 for none", cfg.Archive, archive.LeastKeep)
+	switch cfg.Archive = flags.Duration("archive"); {
+	case cfg.Archive == 0 && flags.IsSet("archive"):
+		cfg.Archive = -1
+	case cfg.Archive != 0 && cfg.Archive < archive.LeastKeep:
+		return argv.Usagef(op, "--archive: %s is too short; at least %s, or 0 for nothing", cfg.Archive, archive.LeastKeep)
 	}
 	a := &cfg.Audit
 	a.File = flags.String("audit")

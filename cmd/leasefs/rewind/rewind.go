@@ -27,7 +27,7 @@ const Description = "With --at, it writes the namespace as of that moment to DIR
 // Flags are those of the command besides the ones of a restore to an ensemble.
 func Flags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "at", Usage: "bring back what was at `MOMENT` into DIR: newest, a txid, or a time such as 2026-01-31T15:04:05Z"},
+		&cli.StringFlag{Name: "at", Usage: "bring back what was at `MOMENT` into DIR: newest, a txid, or a time with its zone such as 2026-01-31T15:04:05Z"},
 		&cli.BoolFlag{Name: "tree-only", Usage: "with --at: leave the blocks where they are, for a namenode that takes the store over"},
 	}
 }
@@ -40,12 +40,10 @@ func Moment(op, text string) (at archive.At, err error) {
 	if n, err := strconv.ParseUint(text, 10, 64); err == nil && n > 0 {
 		return archive.At{TxID: n}, nil
 	}
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05"} { // the second one in local time
-		if at.Time, err = time.ParseInLocation(layout, text, time.Local); err == nil {
-			return at, nil
-		}
+	if at.Time, err = time.Parse(time.RFC3339Nano, text); err == nil {
+		return at, nil
 	}
-	return at, argv.Usagef(op, "--at: %q is no moment: newest, a txid, or a time such as 2026-01-31T15:04:05Z", text)
+	return at, argv.Usagef(op, "--at: %q is no moment: newest, a txid, or a time with its zone such as 2026-01-31T15:04:05Z or 2026-01-31T16:04:05+01:00", text)
 }
 
 // Run brings a namespace back into a folder, and prints what that was.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"syscall"
 	"testing"
 
 	"github.com/leasefs/leasefs/internal/journal"
@@ -362,5 +363,69 @@ func TestReadNamesBatches(t *testing.T) {
 	stop := errors.New("stop")
 	if err := Read(t.Context(), fsys, dir, 0, func(string, int64, uint64, journal.Record) error { return stop }); !errors.Is(err, stop) {
 		t.Fatal(err)
+	}
+}
+
+// deniesOpen is a disk that fails to open one file, the nth from now on.
+type deniesOpen struct {
+	vfs.FS
+	in int // 0: none
+}
+
+func (d *deniesOpen) Open(name string) (vfs.File, error) {
+	if d.in--; d.in == 0 {
+		return nil, syscall.EMFILE
+	}
+	return d.FS.Open(name)
+}
+
+// TestReadingContinuesAfterAnError: whoever follows a journal reads every record once, whatever
+// file could not be opened meanwhile.
+func TestReadingContinuesAfterAnError(t *testing.T) {
+	const records = 12
+	for in, failed := 1, true; failed; in++ {
+		fsys := &deniesOpen{FS: crashfs.New()}
+		j := begin(t, fsys, 1)
+		for txid := uint64(1); txid <= records; txid++ {
+			if err := j.Append(journaltest.Rec(txid)); err != nil {
+				t.Fatal(err)
+			}
+			if err := j.WaitDurable(t.Context(), txid); err != nil {
+				t.Fatal(err)
+			}
+			if txid%4 == 0 {
+				if err := j.Roll(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		var got []uint64
+		read := func() error {
+			_, err := j.Replay(t.Context(), uint64(len(got))+1, func(r journal.Record) error {
+				got = append(got, r.TxID)
+				return nil
+			})
+			return err
+		}
+		fsys.in = in
+		err := read()
+		if failed = err != nil; failed && !errors.Is(err, syscall.EMFILE) {
+			t.Fatal(err)
+		}
+		fsys.in = 0
+		if err := read(); err != nil {
+			t.Fatalf("file %d could not be opened: %v", in, err)
+		}
+		for i, txid := range got {
+			if txid != uint64(i)+1 {
+				t.Fatalf("file %d cannot be opened: records %d were read", in, got)
+			}
+		}
+		if len(got) != records {
+			t.Errorf("file %d cannot be opened: %d records were read, of %d", in, len(got), records)
+		}
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

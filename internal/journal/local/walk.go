@@ -153,7 +153,7 @@ func (w *walk) run(ctx context.Context, start int, visit func(*storedBatch) erro
 		} else {
 			openEnd = true
 		}
-		res.header = hdr
+		res.header, res.end = hdr, 0
 		if err := w.segment(ctx, i, end, openEnd, &res, visit); err != nil {
 			return res, err
 		}
