@@ -87,7 +87,7 @@ func GetBytes(ctx context.Context, o Objects, name string, most int64) ([]byte, 
 // Names lists the names of all objects that begin with prefix, in order.
 func Names(ctx context.Context, o Objects, prefix string) (names []string, err error) {
 	for after := ""; ; {
-		const page = 1000
+		const page = 1_000_000 // a folder is read once for each
 		infos, err := o.ListNamed(ctx, prefix, after, page)
 		if err != nil {
 			return nil, err

@@ -47,7 +47,7 @@ func documented(t *testing.T, page string) {
 func TestMetricsAreDocumented(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	n := startNamenode(ctx, t)
+	n := startNamenode(ctx, t, "--archive", "1h")
 	n.write(ctx, strings.Repeat("x", 3<<20), "create", "/f")
 	n.run(ctx, "cat", "/f")
 	n.fails(ctx, 3, "", "cat", "/nothing")
