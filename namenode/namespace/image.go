@@ -5,7 +5,7 @@ import (
 	"io"
 
 	"github.com/leasefs/leasefs/namenode/namespace/codec"
-	"github.com/leasefs/leasefs/namenode/namespace/slots"
+	"github.com/leasefs/leasefs/namenode/namespace/node"
 )
 
 // imageVersion is the version of the layout, and grows with each change to it. Versions
@@ -20,10 +20,9 @@ type imageCoder struct {
 	coder
 	t       *Tree
 	version uint32
-	prev    inode  // the previous one; numbers are relative to it
-	name    []byte // of the last one; in writing preceded by its length
 	read    unlinked
-	place   *slots.Loader[ext]
+	nodes   node.Coder
+	place   node.Loader
 }
 
 // imageParts are the parts of an image in their order, each since a version.

@@ -47,7 +47,7 @@ func (c coder) strings(v *[]string)         { codec.List(c.Coder, v, 2, c.Text) 
 func (c coder) inodes(v *[]InodeID)         { codec.List(c.Coder, v, 1, c.inode) }
 func (c coder) keys(v *[]blockstore.Key)    { codec.List(c.Coder, v, 2, c.key) }
 func (c coder) key(v *blockstore.Key)       { c.U64(&v.Term); c.U64(&v.Seq) }
-func (c coder) block(v *Block)              { c.key(&v.Key); c.U32(&v.Stored); c.U32(&v.Used); c.Sum32(&v.CRC) }
+func (c coder) block(v *Block)              { v.Code(c.Coder) }
 func (c coder) owner(user, group *string)   { c.Text(user); c.Text(group) }
 func (c coder) entry(d *InodeID, n *string) { c.inode(d); c.Text(n) }
 

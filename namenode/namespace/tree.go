@@ -6,7 +6,7 @@ import (
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/namenode/namespace/acl"
 	"github.com/leasefs/leasefs/namenode/namespace/calls"
-	"github.com/leasefs/leasefs/namenode/namespace/slots"
+	"github.com/leasefs/leasefs/namenode/namespace/node"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
@@ -43,7 +43,7 @@ type Tree struct {
 func New() *Tree {
 	t := newTree()
 	t.nextInode = RootID + 1
-	t.put(&inode{id: RootID, typ: TypeDir, mode: 0o755})
+	t.put(&inode{ID: RootID, Type: TypeDir, Mode: 0o755})
 	t.counts.Dirs = 1
 	return t
 }
@@ -52,7 +52,7 @@ func New() *Tree {
 func newTree() *Tree {
 	return &Tree{
 		inodes: inodes{
-			table:    table{slots.New((*ext).nameRest)},
+			slots:    node.NewTable(),
 			open:     tables.NewSet(cmp.Less[InodeID]),
 			detached: tables.NewSet(cmp.Less[InodeID]),
 			xattrs:   tables.NewXattrs(),
@@ -133,22 +133,22 @@ func (t *Tree) CountReachable() calls.Counts {
 	var dirs []InodeID
 	gone := func(n *inode) bool {
 		c.Inodes--
-		c.Add(n.typ, -1)
-		if n.typ == TypeDir {
-			dirs = append(dirs, n.id)
+		c.Add(n.Type, -1)
+		if n.Type == TypeDir {
+			dirs = append(dirs, n.ID)
 		}
 		return true
 	}
 	t.detached.Ascend(func(id InodeID) bool { return gone(t.get(id)) })
 	t.leases.EachDead(func(id InodeID) {
-		if n := t.get(id); t.reachable(t.get(n.parent), nil) {
+		if n := t.get(id); t.reachable(t.get(n.Parent), nil) {
 			gone(n)
 		}
 	})
 	for len(dirs) > 0 {
 		dir := dirs[len(dirs)-1]
 		dirs = dirs[:len(dirs)-1]
-		t.everyChild(dir, "", gone)
+		t.slots.Children(dir, "", gone)
 	}
 	return c
 }
