@@ -57,10 +57,7 @@ func (s *tree) Delete(ctx context.Context, r *pb.DeleteRequest) (*pb.MutateRespo
 	}
 	resp, err := s.remove(ctx, r, checked)
 	if err == nil {
-		select {
-		case s.blocks.Deleted <- struct{}{}:
-		default:
-		}
+		s.blocks.Wake()
 	}
 	return resp, err
 }
@@ -130,6 +127,7 @@ func (l *removals) tell(t *namespace.Tree, op namespace.Op) {
 // caller has to try again.
 func (s *tree) remove(ctx context.Context, r *pb.DeleteRequest, checked *removal) (*pb.MutateResponse, error) {
 	return s.mutate(ctx, r, false, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
+		c.SkipTrash, c.TrashAs = r.GetSkipTrash(), r.GetKeptAs()
 		op, err := namespace.PlanDelete(tx.Tree, c, ref(r.GetAt()), r.GetRecursive(), namespace.Type(r.GetOnly())) //nolint:gosec // an unknown type matches nothing
 		if err == nil && r.GetRecursive() && !c.Super && (op.Inode != checked.dir || s.removals.disturbed(checked)) && tx.Tree.IsDir(op.Inode) {
 			return nil, &fserror.Error{Kind: fserror.Retry, Message: "another directory got this name, or was moved into it, while the permissions below it were checked; try again"}
@@ -282,7 +280,7 @@ func (s *desk) mutate(ctx context.Context, r request, grows bool, plan func(*eng
 	if err != nil {
 		return nil, err
 	}
-	resp := &pb.MutateResponse{Txid: out.TxID, Hidden: out.Flag}
+	resp := &pb.MutateResponse{Txid: out.TxID, Hidden: out.Flag, Trashed: out.Op == namespace.TrashKind}
 	if out.Inode != 0 {
 		resp.Attr = &pb.Attr{Inode: uint64(out.Inode), Length: out.Length}
 	}

@@ -1,6 +1,7 @@
 package namenode
 
 import (
+	"context"
 	"time"
 
 	"google.golang.org/grpc"
@@ -17,6 +18,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/images"
 	"github.com/leasefs/leasefs/namenode/leases"
 	"github.com/leasefs/leasefs/namenode/loops"
+	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/owner"
 	"github.com/leasefs/leasefs/namenode/reign"
 	"github.com/leasefs/leasefs/namenode/scrub"
@@ -24,6 +26,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/sessions"
 	"github.com/leasefs/leasefs/namenode/share"
 	"github.com/leasefs/leasefs/namenode/space"
+	"github.com/leasefs/leasefs/namenode/trash"
 	"github.com/leasefs/leasefs/namenode/waiting"
 	"github.com/leasefs/leasefs/namenode/watch"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -38,6 +41,7 @@ type service struct {
 	*streams
 	*watches
 	*operators
+	*trash.Room
 }
 
 // unimplemented answers the calls of newer clients. What service has goes before it.
@@ -126,7 +130,14 @@ type operators struct {
 func (s *Server) newService() *service {
 	d := &desk{cfg: &s.cfg, loops: s.loops, engine: s.engine, role: s.role, front: s.front, sessions: &s.sessions, patience: time.Minute}
 	t := &tree{desk: d, walkers: share.NewTurns(2)}
+	bin := trash.Config{Log: s.log, Engine: s.engine, Caller: d.caller, Attr: d.attr, Emptied: func() { s.blocks.Wake() }, Short: func(ctx context.Context) bool {
+		few, err := s.blocks.RoomShort(ctx)
+		return err == nil && few || s.space.MemoryShort()
+	}}
 	return &service{
+		Room: &trash.Room{Config: bin, Asked: func(ctx context.Context, r trash.Request) (*namespace.Call, namespace.CallID, error) {
+			return d.asked(ctx, r)
+		}},
 		tree: t, writers: &writers{desk: d, older: make(chan struct{}, 4), files: share.Of(maxWritten, share.Files, s.cfg.quota(share.Files))}, granted: &granted{desk: d, looks: share.NewTurns(2)}, streams: &streams{desk: d},
 		watches: &watches{desk: d, watchers: share.Of(maxWatchers, share.Watches, s.cfg.quota(share.Watches))}, operators: &operators{desk: d, tree: t, started: s.started, audit: s.audit, greedy: s.greedy},
 	}

@@ -94,7 +94,7 @@ func (bs *Blocks) collectSome(ctx context.Context) (deleted, waiting int, err er
 		return 0, 0, err
 	}
 	defer unlock()
-	short, err := bs.roomShort(ctx)
+	short, err := bs.RoomShort(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -145,8 +145,8 @@ func (bs *Blocks) excess(n calls.Counts) int64 {
 	return n.GarbageBytes - n.StoredBytes - SpareBlocks*bs.BlockSize
 }
 
-// roomShort reports whether the block store has room for a few blocks only.
-func (bs *Blocks) roomShort(ctx context.Context) (bool, error) {
+// RoomShort reports whether the block store has room for a few blocks only.
+func (bs *Blocks) RoomShort(ctx context.Context) (bool, error) {
 	free, total, err := bs.Store.Usage(ctx)
 	return total > 0 && free < shortBlocks*bs.BlockSize, err
 }

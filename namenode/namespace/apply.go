@@ -35,7 +35,7 @@ func (t *Tree) Apply(e Entry) (Result, error) {
 	if _, activation := e.Op.(*OpActivate); !activation {
 		now.reigned += e.Time - t.time
 	}
-	r, err := e.Op.apply(applier{t, now})
+	r, err := e.Op.apply(applier{t, now, keeper{}})
 	if err != nil {
 		return Result{}, t.refusal(&e, err)
 	}
@@ -57,7 +57,8 @@ func (t *Tree) Apply(e Entry) (Result, error) {
 // applier applies one record to a tree.
 type applier struct {
 	*Tree
-	now stamp
+	now  stamp
+	keep keeper
 }
 
 // stamp is what a record tells those who apply it of itself.

@@ -70,7 +70,8 @@ func (c *checker) inode(n *inode) {
 	case int(n.User) >= t.UserNames.Len() || int(n.Group) >= t.GroupNames.Len():
 		c.problem("inode %d has an unknown owner or group", n.ID)
 	case n.Parent == 0:
-		if n.Type != TypeDir || (n.ID != RootID && !t.detached.Has(n.ID)) || n.NameLen != 0 {
+		kept := t.trash.Get(n.ID) != nil
+		if n.Type != TypeDir && !kept || kept == (n.ID == RootID || t.detached.Has(n.ID)) || n.NameLen != 0 || n.Open() != nil {
 			c.problem("inode %d has no parent", n.ID)
 		}
 	default:
@@ -91,7 +92,7 @@ func (c *checker) entry(n *inode) {
 	case !c.hang(dir):
 		c.problem("inode %d hangs neither from the root nor from a deleted directory", n.ID)
 	}
-	if n.ID == RootID || c.t.detached.Has(n.ID) {
+	if n.ID == RootID || c.t.detached.Has(n.ID) || c.t.trash.Get(n.ID) != nil {
 		c.problem("inode %d has a parent and should not", n.ID)
 	}
 }
@@ -170,7 +171,7 @@ func (c *checker) entries() {
 func (c *checker) indexes() {
 	t, have := c.t, c.t.Counts()
 	c.counts.Blocks, c.counts.Garbage, c.counts.Detached, c.counts.Sessions = len(c.keys), have.Garbage, have.Detached, have.Sessions
-	c.counts.Leases, c.counts.Attached, c.counts.GarbageBytes, c.counts.Passes = have.Leases, have.Attached, have.GarbageBytes, have.Passes
+	c.counts.Leases, c.counts.Attached, c.counts.GarbageBytes, c.counts.Passes, c.counts.Trashed = have.Leases, have.Attached, have.GarbageBytes, have.Passes, have.Trashed
 	if have != c.counts {
 		c.problem("counts are %+v, but should be %+v", have, c.counts)
 	}
@@ -179,7 +180,7 @@ func (c *checker) indexes() {
 			c.problem("files of user %s take %+v, but should %+v", t.UserNames.Name(uint16(i)), have, want) //nolint:gosec // the same
 		}
 	}
-	if n := t.slots.Entries() + 1 + t.detached.Len(); n != have.Inodes {
+	if n := t.slots.Entries() + 1 + t.detached.Len() + t.trash.Len(); n != have.Inodes {
 		c.problem("%d inodes have a place, %d are there", n, have.Inodes)
 	}
 	t.open.Ascend(func(id InodeID) bool {
@@ -204,6 +205,7 @@ func (c *checker) tables() {
 	t.leases.Check(c.problem, t.whereAttached)
 	t.AgeTable.Check(c.problem, t.canAge)
 	t.CacherTable.Check(c.problem, t.nextInode)
+	t.trash.Check(c.problem, t.nextInode, t.reigned)
 	t.PassTable.Check(c.problem, t.txid, t.time)
 }
 

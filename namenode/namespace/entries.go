@@ -127,9 +127,17 @@ func (t applier) move(n *inode, dir InodeID, name string, grown int64) Result {
 	t.put(moved)
 	t.slots.LinkInode(moved)
 	t.leases.Move(n.ID, from, dir)
-	if from == dir {
+	switch from {
+	case 0: // it was in the trash
+		t.trash.Take(n.ID)
+		t.touch(trashChange)
+		t.changeEntries(dir, grown)
+		t.touchEntry(dir, name)
+		t.touch(Change{Kind: ChangeAttr, Inode: n.ID})
+		return Result{Inode: n.ID, Length: moved.Length(), BlocksLength: moved.BlocksLength()}
+	case dir:
 		t.changeEntries(dir, grown-1)
-	} else {
+	default:
 		t.changeEntries(from, -1)
 		t.changeEntries(dir, grown)
 	}
@@ -166,8 +174,12 @@ func (t applier) unlink(n *inode) []ClosedFile {
 // does, or End did for a dead one. A directory with entries is detached, anything else freed
 // at once.
 func (t applier) takeOut(n *inode, reason string) []ClosedFile {
+	if ms := t.keeps(n); ms > 0 {
+		return t.throwAway(n, ms, reason)
+	}
 	if n.Type == TypeDir && t.stored(n) > 0 {
-		t.detach(n)
+		t.hangOff(n)
+		t.detached.ReplaceOrInsert(n.ID)
 		return nil
 	}
 	t.slots.UnlinkInode(n)

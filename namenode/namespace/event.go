@@ -103,6 +103,7 @@ func (n news) of(r *Result) []Event {
 	told := n.list[:0]
 	for _, e := range n.list {
 		f := n.t.get(e.Inode)
+		e.Trashed = e.Type == EventDelete && n.t.trash.Get(e.Inode) != nil
 		switch {
 		case e.Path == "" && (f == nil || !n.t.reachable(f, nil)):
 			continue

@@ -63,15 +63,14 @@ func (t applier) free(n *inode, reason string) []ClosedFile {
 	return closed
 }
 
-// detach hangs a directory that has entries off the tree: its own entry is
-// taken away, it has no parent, and all below it is unreachable from then on.
-func (t applier) detach(n *inode) {
+// hangOff hangs an inode off the tree: its own entry is taken away, it has no parent, and
+// all below it is unreachable from then on. The caller keeps it as detached, or in the trash.
+func (t applier) hangOff(n *inode) {
 	t.slots.UnlinkInode(n)
 	t.unattach(n)
 	n = n.Edit()
 	n.Parent = 0
 	n.SetName("")
 	t.put(n)
-	t.detached.ReplaceOrInsert(n.ID)
 	t.touch(Change{Kind: ChangeAttr, Inode: n.ID})
 }

@@ -11,7 +11,7 @@ import (
 // imageVersion is the version of the layout, and grows with each change to it. Versions
 // from oldestImage on can be read.
 const (
-	imageVersion = 11
+	imageVersion = 12
 	oldestImage  = 7
 )
 
@@ -32,6 +32,7 @@ var imageParts = []struct {
 	code  func(*imageCoder)
 }{
 	{"head", oldestImage, (*imageCoder).head},
+	{"trash", 12, func(im *imageCoder) { im.t.trash.Code(im.Coder, im.t.nextInode, im.t.reigned) }},
 	{"inodes", oldestImage, (*imageCoder).inodes},
 	{"garbage", oldestImage, func(im *imageCoder) { im.t.garbage.Code(im.Coder, im.t.blocks.Has) }},
 	{"calls' results", oldestImage, func(im *imageCoder) { im.t.ResultTable.Code(im.Coder) }},

@@ -2,9 +2,11 @@ package namespace
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/namenode/namespace/node"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
 // inodes codes the inodes without a parent, then directory by directory the
@@ -32,12 +34,16 @@ func (im *imageCoder) inodes() {
 
 func (im *imageCoder) writeInodes() {
 	t := im.t
-	im.Put(uint64(1 + t.detached.Len())) //nolint:gosec // a length
-	im.nodes.Inode(t.get(RootID))
-	t.detached.Ascend(func(id InodeID) bool {
-		im.nodes.Inode(t.get(id))
-		return im.Next()
-	})
+	tops := []InodeID{RootID}
+	t.detached.Ascend(func(id InodeID) bool { tops = append(tops, id); return true })
+	t.trash.Due(func(e *tables.Trashed) bool { tops = append(tops, e.Inode); return true })
+	slices.Sort(tops)
+	im.Put(uint64(len(tops)))
+	for _, id := range tops {
+		if im.nodes.Inode(t.get(id)); !im.Next() {
+			return
+		}
+	}
 	dir, n := InodeID(0), new(inode)
 	t.slots.Ascend(0, "", func(id InodeID) bool {
 		if t.slots.Read(id, n); n.Parent != dir {
@@ -55,18 +61,24 @@ func (im *imageCoder) readInodes() {
 	if tops == 0 || tops > total {
 		im.wrong("%d inodes of %d are without a parent", tops, total)
 	}
-	last := InodeID(0)
+	last, trashed := InodeID(0), 0
 	for i := uint64(0); i < tops && im.Next(); i++ {
 		n := new(inode)
 		im.nodes.Inode(n)
-		if n.ID <= last || n.Type != TypeDir || n.NameLen != 0 || (i == 0 && n.ID != RootID) {
+		kept := im.t.trash.Get(n.ID) != nil
+		if n.ID <= last || n.Type != TypeDir && !kept || n.Open() != nil || n.NameLen != 0 || (i == 0 && n.ID != RootID) {
 			im.wrong("inode %d cannot be without a parent here", n.ID)
 		}
-		if i > 0 {
+		if kept {
+			trashed++
+		} else if i > 0 {
 			im.t.detached.ReplaceOrInsert(n.ID)
 		}
 		im.add(n)
 		last = n.ID
+	}
+	if trashed != im.t.trash.Len() {
+		im.wrong("the trash has %d entries, but %d of the inodes", im.t.trash.Len(), trashed)
 	}
 	dir := InodeID(0)
 	for left := total - min(tops, total); left > 0 && im.Next(); {

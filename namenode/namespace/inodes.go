@@ -15,6 +15,7 @@ type inodes struct {
 	open      tables.Set[InodeID]
 	detached  tables.Set[InodeID] // tops of deleted subtrees
 	nextInode InodeID             // the number that the next one gets
+	trash     tables.Trash
 	xattrs    tables.Xattrs
 	acls      acl.Table
 	granted

@@ -135,8 +135,7 @@ func (op *OpCreate) create(t applier, id InodeID) (Result, error) {
 	var r Result
 	if old != nil {
 		c.kept, _ = t.aclsOf(old)
-		t.slots.UnlinkInode(old)
-		r.Closed = t.free(old, ReasonReplaced)
+		r.Closed = t.takeOut(old, ReasonReplaced)
 	}
 	t.makeChain(&c, old)
 	if op.Lease != 0 {

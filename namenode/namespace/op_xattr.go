@@ -45,6 +45,11 @@ func PlanXattr(t *Tree, c *Call, r Ref, name string, value []byte, action tables
 	if err := v.require(n, mayWrite, path); err != nil && !c.Made {
 		return nil, err
 	}
+	if name == tables.TrashXattr {
+		if err := v.mayTrash(n, string(value), action, path); err != nil {
+			return nil, err
+		}
+	}
 	if n.Type == TypeDir && !v.stickyAllows(n, n) {
 		return nil, v.errorf(fserror.Permission, path, "user %s does not own the directory, whose sticky bit is set", c.User).Because(calls.NotOwner)
 	}

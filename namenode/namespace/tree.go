@@ -55,6 +55,7 @@ func newTree() *Tree {
 			slots:    node.NewTable(),
 			open:     tables.NewSet(cmp.Less[InodeID]),
 			detached: tables.NewSet(cmp.Less[InodeID]),
+			trash:    tables.NewTrash(),
 			xattrs:   tables.NewXattrs(),
 			acls:     acl.NewTable(),
 			Named:    tables.Named{UserNames: tables.NewOwners(), GroupNames: tables.NewOwners()},
@@ -92,6 +93,7 @@ func (t *Tree) copied() Tree {
 	c.leases = t.leases.Clone()
 	c.AgeTable = t.AgeTable.Clone()
 	c.PassTable = t.PassTable.Clone()
+	c.trash = t.trash.Clone()
 	c.xattrs = t.xattrs.Clone()
 	c.acls = t.acls.Clone()
 	c.UserNames = t.UserNames.Clone()
@@ -122,6 +124,7 @@ func (t *Tree) Counts() calls.Counts {
 	c.Attached = t.leases.Attached()
 	c.ACLs = t.acls.Len()
 	c.Passes = t.PassTable.Len()
+	c.Trashed = t.trash.Len()
 	return c
 }
 
@@ -140,6 +143,7 @@ func (t *Tree) CountReachable() calls.Counts {
 		return true
 	}
 	t.detached.Ascend(func(id InodeID) bool { return gone(t.get(id)) })
+	t.trash.Due(func(e *tables.Trashed) bool { return gone(t.get(e.Inode)) })
 	t.leases.EachDead(func(id InodeID) {
 		if n := t.get(id); t.reachable(t.get(n.Parent), nil) {
 			gone(n)

@@ -284,7 +284,7 @@ func (m *machine) Txn(t *rapid.T) {
 			return
 		}
 		if p != nil {
-			if _, err := p.apply(applier{one, now}); err != nil {
+			if _, err := p.apply(applier{one, now, keeper{}}); err != nil {
 				t.Fatalf("operation %d: %v", i, err)
 			}
 		}
