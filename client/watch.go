@@ -55,8 +55,9 @@ type Event struct {
 	Holder  string // of EventLease: the client name of who has it open
 	// Why something was deleted, or closed by another than its writer, and who did that, if
 	// it is known: user, client and host.
-	Why string
-	By  *Holder
+	Why     string
+	By      *Holder
+	Trashed bool // of EventDelete: the trash has it now
 }
 
 // WatchOptions choose what a Watch tells.
@@ -167,7 +168,7 @@ func (w *Watcher) receive() ([]Event, error) {
 	for i, e := range m.GetEvents() {
 		events[i] = Event{
 			TxID: e.GetTxid(), Type: EventType(e.GetType()), Path: e.GetPath(), NewPath: e.GetNewPath(), Inode: e.GetInode(),
-			Time: time.UnixMilli(e.GetTimeUnixMs()), Length: e.GetLength(), IsDir: e.GetDirectory(), Holder: e.GetHolder(), Why: e.GetReason(),
+			Time: time.UnixMilli(e.GetTimeUnixMs()), Length: e.GetLength(), IsDir: e.GetDirectory(), Holder: e.GetHolder(), Why: e.GetReason(), Trashed: e.GetTrashed(),
 		}
 		if e.GetBy() != nil {
 			by := wire.Holder(e.GetBy())
