@@ -124,6 +124,7 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	set("tail_bytes", float64(n.TailBytes), "Bytes of files in the namenode's memory.")
 	set("garbage_blocks", float64(n.Garbage), "Blocks that wait to be deleted.")
 	set("garbage_bytes", float64(n.GarbageBytes), "Bytes of blocks that wait to be deleted.")
+	set("trash_entries", float64(n.Trashed), "Deleted files and directories that can be restored.")
 	set("detached_subtrees", float64(n.Detached), "Deleted directories whose memory is being given back.")
 	set("retry_sessions", float64(n.Sessions), "Client processes whose last answers are kept.")
 	set("allocated_blocks", float64(s.blocks.Allocated()), "Block keys handed out and neither committed nor given up.")

@@ -87,7 +87,8 @@ func dfCommand(p *program) *cli.Command {
 		Usage:     "show the space of the namespace",
 		UsageText: "leasefs df [-h]\n\nExample:\n  leasefs df -h",
 		Description: "Shows the disk of the active namenode: size, use, what the blocks of files and tails take of it, what\n" +
-			"blocks take that wait to be deleted (GARBAGE), and the number of inodes.",
+			"blocks take that wait to be deleted (GARBAGE), and the number of inodes.\n" +
+			"What is in the trash counts until it goes.",
 		Flags:  []cli.Flag{&cli.BoolFlag{Name: "human", Aliases: []string{"h"}, Usage: "bytes as 1.5K, 2.0M"}},
 		Action: p.action(operands{}, df),
 	}
