@@ -72,7 +72,7 @@ func PlanMerge(t *Tree, id InodeID, b Block, offset int64, tailCovered int64, re
 		return err
 	}
 	n := t.get(id)
-	if n == nil || n.Type != TypeFile || !t.reachable(n, nil) {
+	if n == nil || n.Type != TypeFile || !t.reachable(n, nil) && !t.inTrash(n) {
 		return nil, changed("the file was deleted")
 	}
 	blocks := n.Blocks()

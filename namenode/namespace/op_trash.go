@@ -78,6 +78,24 @@ func (t *Tree) Trashed(c *Call, id InodeID) (a Attr, ok bool) {
 	return t.attr(t.get(id)), true
 }
 
+// inTrash reports whether an inode is in the trash, or below a directory that is.
+func (t *Tree) inTrash(n *inode) bool {
+	for n != nil && n.Parent != 0 {
+		n = t.get(n.Parent)
+	}
+	return n != nil && t.trash.Get(n.ID) != nil
+}
+
+// FileInTrash is File of one that is in the trash, or below a directory that is.
+func (t *Tree) FileInTrash(c *Call, id InodeID) (f calls.FileView, ok bool) {
+	t.Trash(c)
+	n := t.get(id)
+	if n == nil || n.Type != TypeFile || !t.inTrash(n) {
+		return f, false
+	}
+	return t.fileView(n), true
+}
+
 // keptFor is for how many milliseconds an inode is kept when it is deleted: as the nearest
 // directory says that says something, from itself on.
 func (t *inodes) keptFor(id InodeID) int64 {

@@ -148,6 +148,10 @@ func (t *Tree) File(c *Call, r Ref) (calls.FileView, error) {
 	if err := v.require(n, mayRead, at.path); err != nil {
 		return calls.FileView{}, err
 	}
+	return t.fileView(n), nil
+}
+
+func (t *Tree) fileView(n *inode) calls.FileView {
 	blocks, tail := n.Blocks(), n.Tail()
-	return calls.FileView{Attr: t.attr(n), Blocks: blocks[:len(blocks):len(blocks)], Tail: tail[:len(tail):len(tail)], Cut: n.Cut()}, nil
+	return calls.FileView{Attr: t.attr(n), Blocks: blocks[:len(blocks):len(blocks)], Tail: tail[:len(tail):len(tail)], Cut: n.Cut()}
 }
