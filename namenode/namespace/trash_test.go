@@ -245,6 +245,41 @@ func TestTrashAges(t *testing.T) {
 	}
 }
 
+// TestTrashSeals: the tail of what is in the trash becomes a block, as that of a file in the
+// tree, and comes back with it.
+func TestTrashSeals(t *testing.T) {
+	r := newRig(t)
+	dir := r.mkdir(t, "/k")
+	r.must(t, &OpXattr{Inode: dir, Name: tables.TrashXattr, Value: []byte("1d")})
+	r.mkdir(t, "/k/d")
+	id := r.create(t, "/k/d/f", "content")
+	if _, ok := r.tree.FileInTrash(nil, id); ok {
+		t.Error("it is in the trash before it is deleted")
+	}
+	del, err := PlanDelete(r.tree, nil, At("/k/d"), true, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, _ := PlanKeep(r.tree, &Call{User: "u"}, del)
+	r.must(t, kept)
+	if v, ok := r.tree.FileInTrash(nil, id); !ok || string(v.Tail) != "content" {
+		t.Fatalf("the trash has %+v, %v", v, ok)
+	}
+	op, err := PlanMerge(r.tree, id, r.block("content"), 0, 7, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.must(t, op)
+	back, err := PlanRestore(r.tree, nil, del.Inode, At("/d"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.must(t, back)
+	if f, err := r.tree.File(nil, At("/d/f")); err != nil || len(f.Blocks) != 1 || len(f.Tail) != 0 {
+		t.Errorf("it came back as %+v, %v", f, err)
+	}
+}
+
 // TestTrashDepth: a directory does not come back where paths below it would be too long.
 func TestTrashDepth(t *testing.T) {
 	r := newRig(t)
