@@ -164,8 +164,8 @@ func (e *invocation) rm(path string) error {
 }
 
 func trashCommand(p *program) *cli.Command {
-	return trash.Command(func(min, max int, names string, run func(*trash.Call) error) cli.ActionFunc {
-		return p.connected(operands{min: min, max: max, names: names, local: true}, func(e *invocation) error {
+	return trash.Command(func(least, most int, names string, run func(*trash.Call) error) cli.ActionFunc {
+		return p.connected(operands{min: least, max: most, names: names, local: true}, func(e *invocation) error {
 			return e.fail(run(&trash.Call{Printer: &e.Printer, Ctx: e.ctx, FS: e.fs, Flags: e.flags, Args: e.args, Op: e.op}), "")
 		})
 	})

@@ -29,9 +29,9 @@ type Call struct {
 	Op    string   // the name of the command
 }
 
-// Action makes the action of a command that takes from min to max operands (-1: any number),
+// Action makes the action of a command that takes from least to most operands (-1: any number),
 // which are called names in errors.
-type Action func(min, max int, names string, run func(*Call) error) cli.ActionFunc
+type Action func(least, most int, names string, run func(*Call) error) cli.ActionFunc
 
 // Command is the command trash.
 func Command(action Action) *cli.Command {
