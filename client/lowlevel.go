@@ -168,7 +168,7 @@ func (f lowLevel) RenameAt(ctx context.Context, from, to door.Ref, overwrite boo
 }
 
 func (f lowLevel) RemoveTaken(ctx context.Context, r door.Ref, old door.Taken) (hidden bool, err error) {
-	return f.remove(ctx, r, old.Inode, &pb.DeleteRequest{Only: pb.FileType_FILE_TYPE_FILE, Hide: hide(old), KeptAs: old.Was})
+	return f.remove(ctx, r, old.Inode, &pb.DeleteRequest{Only: pb.FileType_FILE_TYPE_FILE, Hide: hide(old), KeptAs: old.Was, SkipTrash: old.Scrap})
 }
 
 func hide(old door.Taken) *pb.Hide {

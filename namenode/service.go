@@ -114,6 +114,7 @@ type operators struct {
 	started time.Duration
 	audit   *audit.Log
 	greedy  func() []share.Holding
+	trash   *trash.Room
 	journal journal.Journal
 	dir     *datadir.Dir
 	store   blockstore.Store
@@ -134,12 +135,13 @@ func (s *Server) newService() *service {
 		few, err := s.blocks.RoomShort(ctx)
 		return err == nil && few || s.space.MemoryShort()
 	}}
+	room := &trash.Room{Config: bin, Asked: func(ctx context.Context, r trash.Request) (*namespace.Call, namespace.CallID, error) {
+		return d.asked(ctx, r)
+	}}
 	return &service{
-		Room: &trash.Room{Config: bin, Asked: func(ctx context.Context, r trash.Request) (*namespace.Call, namespace.CallID, error) {
-			return d.asked(ctx, r)
-		}},
+		Room: room,
 		tree: t, writers: &writers{desk: d, older: make(chan struct{}, 4), files: share.Of(maxWritten, share.Files, s.cfg.quota(share.Files))}, granted: &granted{desk: d, looks: share.NewTurns(2)}, streams: &streams{desk: d},
-		watches: &watches{desk: d, watchers: share.Of(maxWatchers, share.Watches, s.cfg.quota(share.Watches))}, operators: &operators{desk: d, tree: t, started: s.started, audit: s.audit, greedy: s.greedy},
+		watches: &watches{desk: d, watchers: share.Of(maxWatchers, share.Watches, s.cfg.quota(share.Watches))}, operators: &operators{desk: d, tree: t, trash: room, started: s.started, audit: s.audit, greedy: s.greedy},
 	}
 }
 

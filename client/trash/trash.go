@@ -30,7 +30,7 @@ type Entry struct {
 	User    string // who deleted it
 	Owner   string // whose it is
 	IsDir   bool
-	Length  int64         // of a file, in bytes
+	Length  int64         // bytes, of a directory those of all files below it; -1: they are not counted yet
 	Deleted time.Time     // by the namenode's clock, to the millisecond
 	Left    time.Duration // for how long it is still kept, if room does not get short
 }

@@ -34,51 +34,11 @@ func statCommand(p *program) *cli.Command {
 				if e.JSON {
 					return e.PrintJSON(screen.ToJSON(info))
 				}
-				e.printStat(info)
+				e.PrintStat(info)
 				return nil
 			})
 		}),
 	}
-}
-
-func (p *program) printStat(i *client.FileInfo) {
-	row := func(key, format string, args ...any) { p.Printf("%8s: %s\n", key, fmt.Sprintf(format, args...)) }
-	row("path", "%s", p.Name(i.Path))
-	row("type", "%s", screen.TypeName(i.Mode()))
-	if i.LinkTarget != "" {
-		row("target", "%s", p.Name(i.LinkTarget))
-	}
-	if i.IsDir() {
-		row("entries", "%d", i.Entries)
-	} else {
-		row("length", "%d (%s, %d in the tail)", i.Length, screen.Plural(i.Blocks, "block", "blocks"), i.TailLength)
-	}
-	row("mode", "%s (%s%s)", filemode.Format(i.Mode()), screen.ModeString(i.Mode()), screen.ACLMark(i))
-	if what := screen.ACLs(i); what != "" {
-		row("acl", "%s", what)
-	}
-	row("owner", "%s:%s", i.User, i.Group)
-	row("mtime", "%s", i.ModTime().Local().Format("2006-01-02 15:04:05.000 -0700"))
-	row("inode", "%d", i.Inode)
-	row("txid", "%d", i.TxID)
-	if i.Lease != 0 {
-		row("attached", "to granted lease %s: deleted when that ends", i.Lease)
-	}
-	open := i.Open
-	if open == nil {
-		if i.Mode().IsRegular() {
-			row("open", "no")
-		}
-		return
-	}
-	h := open.Holder
-	row("open", "by %s (user %s, host %s, pid %d) for %s", screen.QuoteName(h.Client), h.User, h.Host, h.PID, fserror.Round(h.Since))
-	row("epoch", "%d", open.Epoch)
-	state := "can be taken in " + fserror.Round(open.TakeableIn).String()
-	if open.SoftExpired {
-		state = "can be taken now"
-	}
-	row("lease", "idle %s, %s", fserror.Round(h.Idle), state)
 }
 
 func dfCommand(p *program) *cli.Command {
@@ -87,8 +47,8 @@ func dfCommand(p *program) *cli.Command {
 		Usage:     "show the space of the namespace",
 		UsageText: "leasefs df [-h]\n\nExample:\n  leasefs df -h",
 		Description: "Shows the disk of the active namenode: size, use, what the blocks of files and tails take of it, what\n" +
-			"blocks take that wait to be deleted (GARBAGE), and the number of inodes.\n" +
-			"What is in the trash counts until it goes.",
+			"blocks take that wait to be deleted (GARBAGE), and the number of inodes. What is in the trash counts\n" +
+			"in all of these until it goes; TRASH is how much that is.",
 		Flags:  []cli.Flag{&cli.BoolFlag{Name: "human", Aliases: []string{"h"}, Usage: "bytes as 1.5K, 2.0M"}},
 		Action: p.action(operands{}, df),
 	}
@@ -111,19 +71,19 @@ func df(e *invocation) error {
 		}
 		return e.PrintJSON(map[string]any{
 			"namespace": s.NamespaceID, "disk_total": total, "disk_used": taken, "disk_free": free,
-			"stored": s.StoredBytes, "garbage": s.GarbageBytes, "tails": s.TailBytes, "journal": s.JournalBytes, "inodes": s.Inodes,
+			"stored": s.StoredBytes, "garbage": s.GarbageBytes, "trash": s.TrashBytes, "tails": s.TailBytes, "journal": s.JournalBytes, "inodes": s.Inodes,
 		})
 	}
 	human := e.flags.Bool("human")
 	w := e.Table()
-	fmt.Fprintln(w, "NAMESPACE\tSIZE\tUSED\tFREE\tUSE%\tBLOCKS\tGARBAGE\tTAILS\tINODES")
+	fmt.Fprintln(w, "NAMESPACE\tSIZE\tUSED\tFREE\tUSE%\tBLOCKS\tGARBAGE\tTRASH\tTAILS\tINODES")
 	percent := int64(0)
 	if s.DiskTotal > 0 {
 		percent = used * 100 / s.DiskTotal
 	}
 	fmt.Fprintln(w, strings.Join([]string{
 		screen.OrDash(s.NamespaceID[:min(8, len(s.NamespaceID))]), screen.Size(s.DiskTotal, human), screen.Size(used, human), screen.Size(s.DiskFree, human),
-		fmt.Sprintf("%d%%", percent), screen.Size(s.StoredBytes, human), screen.Size(s.GarbageBytes, human), screen.Size(s.TailBytes, human), fmt.Sprint(s.Inodes),
+		fmt.Sprintf("%d%%", percent), screen.Size(s.StoredBytes, human), screen.Size(s.GarbageBytes, human), screen.Size(s.TrashBytes, human), screen.Size(s.TailBytes, human), fmt.Sprint(s.Inodes),
 	}, "\t"))
 	return w.Flush()
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/namenode/namespace/calls"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
-	"github.com/leasefs/leasefs/namenode/share"
 )
 
 // TrashAction is what a record does with the trash.
@@ -96,6 +95,51 @@ func (t *Tree) FileInTrash(c *Call, id InodeID) (f calls.FileView, ok bool) {
 	return t.fileView(n), true
 }
 
+// TrashSize is what an entry of the trash has, itself included, as far as it was counted: by
+// SizeInTrash.
+type TrashSize struct {
+	Inodes, Files uint64
+	Length        int64 // bytes of files
+	stack         []removeLevel
+}
+
+// SizeInTrash counts on in an entry, about budget inodes, and reports whether all are counted;
+// nothing in the trash changes meanwhile. Of an entry that has gone it counts nothing more.
+func (t *Tree) SizeInTrash(id InodeID, size *TrashSize, budget int) (done bool) {
+	count := func(n *inode) {
+		size.Inodes++
+		if n.Type == TypeFile {
+			size.Files++
+			size.Length += n.Length()
+		}
+		if n.Type == TypeDir && n.Entries() > 0 {
+			size.stack = append(size.stack, removeLevel{id: n.ID})
+		}
+	}
+	if t.trash.Get(id) == nil {
+		return true
+	}
+	if size.Inodes == 0 {
+		count(t.get(id))
+	}
+	for len(size.stack) > 0 && budget > 0 {
+		top := len(size.stack) - 1
+		l := size.stack[top]
+		ended := true
+		t.slots.Children(l.id, l.after, func(n *inode) bool {
+			size.stack[top].after = n.Name()
+			count(n)
+			budget--
+			ended = len(size.stack)-1 == top && budget > 0
+			return ended
+		})
+		if ended {
+			size.stack = size.stack[:top]
+		}
+	}
+	return len(size.stack) == 0
+}
+
 // keptFor is for how many milliseconds an inode is kept when it is deleted: as the nearest
 // directory says that says something, from itself on.
 func (t *inodes) keptFor(id InodeID) int64 {
@@ -152,7 +196,7 @@ func PlanKeep(t *Tree, c *Call, op Op) (keeps Op, fits bool) {
 	if more == 0 {
 		return op, true
 	}
-	if t.trash.Memory()+more > share.Room(tables.MaxTrashMemory, t.trash.Use(c.User).Memory, more, c.IsSuper()) {
+	if !t.trash.Fits(c.User, more, c.IsSuper()) {
 		return nil, false
 	}
 	return &OpTrash{Do: TrashKeep, User: c.User, As: c.TrashAs, Op: op}, true

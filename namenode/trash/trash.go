@@ -21,8 +21,6 @@ import (
 const (
 	maxPage = 1000   // entries of one answer
 	maxLook = 10_000 // entries that one answer looks at
-	// roomy is up to how much memory entries may take before their time is over.
-	roomy = tables.MaxTrashMemory / 4 * 3
 )
 
 // Request is what all requests about the trash that change something have.
@@ -52,6 +50,8 @@ type Room struct {
 	Config
 	// Asked finds out who asks, and for which call.
 	Asked func(context.Context, Request) (*namespace.Call, namespace.CallID, error)
+
+	sizes sizes
 }
 
 // now is what Tree.Reigned would be with a record now.
@@ -102,6 +102,11 @@ func (s *Room) ListTrash(ctx context.Context, r *pb.ListTrashRequest) (*pb.ListT
 				return true
 			}
 			a, _ := tx.Tree.Trashed(c, e.Inode)
+			if n := s.sizes.size(e.Inode); a.Type == namespace.TypeDir && n != nil {
+				a.Length = n.Bytes
+			} else if a.Type == namespace.TypeDir {
+				a.Length = -1
+			}
 			resp.Entries = append(resp.Entries, &pb.TrashEntry{
 				Inode: uint64(e.Inode), User: e.User, Path: e.Path, TimeUnixMs: e.Time, LeftMs: max(0, e.Due-now), Attr: s.Attr(a),
 			})
@@ -133,6 +138,7 @@ func (s *Room) RestoreTrash(ctx context.Context, r *pb.RestoreTrashRequest) (*pb
 		return nil, err
 	}
 	to, inode := r.GetTo(), namespace.InodeID(r.GetInode())
+	defer s.sizes.forget(inode)
 	at := namespace.Ref{Base: namespace.InodeID(to.GetBase()), Path: to.GetPath()}
 	return s.change(ctx, engine.Request{Call: c, ID: id, Grows: true, Plan: func(tx *engine.Tx) (namespace.Op, error) {
 		return engine.OrNil(namespace.PlanRestore(tx.Tree, c, inode, at))
@@ -148,9 +154,14 @@ func (s *Room) EmptyTrash(ctx context.Context, r *pb.EmptyTrashRequest) (*pb.Mut
 	if err != nil {
 		return nil, err
 	}
-	defer s.Emptied()
+	op := &namespace.OpTrash{Do: namespace.TrashEmpty}
+	defer func() {
+		s.sizes.forget(op.Inodes...)
+		s.Emptied()
+	}()
 	return s.change(ctx, engine.Request{Call: c, ID: id, Plan: func(tx *engine.Tx) (namespace.Op, error) {
-		op, seen := &namespace.OpTrash{Do: namespace.TrashEmpty}, map[namespace.InodeID]bool{}
+		seen := map[namespace.InodeID]bool{}
+		op.Inodes = nil
 		for _, n := range r.GetInodes() {
 			id := namespace.InodeID(n)
 			switch err := namespace.MayTrash(tx.Tree, c, id); {
@@ -177,18 +188,20 @@ func (s *Room) change(ctx context.Context, r engine.Request) (*pb.MutateResponse
 }
 
 // Pass removes the entries whose time is over, a page a record; while entries take too much
-// memory, the oldest of who has most of it; and while room is short, those that would go next,
-// some in a pass, so that what they free is seen before more go. Not in safe mode.
+// memory, the oldest of who has most of it; and while room is short, the oldest of who has
+// deleted most bytes, some in a pass, so that what they free is seen before more go. Not in safe
+// mode. Then it counts what has come.
 func (s *Room) Pass(ctx context.Context) error {
 	short, early := s.Short(ctx), 0
 	for ctx.Err() == nil {
+		var ids []namespace.InodeID
 		r, err := s.Engine.Do(ctx, engine.Request{Plan: func(tx *engine.Tx) (namespace.Op, error) {
 			if tx.Tree.Trash(nil).Len() == 0 || tx.Tree.SafeMode() {
 				return nil, nil
 			}
-			ids := s.over(tx.Tree)
+			ids = s.over(tx.Tree)
 			if c := tx.Tree.Counts(); len(ids) == 0 && short && c.Garbage == 0 && c.Detached == 0 {
-				ids = next(tx.Tree)
+				ids = s.early(tx.Tree)
 				short, early = false, len(ids)
 			}
 			if len(ids) == 0 {
@@ -196,8 +209,12 @@ func (s *Room) Pass(ctx context.Context) error {
 			}
 			return &namespace.OpTrash{Do: namespace.TrashEmpty, Inodes: ids}, nil
 		}})
-		if err != nil || r.Noop {
+		s.sizes.forget(ids...)
+		if err != nil {
 			return err
+		}
+		if r.Noop {
+			break
 		}
 		if early > 0 {
 			s.Log.Warn("room is short: deleted files that were kept in the trash are removed before their time", "entries", early)
@@ -205,18 +222,25 @@ func (s *Room) Pass(ctx context.Context) error {
 		}
 		s.Emptied()
 	}
+	s.count(ctx)
 	return ctx.Err()
 }
 
 // earlyPage is how many entries go at once when room is short.
 const earlyPage = 100
 
-// next are the entries whose time is over next.
-func next(t *namespace.Tree) (ids []namespace.InodeID) {
-	t.Trash(nil).Due(func(e *tables.Trashed) bool {
+// early is what goes when room is short: nobody's things go because of what another has deleted.
+func (s *Room) early(t *namespace.Tree) (ids []namespace.InodeID) {
+	take := func(e *tables.Trashed) bool {
 		ids = append(ids, e.Inode)
 		return len(ids) < earlyPage
-	})
+	}
+	if user := s.sizes.most(); user != "" {
+		t.Trash(nil).Oldest(user, take)
+	}
+	if len(ids) == 0 { // nothing is counted yet
+		t.Trash(nil).Due(take)
+	}
 	return ids
 }
 
@@ -230,20 +254,8 @@ func (s *Room) over(t *namespace.Tree) (ids []namespace.InodeID) {
 		ids = append(ids, e.Inode)
 		return true
 	})
-	if len(ids) > 0 || trash.Memory() <= roomy {
-		return ids
+	if len(ids) == 0 {
+		ids = trash.Crowded(maxPage)
 	}
-	var most tables.TrashUse
-	trash.Uses(func(u tables.TrashUse) bool {
-		if u.Memory > most.Memory {
-			most = u
-		}
-		return true
-	})
-	left := trash.Memory() - roomy
-	trash.Oldest(most.User, func(e *tables.Trashed) bool {
-		ids, left = append(ids, e.Inode), left-e.Memory()
-		return left > 0 && len(ids) < maxPage
-	})
 	return ids
 }

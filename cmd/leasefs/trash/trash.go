@@ -113,7 +113,7 @@ type entryJSON struct {
 	User    string `json:"deleted_by"`
 	Owner   string `json:"owner"`
 	Dir     bool   `json:"directory"`
-	Length  int64  `json:"length"`
+	Length  *int64 `json:"length"`
 	Deleted string `json:"deleted"`
 	LeftMS  int64  `json:"left_ms"`
 }
@@ -122,15 +122,22 @@ func (c *Call) list(f trash.Filter) error {
 	w, none := c.Table(), true
 	err := trash.List(c.Ctx, c.FS, f, func(e *trash.Entry) error {
 		if c.JSON {
-			return c.PrintJSON(entryJSON{e.ID, e.Path, e.User, e.Owner, e.IsDir, e.Length, e.Deleted.UTC().Format(screen.TimeJSON), e.Left.Milliseconds()})
+			length := &e.Length
+			if e.Length < 0 {
+				length = nil
+			}
+			return c.PrintJSON(entryJSON{e.ID, e.Path, e.User, e.Owner, e.IsDir, length, e.Deleted.UTC().Format(screen.TimeJSON), e.Left.Milliseconds()})
 		}
 		if none {
 			fmt.Fprintln(w, "ID\tDELETED\tBY\tOWNER\tLEFT\tBYTES\tPATH")
 		}
 		none = false
 		size, name := strconv.FormatInt(e.Length, 10), c.Name(e.Path)
+		if e.Length < 0 {
+			size = "-"
+		}
 		if e.IsDir {
-			size, name = "-", strings.TrimSuffix(name, "/")+"/"
+			name = strings.TrimSuffix(name, "/") + "/"
 		}
 		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", e.ID, e.Deleted.Format(time.DateTime), e.User, e.Owner, e.Left.Round(time.Second), size, name)
 		return nil

@@ -8,6 +8,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/namenode/namespace/codec"
+	"github.com/leasefs/leasefs/namenode/share"
 )
 
 // Limits of the trash.
@@ -19,10 +20,10 @@ const (
 	// MaxTrashDays is the longest time that TrashXattr may say.
 	MaxTrashDays = 365
 	// MaxTrashMemory is how many bytes of memory the entries of the trash may take, what is
-	// deleted itself not counted. The last quarter is for users who have few.
+	// deleted itself not counted.
 	MaxTrashMemory = 256 << 20
 	// TrashOverhead is how many bytes of memory an entry takes besides its path.
-	TrashOverhead = 256
+	TrashOverhead = 384
 )
 
 // TrashKeep is how many milliseconds a value of TrashXattr says, 0 for off. The error is of
@@ -72,7 +73,7 @@ type Trash struct {
 	byInode, byDue Set[*Trashed]
 	byUser         Set[trashOf]
 	uses           Set[TrashUse]
-	memory         int64
+	memory, most   int64
 }
 
 // trashOf is an entry as one of a user's: of who deleted it, and of whose it was.
@@ -90,19 +91,17 @@ func NewTrash() Trash {
 		}),
 		byDue: NewSet(func(a, b *Trashed) bool { return cmp.Or(cmp.Compare(a.Due, b.Due), cmp.Compare(a.Inode, b.Inode)) < 0 }),
 		uses:  NewSet(func(a, b TrashUse) bool { return a.User < b.User }),
+		most:  MaxTrashMemory,
 	}
 }
 
 // Clone returns a snapshot.
 func (t *Trash) Clone() Trash {
-	return Trash{t.byInode.Clone(), t.byDue.Clone(), t.byUser.Clone(), t.uses.Clone(), t.memory}
+	return Trash{t.byInode.Clone(), t.byDue.Clone(), t.byUser.Clone(), t.uses.Clone(), t.memory, t.most}
 }
 
 // Len is how many entries there are.
 func (t *Trash) Len() int { return t.byInode.Len() }
-
-// Memory is how many bytes of memory they take.
-func (t *Trash) Memory() int64 { return t.memory }
 
 // Get returns the entry of an inode, nil if it is not in the trash.
 func (t *Trash) Get(id InodeID) *Trashed {
@@ -117,8 +116,40 @@ func (t *Trash) Use(user string) TrashUse {
 	return u
 }
 
-// Uses calls fn for each user who has deleted something in the trash, until it returns false.
-func (t *Trash) Uses(fn func(TrashUse) bool) { t.uses.Ascend(fn) }
+// Fits reports whether there is memory for what a user is about to delete. The last quarter is
+// for users who have few, the last sixteenth only for reserve.
+func (t *Trash) Fits(user string, more int64, reserve bool) bool {
+	return t.memory+more <= share.Room(t.most, t.Use(user).Memory, more, reserve)
+}
+
+// Crowded are entries that have to go before their time, at most so many: the oldest of the
+// user who has most, while all take more than five eighths of their memory. That is less
+// than anybody is allowed (Fits), so that nobody is refused for long.
+func (t *Trash) Crowded(limit int) (ids []InodeID) {
+	excess, most := t.memory-t.most/8*5, TrashUse{}
+	if excess <= 0 {
+		return nil
+	}
+	t.uses.Ascend(func(u TrashUse) bool {
+		if u.Memory > most.Memory {
+			most = u
+		}
+		return true
+	})
+	t.Oldest(most.User, func(e *Trashed) bool {
+		ids, excess = append(ids, e.Inode), excess-e.Memory()
+		return excess > 0 && len(ids) < limit
+	})
+	return ids
+}
+
+// Oldest calls fn for the entries that a user has deleted, the oldest first, until it returns
+// false.
+func (t *Trash) Oldest(user string, fn func(*Trashed) bool) {
+	t.byUser.DescendLessOrEqual(trashOf{user, &Trashed{At: -1}}, func(e trashOf) bool {
+		return e.user == user && (e.User != user || fn(e.Trashed))
+	})
+}
 
 // Put adds an entry. Nothing else has its inode.
 func (t *Trash) Put(e *Trashed) {
@@ -175,14 +206,6 @@ func (t *Trash) List(user string, after *Trashed, fn func(*Trashed) bool) {
 	}
 	t.byUser.AscendGreaterOrEqual(first, func(e trashOf) bool {
 		return e.user == user && (after != nil && e.Inode == after.Inode || fn(e.Trashed))
-	})
-}
-
-// Oldest calls fn for the entries that a user has deleted, the oldest first, until it returns
-// false.
-func (t *Trash) Oldest(user string, fn func(*Trashed) bool) {
-	t.byUser.DescendLessOrEqual(trashOf{user, &Trashed{At: -1}}, func(e trashOf) bool {
-		return e.user == user && (e.User != user || fn(e.Trashed))
 	})
 }
 

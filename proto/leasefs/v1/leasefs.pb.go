@@ -7286,7 +7286,7 @@ type TrashEntry struct {
 	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`                                  // that it had
 	TimeUnixMs    int64                  `protobuf:"varint,4,opt,name=time_unix_ms,json=timeUnixMs,proto3" json:"time_unix_ms,omitempty"` // when it was deleted
 	LeftMs        int64                  `protobuf:"varint,5,opt,name=left_ms,json=leftMs,proto3" json:"left_ms,omitempty"`               // for how long it is still kept
-	Attr          *Attr                  `protobuf:"bytes,6,opt,name=attr,proto3" json:"attr,omitempty"`
+	Attr          *Attr                  `protobuf:"bytes,6,opt,name=attr,proto3" json:"attr,omitempty"`                                  // the length of a directory is that of all files below it; -1: not counted yet
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -8755,6 +8755,8 @@ type StatusResponse struct {
 	ZookeeperBytes  int64                  `protobuf:"varint,30,opt,name=zookeeper_bytes,json=zookeeperBytes,proto3" json:"zookeeper_bytes,omitempty"` // of each ZooKeeper server's memory, that the journal takes
 	ZookeeperNodes  int64                  `protobuf:"varint,31,opt,name=zookeeper_nodes,json=zookeeperNodes,proto3" json:"zookeeper_nodes,omitempty"` // in which it is
 	GarbageBytes    int64                  `protobuf:"varint,32,opt,name=garbage_bytes,json=garbageBytes,proto3" json:"garbage_bytes,omitempty"`       // of blocks that wait to be deleted
+	TrashFiles      uint64                 `protobuf:"varint,58,opt,name=trash_files,json=trashFiles,proto3" json:"trash_files,omitempty"`             // files in the trash
+	TrashBytes      int64                  `protobuf:"varint,59,opt,name=trash_bytes,json=trashBytes,proto3" json:"trash_bytes,omitempty"`             // of them
 	GrantedLeases   uint64                 `protobuf:"varint,33,opt,name=granted_leases,json=grantedLeases,proto3" json:"granted_leases,omitempty"`
 	StoreConflict   string                 `protobuf:"bytes,40,opt,name=store_conflict,json=storeConflict,proto3" json:"store_conflict,omitempty"` // why nothing is deleted from the block store; empty: there is no conflict
 	Short           string                 `protobuf:"bytes,41,opt,name=short,proto3" json:"short,omitempty"`                                      // why it refuses what needs room, or would if it were active; empty: there is room
@@ -8998,6 +9000,20 @@ func (x *StatusResponse) GetZookeeperNodes() int64 {
 func (x *StatusResponse) GetGarbageBytes() int64 {
 	if x != nil {
 		return x.GarbageBytes
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetTrashFiles() uint64 {
+	if x != nil {
+		return x.TrashFiles
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetTrashBytes() int64 {
+	if x != nil {
+		return x.TrashBytes
 	}
 	return 0
 }
@@ -12000,7 +12016,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x06target\x18\x03 \x01(\v2\x0f.leasefs.v1.RefR\x06target\x12)\n" +
 	"\asources\x18\x04 \x03(\v2\x0f.leasefs.v1.RefR\asources\";\n" +
 	"\rStatusRequest\x12*\n" +
-	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"\x86\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"\xc8\n" +
 	"\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
@@ -12037,7 +12053,11 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\rjournal_bytes\x18\x1a \x01(\x03R\fjournalBytes\x12'\n" +
 	"\x0fzookeeper_bytes\x18\x1e \x01(\x03R\x0ezookeeperBytes\x12'\n" +
 	"\x0fzookeeper_nodes\x18\x1f \x01(\x03R\x0ezookeeperNodes\x12#\n" +
-	"\rgarbage_bytes\x18  \x01(\x03R\fgarbageBytes\x12%\n" +
+	"\rgarbage_bytes\x18  \x01(\x03R\fgarbageBytes\x12\x1f\n" +
+	"\vtrash_files\x18: \x01(\x04R\n" +
+	"trashFiles\x12\x1f\n" +
+	"\vtrash_bytes\x18; \x01(\x03R\n" +
+	"trashBytes\x12%\n" +
 	"\x0egranted_leases\x18! \x01(\x04R\rgrantedLeases\x12%\n" +
 	"\x0estore_conflict\x18( \x01(\tR\rstoreConflict\x12\x14\n" +
 	"\x05short\x18) \x01(\tR\x05short\x12\x1d\n" +
