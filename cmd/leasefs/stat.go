@@ -8,7 +8,6 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/screen"
-	"github.com/leasefs/leasefs/internal/filemode"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
