@@ -13,7 +13,7 @@ func TestTrashMemory(t *testing.T) {
 	trash.most = 1000 * TrashOverhead
 	next := InodeID(1)
 	put := func(user string) bool {
-		e := &Trashed{Inode: next, User: user, Owner: "owner", Path: "/f", At: int64(next)}
+		e := &Trashed{Inode: next, User: user, Owner: "owner", Path: "/f", At: int64(next), Due: int64(next)}
 		if !trash.Fits(user, e.Memory(), false) {
 			return false
 		}
