@@ -1,6 +1,7 @@
 package namenode_test
 
 import (
+	"errors"
 	"io/fs"
 	"path/filepath"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -96,8 +98,12 @@ func TestTrashMakesRoom(t *testing.T) {
 	if err != nil || len(mine.GetEntries()) != 1 || mine.GetEntries()[0].GetPath() != "/bob/d/a" {
 		t.Fatalf("bob's trash has %v, %v", mine.GetEntries(), err)
 	}
-	if _, err := bob.NN.RestoreTrash(t.Context(), &pb.RestoreTrashRequest{Call: bob.Call(), Caller: bob.Who, Inode: mine.GetEntries()[0].GetInode(), To: pb.At("/bob/d/a")}); err != nil {
-		t.Error(err)
-	}
+	soon(t, "there is room to restore it", func() bool { // which is measured once a second
+		_, err := bob.NN.RestoreTrash(t.Context(), &pb.RestoreTrashRequest{Call: bob.Call(), Caller: bob.Who, Inode: mine.GetEntries()[0].GetInode(), To: pb.At("/bob/d/a")})
+		if err != nil && !errors.Is(err, fserror.NoSpace) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
 	soon(t, "nothing is left", func() bool { s := status(); return s.GetTrashFiles() == 0 && s.GetTrashBytes() == 0 })
 }
