@@ -10,12 +10,12 @@ VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo de
 PKGS      ?= ./test/e2e ./namenode ./test/crash ./...
 RACE_FLAGS ?=
 # The longest first, too.
-RACE_PKGS ?= ./namenode ./client ./leasemanager/... ./internal/journal/... ./internal/readcache ./namenode/... ./client/... ./test/crash ./internal/blockcache ./gateway/...
+RACE_PKGS ?= ./namenode ./client ./gateway/hdfs ./leasemanager/... ./internal/journal/... ./internal/readcache ./namenode/... ./client/... ./internal/blockcache ./gateway/...
 FUZZTIME  ?= 10
 # The tests of large sizes (LEASEFS_TEST_SIZE=full repeats others more often, too).
 FULL      ?= ^Test(TreesInAndOut|TreesOverAKilledNamenode|LargeFile|ManyAppends|ManySmallFiles|KilledWriterIsReplaced|HAStress|Soak)$$
 # The tests that take the longest, since they wait for sessions and terms of several namenodes or work long: test-full runs them.
-LONG      ?= ^Test(DebianPackage|HBase|HALab|HATakeOverWithoutTheStore|HASecureZooKeeper|Scenario59OverFailovers|Scenario42PausedPastItsSession|Scenario43ZooKeeperDown|ZooKeeperPasswordRenewed|DeposedPurgesImages|HostileRequests|Login|S3Ensemble|MountPjdfstest|HAFollowerCutFromItsLeader|HAStaleReads|PageInChromium|PageOfMany|PageWithAToken|PythonPackage|PythonOverFailovers|Hadoop[A-Z][A-Za-z]*)$$
+LONG      ?= ^Test(Release|GoInstall|HelmChart|Image|CSISanity|CSIMountsLive|ArchiveOutlivesZooKeeper|DebianPackage|HBase|HALab|HATakeOverWithoutTheStore|HASecureZooKeeper|Scenario59OverFailovers|Scenario42PausedPastItsSession|Scenario43ZooKeeperDown|ZooKeeperPasswordRenewed|DeposedPurgesImages|HostileRequests|Login|S3Ensemble|MountPjdfstest|HAFollowerCutFromItsLeader|HAStaleReads|PageInChromium|PageOfMany|PageWithAToken|PythonPackage|PythonOverFailovers|Hadoop[A-Z][A-Za-z]*)$$
 # Those that test-full runs in full size only.
 LONG_FULL ?= ^Test(KilledWriterIsReplaced|Soak|ManyAppends|ManySmallFiles|TreesOverAKilledNamenode|HAStress|ZooKeeperStaysBounded|HandOverUnderLoad|Scenario43Servers)$$
 # The tests that stand on an S3 server: make test runs them on one of the servers, test-full on the other (test/env/s3env).
@@ -32,7 +32,7 @@ SEEDS     ?= 1000000
 SPARSE    ?=
 SEED      ?= $(shell date +%s)
 
-.PHONY: help setup build deb demo test test-full test-long sweeps soak torture mutants race lint fuzz bench experiments generate clean
+.PHONY: help setup build deb demo test test-full test-long sweeps soak torture mutants race lint fuzz bench experiments generate clean release
 
 help: ## show this list
 	@echo "make TARGET, one of:"
@@ -50,6 +50,10 @@ deb: ## make dist/leasefs_VERSION_ARCH.deb, for the architecture of GOARCH
 	@scripts/setup deb
 	@scripts/deb
 
+release: ## make dist/VERSION: archives, packages, checksums, lists of contents and notes of a release
+	@scripts/setup release
+	@scripts/release $(VERSION)
+
 demo: build ## build, then show writer leases at work on this machine (10 s)
 	@scripts/demo
 
@@ -62,10 +66,10 @@ test-full: test-long sweeps ## run the longest tests, then the end-to-end tests 
 
 test-long: ## run the part of test-full that waits more than it works
 	@scripts/setup test-full
-	$(GOTEST) -count=1 -timeout 15m -run '$(LONG)' ./test/e2e ./namenode ./test/page
+	$(GOTEST) -count=1 -timeout 20m -run '$(LONG)' ./test/e2e ./namenode ./test/page
 	LEASEFS_TEST_SIZE=full $(GOTEST) -count=1 -timeout 30m -v -run '$(FULL)' ./test/e2e
 	LEASEFS_TEST_SIZE=full $(GOTEST) -count=1 -timeout 15m -run '$(STORES)' ./test/e2e ./namenode
-	LEASEFS_TEST_SIZE=full $(GOTEST) -count=1 -timeout 15m -run '$(LONG_FULL)|^Test(Conformance|Scenario43BrokenConnections)$$' ./namenode ./internal/journal/zk
+	LEASEFS_TEST_SIZE=full $(GOTEST) -count=1 -timeout 15m -run '$(LONG_FULL)|^Test(Conformance|Scenario43BrokenConnections|AnyMomentIsArchived|TwoNamenodesArchive)$$' ./namenode ./internal/journal/zk
 	$(GOTEST) -count=1 -timeout 15m -v -tags torture ./test/torture -minutes 0.5 -seed $(SEED)
 
 sweeps: ## run the part of test-full that only computes: the sweeps and the simulated fleets
@@ -85,9 +89,9 @@ mutants: ## build known faults into the product, one at a time, and see that the
 	@scripts/setup test
 	$(GOTEST) -count=1 -tags mutants -timeout 10m -run '^TestMutants$$' ./test/sim
 
-race: ## run the tests of the concurrent packages under the race detector
+race: ## run the tests of the concurrent packages, but for the longest, under the race detector
 	@scripts/setup race
-	CGO_ENABLED=1 $(GOTEST) -race $(RACE_FLAGS) $(RACE_PKGS)
+	CGO_ENABLED=1 $(GOTEST) -race -timeout 15m -p $$(($$(nproc) + 1)) -skip '$(LONG)|$(LONG_FULL)' $(RACE_FLAGS) $(RACE_PKGS)
 
 lint: ## check style, layers and common mistakes (.golangci.yml)
 	@scripts/setup lint

@@ -85,12 +85,12 @@ func newReadCache(cfg *Config) *readCache {
 		Leads:    func(v kept) (readKey, bool) { return readKey{readAttr, door.Inode(v.inode), v.as}, v.inode != 0 },
 		Outlives: func(k readKey) bool { return k.kind == readNames || k.kind == readDelegation },
 		Size: func(k readKey, v kept) int64 {
-			size := int64(len(k.at.Path)+len(k.as)) + 200
+			size := int64(len(k.at.Path)+len(k.as)+len(v.attr.GetXattr())) + 200
 			if v.names != nil {
 				size += delegation.NamesBytes
 			}
 			if v.file != nil {
-				size += int64(len(v.file.Tail)) + 300*int64(len(v.file.Blocks))
+				size += int64(len(v.file.Tail)+len(v.file.GetAttr().GetXattr())) + 300*int64(len(v.file.Blocks))
 			}
 			for _, x := range v.xattrs.GetXattrs() {
 				size += int64(len(x.GetName())+len(x.GetValue())) + 100

@@ -103,6 +103,9 @@ type Config struct {
 	// made without WithMode, 0666 less these, of missing parents 0777. Nil: 022,
 	// whatever the process's own is, which Go programs do not know.
 	Umask *fs.FileMode
+	// Xattr is the name of an extended attribute that comes with each FileInfo, but for
+	// those of Find, without a call of its own; empty: none does.
+	Xattr string
 	// TLS is nil for plain text, unless Proof names Authorities.
 	TLS *tls.Config
 	// Proof says by what else than a certificate of TLS the client proves who User is.
@@ -128,18 +131,8 @@ type Config struct {
 	// ReadAhead is how many blocks a sequential reader fetches ahead; 0:
 	// DefaultReadAhead. A reader needs (ReadAhead+1) × BlockSize bytes.
 	ReadAhead int
-	// BlockCache is a folder of this machine in which blocks are kept that were read
-	// from the block store; empty: none. It must exist on a local disk, be this user's
-	// with mode 0700, and be empty or have been used so before. Several processes and
-	// namespaces may share it. What is read from it is verified as what comes from the
-	// store is, and read from there if it does not match, or if the folder fails.
-	// Blocks are written in the background: some 32 MiB may wait in memory, and Close
-	// writes these for two seconds at most.
-	BlockCache string
-	// BlockCacheSize limits in bytes what the folder takes on disk; blocks not used
-	// for the longest time are removed first. 0: DefaultBlockCacheSize; at least
-	// MinBlockCacheSize. Processes that share a folder should be given the same.
-	BlockCacheSize int64
+	// NearBlocks says where blocks are kept that were read.
+	NearBlocks
 	// Conns is the number of gRPC connections to the active namenode; 0: 1.
 	Conns int
 	// DialOptions are appended to those of the package.
@@ -161,6 +154,8 @@ type (
 	Proof = prover.Config
 	// Kerberos says how a client proves by Kerberos who it is.
 	Kerberos = prover.Kerberos
+	// NearBlocks says where a client keeps blocks that it has read, near the reader.
+	NearBlocks = blockcache.Near
 )
 
 // withDefaults checks the configuration and fills what is empty.

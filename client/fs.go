@@ -77,7 +77,7 @@ func New(ctx context.Context, cfg Config) (*FS, error) {
 	id := pb.NewSession(cfg.User)
 	e := &engine{
 		cfg:     cfg,
-		caller:  &pb.Caller{User: cfg.User, RealUser: cfg.RealUser, Client: cfg.Client, Session: id, Host: cfg.Host, Pid: cfg.PID, TtlMs: ceilMS(cfg.TTL)},
+		caller:  &pb.Caller{User: cfg.User, RealUser: cfg.RealUser, Client: cfg.Client, Session: id, Host: cfg.Host, Pid: cfg.PID, TtlMs: ceilMS(cfg.TTL), Xattr: cfg.Xattr},
 		blobs:   blockio.NewTransport(cfg.HTTPClient, cfg.TLS, cfg.prover.Roots, cfg.Timeout),
 		info:    Info{User: cfg.User, Client: cfg.Client, Session: hex.EncodeToString(pb.SessionName(id)), DirMode: 0o777 &^ *cfg.Umask},
 		readers: make(map[*Reader]struct{}),

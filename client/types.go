@@ -28,6 +28,7 @@ type FileInfo struct {
 	TailLength int64     // of a file: bytes after its last block
 	Lease      LeaseID   // the granted lease that a file is attached to; 0: none
 	Xattrs     int       // how many extended attributes it has
+	Xattr      []byte    // the value of that of Config.Xattr, not to be changed; nil: there is none, or the user may not read it
 	HasACL     bool      // it has an access ACL that says more than its mode, see Xattrs.ACL
 	HasDefault bool      // it is a directory that has a default ACL
 	// TxID is a change up to which all are in this answer, and in all that comes
@@ -90,7 +91,7 @@ func (i *FileInfo) String() string { return fs.FormatFileInfo(i) }
 func fileInfo(path string, a *pb.Attr) *FileInfo {
 	i := &FileInfo{
 		Path: path, Inode: a.GetInode(), User: a.GetUser(), Group: a.GetGroup(), Length: a.GetLength(),
-		LinkTarget: a.GetLinkTarget(), Entries: a.GetEntries(), Blocks: a.GetBlocks(), TailLength: a.GetTailLength(), Lease: LeaseID(a.GetLease()), Xattrs: int(a.GetXattrs()),
+		LinkTarget: a.GetLinkTarget(), Entries: a.GetEntries(), Blocks: a.GetBlocks(), TailLength: a.GetTailLength(), Lease: LeaseID(a.GetLease()), Xattrs: int(a.GetXattrs()), Xattr: a.GetXattr(),
 		HasACL: a.GetAcl()&1 != 0, HasDefault: a.GetAcl()&2 != 0,
 		mode: modeFromWire(a.GetMode(), a.GetType()), mtime: time.UnixMilli(a.GetMtimeUnixMs()),
 	}
@@ -206,6 +207,8 @@ type (
 	Troubles = report.Troubles
 	// Holding is what somebody holds of what all callers of a namenode share.
 	Holding = report.Holding
+	// ArchiveStatus is how far the archive of a namenode's journal is.
+	ArchiveStatus = report.ArchiveStatus
 	// RoomStatus is what is stored, and how much of the disk is free.
 	RoomStatus = report.RoomStatus
 	// ZooKeeperStatus is what one namenode of several uses of ZooKeeper, and how it

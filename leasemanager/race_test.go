@@ -12,8 +12,14 @@ import (
 	"github.com/leasefs/leasefs/test/env/size"
 )
 
-// raceRuns is how often scenario 5 is run.
-func raceRuns() int { return size.Of(20_000, 1_000_000) }
+// raceRuns is how often scenario 5 is run: less often under the race detector, where each
+// run is slow and a few thousand show what that looks for.
+func raceRuns() int {
+	if testing.Short() {
+		return 4_000
+	}
+	return size.Of(20_000, 1_000_000)
+}
 
 // Renewal and expiry of one lease at the same instant.
 func TestScenario05(t *testing.T) {

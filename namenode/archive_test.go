@@ -1,8 +1,9 @@
 package namenode_test
 
 import (
-	"bytes"
+	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/blockstore/local"
 	"github.com/leasefs/leasefs/namenode"
 	"github.com/leasefs/leasefs/namenode/archive"
@@ -20,6 +22,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/offline"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env"
+	"github.com/leasefs/leasefs/test/env/size"
 )
 
 // archived has a namenode archive into a folder of its own.
@@ -55,29 +58,29 @@ func archivedTo(t *testing.T, blocks string, txid uint64) (c *archive.Catalog) {
 	t.Helper()
 	env.Eventually(t, fmt.Sprintf("record %d is archived", txid), func() bool {
 		c = catalog(t, blocks)
-		newest, _ := c.Newest()
-		return newest >= txid
+		return c.Newest() >= txid
 	})
 	return c
 }
 
-func imageBytes(t *testing.T, tree *namespace.Tree) []byte {
+// sumOf is what tells a tree from others.
+func sumOf(t *testing.T, tree *namespace.Tree) (sum [sha256.Size]byte) {
 	t.Helper()
-	var b bytes.Buffer
-	if err := tree.WriteImage(&b); err != nil {
+	h := sha256.New()
+	if err := tree.WriteImage(h); err != nil {
 		t.Fatal(err)
 	}
-	return b.Bytes()
+	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// moments are trees by their last record.
-type moments map[uint64][]byte
+// moments are the sums of trees by their last record.
+type moments map[uint64][sha256.Size]byte
 
 func (m moments) note(t *testing.T, s *namenode.Server) uint64 {
 	t.Helper()
 	tree := s.Tree()
 	last, _ := tree.Last()
-	m[last] = imageBytes(t, tree)
+	m[last] = sumOf(t, tree)
 	return last
 }
 
@@ -92,7 +95,7 @@ func (m moments) check(t *testing.T, c *archive.Catalog, n int) {
 		if err != nil {
 			t.Fatalf("after record %d: %v", txid, err)
 		}
-		if problems := tree.Check(); len(problems) > 0 || !bytes.Equal(imageBytes(t, tree), want) {
+		if problems := tree.Check(); len(problems) > 0 || sumOf(t, tree) != want {
 			t.Fatalf("after record %d the tree is another one (%v)", txid, problems)
 		}
 		_, ms := tree.Last()
@@ -130,7 +133,7 @@ func change(t *testing.T, r *env.Raw, i int) {
 	_ = err // what is refused changes nothing
 }
 
-// TestAnyMomentIsArchived: 200 moments of a random history, over restarts and with bases
+// TestAnyMomentIsArchived: 200 moments, in full size 1,000, of a random history, over restarts and with bases
 // between, are restored as they were, by number and by time.
 func TestAnyMomentIsArchived(t *testing.T) {
 	t.Parallel()
@@ -138,21 +141,22 @@ func TestAnyMomentIsArchived(t *testing.T) {
 	n := env.Start(t, archived(blocks, time.Hour))
 	seen := moments{}
 	last := uint64(0)
-	for reign := range 3 {
+	reigns := size.Of(3, 10)
+	for reign := range reigns {
 		r := n.Raw(t, fmt.Sprintf("r%d", reign))
-		for i := range 100 {
+		for i := range size.Of(100, 150) {
 			change(t, r, 1000*reign+i)
 			last = seen.note(t, n.Server)
 		}
-		if reign < 2 {
+		if reign < reigns-1 {
 			n.Restart(t)
 		}
 	}
 	c := archivedTo(t, blocks, last)
-	if len(seen) < 200 {
+	if least := size.Of(200, 1000); len(seen) < least {
 		t.Fatalf("only %d moments", len(seen))
 	}
-	seen.check(t, c, 220)
+	seen.check(t, c, size.Of(220, 1000))
 	if _, err := c.Tree(t.Context(), archive.At{TxID: last + 1000}); err == nil {
 		t.Error("a moment that has not come yet was restored")
 	}
@@ -219,7 +223,7 @@ func TestTwoNamenodesArchive(t *testing.T) {
 	fs := p.client(acfg.Listen, bcfg.Listen)
 	last := uint64(0)
 	for i := range 4 {
-		for k := range 10 {
+		for k := range size.Of(10, 100) {
 			if err := fs.Mkdir(t.Context(), fmt.Sprintf("/d%d-%d", i, k), 0o755); err != nil {
 				t.Fatal(err)
 			}
@@ -242,6 +246,74 @@ func TestTwoNamenodesArchive(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestArchiveIsTold: status says how far the archive is, and why it is not; of a namenode
+// that archives nothing, nothing.
+func TestArchiveIsTold(t *testing.T) {
+	t.Parallel()
+	clk, fake := env.FakeClock()
+	blocks := t.TempDir()
+	n := env.Start(t, fake, archived(blocks, time.Hour))
+	fs := n.Client(t)
+	told := func(what string, ok func(a *client.ArchiveStatus) bool) {
+		t.Helper()
+		env.Eventually(t, what, func() bool {
+			st, err := fs.Status(t.Context())
+			return err == nil && len(st) == 1 && st[0].Archive != nil && ok(st[0].Archive)
+		})
+	}
+	if err := fs.Mkdir(t.Context(), "/d", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	last, _ := n.Tree().Last()
+	var to uint64
+	told("all is archived", func(a *client.ArchiveStatus) bool {
+		to = a.TxID
+		return a.TxID >= last && a.Records == 0 && a.Lag == 0 && a.Holes == 0 && a.Problem == "" && !a.Late()
+	})
+	objects, err := filepath.Glob(filepath.Join(blocks, "*", "named"))
+	if err != nil || len(objects) != 1 {
+		t.Fatal(objects, err)
+	}
+	if err := os.Rename(objects[0], objects[0]+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(objects[0], nil, 0o600); err != nil { // nothing can be put in a file
+		t.Fatal(err)
+	}
+	if err := fs.Mkdir(t.Context(), "/e", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	clk.Advance(time.Minute)
+	told("why nothing is archived", func(a *client.ArchiveStatus) bool {
+		return a.TxID == to && a.Records > 0 && a.Lag >= time.Minute && a.Problem != "" && a.Late()
+	})
+	if m := n.Metrics(t); !strings.Contains(m, "\nleasefs_archive_lag_seconds 6") {
+		t.Errorf("the metrics do not tell of the lag:\n%s", m)
+	}
+	for i := range 3 { // images do not purge what is not archived
+		if err := fs.Mkdir(t.Context(), fmt.Sprintf("/f%d", i), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := fs.Admin().Checkpoint(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := moments{}
+	newest := seen.note(t, n.Server)
+	if err := errors.Join(os.Remove(objects[0]), os.Rename(objects[0]+".away", objects[0])); err != nil {
+		t.Fatal(err)
+	}
+	told("it is archived after all", func(a *client.ArchiveStatus) bool {
+		return a.Records == 0 && a.Problem == "" && !a.Late() && a.Holes == 0
+	})
+	seen.check(t, archivedTo(t, blocks, newest), 1)
+
+	st, err := env.Start(t).Client(t).Status(t.Context())
+	if err != nil || st[0].Archive != nil {
+		t.Errorf("without an archive: %+v, %v", st, err)
 	}
 }
 
@@ -289,4 +361,122 @@ func TestTheDiskIsLost(t *testing.T) {
 	r.Make("/more")
 	seen := moments{}
 	seen.check(t, archivedTo(t, blocks, seen.note(t, again.Server)), 1)
+	if st, err := again.Client(t).Status(t.Context()); err != nil || st[0].Archive == nil || st[0].Archive.Holes != 0 {
+		t.Errorf("nothing is missing, and status tells of a hole: %v", err)
+	}
+}
+
+// TestArchiveOfAnOlderZooKeeper: ZooKeeper's folders are put back from before reigns that have
+// archived. Nothing is archived until an operator has given the store to what continues, and
+// then all of its history, over the reigns with higher terms; also after a restart.
+func TestArchiveOfAnOlderZooKeeper(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	o := &oneStore{pair: p, blocks: func() string { return "file://" + p.blocks }, keep: time.Hour}
+	a, b := fork(o)
+	for i := range 3 { // which the copy does not know
+		if err := a.Close(); err != nil {
+			t.Fatal(err)
+		}
+		o.run(a)
+		if err := a.library(o.t).WriteFile(t.Context(), fmt.Sprint("/lost", i), make([]byte, fileSize)); err != nil {
+			t.Fatal(err)
+		}
+		last, _ := a.Tree().Last()
+		archivedTo(t, p.blocks, last)
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o.run(b)
+	defer func() { _ = b.Close() }()
+	status := func() *pb.ArchiveStatus {
+		s, err := b.raw.Admin.Status(t.Context(), &pb.StatusRequest{Caller: b.raw.Who})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.GetArchive()
+	}
+	seen := moments{}
+	for i := range 5 {
+		if err := b.library(o.t).WriteFile(t.Context(), fmt.Sprint("/kept", i), make([]byte, fileSize)); err != nil {
+			t.Fatal(err)
+		}
+		seen.note(t, b.Server)
+	}
+	env.Eventually(t, "nothing is archived", func() bool { return strings.Contains(status().GetProblem(), "two copies of the namespace") })
+	if res, err := b.raw.Admin.ResolveStore(t.Context(), &pb.ResolveStoreRequest{Caller: b.raw.Who}); err != nil || !res.GetResolved() {
+		t.Fatalf("%v, %v", res, err)
+	}
+	complete := func() {
+		t.Helper()
+		last := seen.note(t, b.Server)
+		env.Eventually(t, "all is archived", func() bool { s := status(); return s.GetProblem() == "" && s.GetTxid() >= last })
+		seen.check(t, catalog(t, p.blocks), len(seen))
+	}
+	complete()
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o.run(b)
+	if err := b.library(o.t).WriteFile(t.Context(), "/later", make([]byte, fileSize)); err != nil {
+		t.Fatal(err)
+	}
+	complete()
+}
+
+// TestDoubtsAreTold: who restores what was at a time is warned if the archive cannot tell
+// whether it has all of that time.
+func TestDoubtsAreTold(t *testing.T) {
+	t.Parallel()
+	clk, fake := env.FakeClock()
+	blocks := t.TempDir()
+	n := env.Start(t, fake, archived(blocks, time.Hour))
+	off, err := n.Config().Offline()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rewind := func(at time.Time) (txid uint64, says string) {
+		t.Helper()
+		var log strings.Builder
+		off.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		done, err := offline.Rewind(t.Context(), offline.Rewinding{Config: off, At: archive.At{Time: at}, Dir: filepath.Join(t.TempDir(), "then")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return done.TxID, log.String()
+	}
+	makers := 0
+	made := func(path string) (txid uint64) {
+		makers++
+		r := n.Raw(t, fmt.Sprint("maker", makers))
+		r.Make(path)
+		archivedTo(t, blocks, r.TxID())
+		clk.Advance(time.Minute)
+		return r.TxID()
+	}
+	first := made("/first")
+	between := clk.Wall()
+	clk.Advance(time.Minute)
+	second := made("/second")
+	if txid, says := rewind(between); txid != first || says != "" {
+		t.Errorf("record %d, not %d: %q", txid, first, says)
+	}
+	if txid, says := rewind(clk.Wall()); txid != second || !strings.Contains(says, "no later record") {
+		t.Errorf("record %d, not %d: %q", txid, second, says)
+	}
+	const jump = 24 * time.Hour
+	clk.ShiftWall(jump)
+	n.Restart(t)
+	third := made("/third")
+	ahead := clk.Wall().Add(-time.Second)
+	made("/fourth")
+	clk.ShiftWall(-jump)
+	n.Restart(t)
+	if txid, says := rewind(clk.Wall()); txid != second || !strings.Contains(says, "a time that has not come yet") {
+		t.Errorf("record %d, not %d: %q", txid, second, says)
+	}
+	if txid, says := rewind(ahead); txid != third || !strings.Contains(says, "a time that has not come yet") {
+		t.Errorf("record %d, not %d: %q", txid, third, says)
+	}
 }

@@ -29,6 +29,6 @@ func (s *Server) startBackground() {
 		s.log.Error("the room that is left could not be measured; it will be tried again", "cause", err)
 	}
 	s.loops.Run("scrub", s.scrub.Run)
-	s.loops.Run("archive", func(ctx context.Context) error { return s.archive.Run(ctx, s.journal, s.role.Term()) })
+	s.loops.Run("archive", func(ctx context.Context) error { return s.archive.Run(ctx, s.journal) })
 	s.loops.Every("pressure", space.Every, nil, s.space.Measure)
 }

@@ -185,7 +185,7 @@ func TestAWaitForAReaderIsAnsweredInTime(t *testing.T) {
 	reader, _ := silentReader(t, n, "reader")
 	mkdir(t, other, "/d", 0o755)
 	keep(t, reader, "/d")
-	fs := n.Client(t, func(c *client.Config) { c.Timeout = 8 * time.Second }) // an attempt has two
+	fs := n.Client(t, func(c *client.Config) { c.Timeout = 32 * time.Second }) // an attempt has eight: the machine may stall for some
 	err := fs.Chmod(t.Context(), "/d", 0o700)
 	if !errors.Is(err, fserror.Retry) || !strings.Contains(err.Error(), "cached") {
 		t.Fatalf("a namenode answers, and this is said: %v", err)

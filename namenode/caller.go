@@ -32,7 +32,7 @@ func (s *desk) caller(ctx context.Context, c *pb.Caller) (*namespace.Call, error
 	if user == "" {
 		return nil, fserror.New(fserror.InvalidArgument, "", "", "the request names no user")
 	}
-	if err := checkNames(append(c.GetGroups(), user, c.GetClient(), c.GetHost(), c.GetRealUser(), c.GetSessionUser())...); err != nil {
+	if err := checkNames(append(c.GetGroups(), user, c.GetClient(), c.GetHost(), c.GetRealUser(), c.GetSessionUser(), c.GetXattr())...); err != nil {
 		return nil, err
 	}
 	if len(c.GetGroups()) > maxGroups {
@@ -45,7 +45,7 @@ func (s *desk) caller(ctx context.Context, c *pb.Caller) (*namespace.Call, error
 	if err := cmp.Or(s.proves(who, user), s.ownSession(who, c.GetSession(), pb.SessionUser(c))); err != nil {
 		return nil, err
 	}
-	call := &namespace.Call{User: user, Client: c.GetClient(), Host: c.GetHost(), Groups: who.GroupsOf(c, s.cfg.Groups), Nobody: c.GetNobody()}
+	call := &namespace.Call{User: user, Xattr: c.GetXattr(), Client: c.GetClient(), Host: c.GetHost(), Groups: who.GroupsOf(c, s.cfg.Groups), Nobody: c.GetNobody()}
 	if owner := c.GetSessionUser(); owner != user {
 		call.SessionUser = owner
 	}
@@ -83,10 +83,10 @@ func (s *desk) callerFor(ctx context.Context, who *pb.Caller, o *pb.Owner) (*nam
 func checkNames(names ...string) error {
 	for _, name := range names {
 		if len(name) > maxCallerName {
-			return fserror.New(fserror.InvalidArgument, "", "", "the name of a user, group, client or host has %d bytes, %d over the limit; choose a shorter one", len(name), len(name)-maxCallerName)
+			return fserror.New(fserror.InvalidArgument, "", "", "the name of a user, group, client, host or extended attribute has %d bytes, %d over the limit; choose a shorter one", len(name), len(name)-maxCallerName)
 		}
 		if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
-			return fserror.New(fserror.InvalidArgument, "", "", "the name %q of a user, group, client or host has characters that cannot be printed; choose one without them", name)
+			return fserror.New(fserror.InvalidArgument, "", "", "the name %q of a user, group, client, host or extended attribute has characters that cannot be printed; choose one without them", name)
 		}
 	}
 	return nil

@@ -27,6 +27,9 @@ func (s *desk) attr(a namespace.Attr) *pb.Attr {
 		MtimeUnixMs: a.MTime, Length: a.Length, LinkTarget: a.LinkTarget,
 		Entries: uint64(a.Entries), Blocks: uint64(a.Blocks), TailLength: a.TailLength, Lease: uint64(a.Lease), Xattrs: uint32(a.Xattrs), //nolint:gosec // a small number
 	}
+	if a.Xattr != "" {
+		out.Xattr = []byte(a.Xattr)
+	}
 	if a.Access != nil {
 		out.Acl = 1
 	}

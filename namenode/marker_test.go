@@ -39,13 +39,14 @@ type oneStore struct {
 	*pair
 	blocks func() string // a URL
 	dir    string        // of a backup
+	keep   time.Duration // in the archive; 0: nothing is archived
 }
 
 func (o *oneStore) prepare(name string) *rival {
 	o.t.Helper()
 	r := &rival{clock: &env.LeapingClock{}}
 	r.cfg, r.zk = o.config(func(c *namenode.Config) {
-		c.HA.Name, c.Blocks, c.Clock = name, o.blocks(), r.clock
+		c.HA.Name, c.Blocks, c.Clock, c.Archive = name, o.blocks(), r.clock, o.keep
 		c.BlockSize, c.MaxTail = 128<<10, 64<<10
 		c.CollectEvery, c.SweepEvery = time.Hour, time.Hour // by hand
 	})

@@ -7,38 +7,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"github.com/leasefs/leasefs/internal/blockstore/local"
-	"github.com/leasefs/leasefs/internal/blockstore/s3"
 	"github.com/leasefs/leasefs/internal/clock"
-	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/meters"
 )
 
-// metrics is all that /metrics shows. Counts of things come from the tree and
-// the lease table when they are asked for, so the hot path pays for calls only.
-type metrics struct {
-	registry  *prometheus.Registry
-	cacheWait prometheus.Histogram
-	passLock  prometheus.Histogram
-}
-
-func newMetrics(s *Server) *metrics {
-	m := &metrics{registry: prometheus.NewRegistry()}
-	m.cacheWait = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "leasefs_cache_wait_seconds", Help: "Time that a change waited for readers to give up what they had cached.",
-		Buckets: prometheus.ExponentialBuckets(100e-6, 4, 10),
-	})
-	m.passLock = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "leasefs_lease_pass_lock_seconds", Help: "Time under the namespace lock of a pass of the lease monitor that ended leases; it releases the lock between records.",
-		Buckets: []float64{0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.025, 0.05, 0.1},
-	})
+// register has the registry show all that /metrics shows, beside the meters. Counts of
+// things come from the tree and the lease table when they are asked for, so the hot path
+// pays for calls only.
+func register(s *Server, r *prometheus.Registry) {
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "leasefs_build_info", Help: "1, with the version of the namenode.", ConstLabels: prometheus.Labels{"version": s.cfg.Version, "goversion": runtime.Version()},
 	})
 	build.Set(1)
-	m.registry.MustRegister(s.front.Metrics()...)
-	m.registry.MustRegister(build, m.passLock, m.cacheWait,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &stateCollector{s})
-	return m
+	r.MustRegister(s.front.Metrics()...)
+	r.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &stateCollector{s})
 }
 
 // stateCollector reads gauges and counters off the state.
@@ -71,6 +53,13 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	set("connections_idle_ended_total", float64(cn.Ended), "Idle connections closed to make room for others.")
 	set("connections_overload_ended_total", float64(cn.Overloaded), "Connections closed because they held most of too many bytes of incomplete messages.")
 	set("unfinished_bytes", float64(cn.Unfinished), "Bytes of messages that are not complete.")
+	a := s.audit.Stats()
+	set("audit_lines_total", float64(a.Lines), "Lines of the audit log, those included that were lost.")
+	set("audit_lost_total", float64(a.Lost), "Lines of the audit log that could not be written.")
+	set("audit_failing", flag(a.Problem != ""), "1 while the audit log cannot be written.")
+	if role.Role == "starting" {
+		return // what follows is being made
+	}
 	if h := s.history.Stats(); s.history != nil {
 		set("lease_history_bytes", float64(h.Bytes), "Bytes of files that the history of leases takes.")
 		set("lease_history_lost_total", float64(h.Lost), "Ends of leases that the history has not: more came than could be written.")
@@ -78,18 +67,7 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	s.scrub.Measure(set)
 	s.archive.Measure(set)
-	a := s.audit.Stats()
-	set("audit_lines_total", float64(a.Lines), "Lines of the audit log, those included that were lost.")
-	set("audit_lost_total", float64(a.Lost), "Lines of the audit log that could not be written.")
-	set("audit_failing", flag(a.Problem != ""), "1 while the audit log cannot be written.")
-	if role.Role == "starting" {
-		return // there may be no more of it yet
-	}
-	if st, ok := s.store.(*s3.Store); ok {
-		stats := st.Stats()
-		collectS3(ch, stats)
-		set("s3_clock_skew_seconds", stats.Skew.Seconds(), "How far the S3 store's clock is ahead.")
-	}
+	meters.Store(ch, set, s.store)
 	if role.Several {
 		set("standby", flag(role.Role == "standby"), "1 while this one of several namenodes follows the active one.")
 		set("zookeeper_journal_bytes", float64(role.Kept), "Bytes of each ZooKeeper server's memory that the journal takes, its nodes included: images free them.")
@@ -160,35 +138,9 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 		set("image_txid", float64(n.Images[len(n.Images)-1].TxID), "Last record in the newest image.")
 	}
 	set("images_damaged", float64(s.images.Bad()), "Published images that were found damaged or gone. While one of the latest two is, nothing older is removed.")
-	if st, ok := s.store.(*local.Store); ok {
-		stats := st.Stats()
-		set("blocks_put_total", float64(stats.Puts), "Blocks written to the local store.")
-		set("blocks_get_total", float64(stats.Gets), "Reads from the local store.")
-	}
 }
 
-var (
-	descGreedy     = prometheus.NewDesc("leasefs_share_held", "What those hold who hold much of what all share, or were refused more: at most ten of each kind; of calls, those of a second.", []string{"what", "who"}, nil)
-	descS3Requests = prometheus.NewDesc("leasefs_s3_requests_total", "Requests of this namenode to the S3 store, each try counted; outcome is ok, refused, trouble (5xx), none (no answer).", []string{"outcome"}, nil)
-	descS3Retries  = prometheus.NewDesc("leasefs_s3_retries_total", "Requests to the S3 store that were tried again.", nil, nil)
-	descS3Errors   = prometheus.NewDesc("leasefs_s3_errors_total", "Calls to the S3 store that failed in the end, by kind; NOT_FOUND and EXISTS may be as they should.", []string{"kind"}, nil)
-)
-
-func collectS3(ch chan<- prometheus.Metric, st s3.Stats) {
-	count := func(d *prometheus.Desc, n uint64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
-	}
-	for outcome, n := range st.Requests {
-		count(descS3Requests, n, string(outcome))
-	}
-	if len(st.Errors) == 0 { // so that the first one is an increase
-		count(descS3Errors, 0, fserror.Unavailable.String())
-	}
-	for kind, n := range st.Errors {
-		count(descS3Errors, n, kind.String())
-	}
-	count(descS3Retries, st.Retries)
-}
+var descGreedy = prometheus.NewDesc("leasefs_share_held", "What those hold who hold much of what all share, or were refused more: at most ten of each kind; of calls, those of a second.", []string{"what", "who"}, nil)
 
 func flag(on bool) float64 {
 	if on {

@@ -14,7 +14,7 @@ import (
 // newPage makes the page for people.
 func (s *Server) newPage(call serve.Call) http.Handler {
 	p := page.New(page.Config{
-		Clock: s.cfg.Clock, Call: call, Fetch: s.fetchForPage, Fleet: s.fleetForPage, Rates: s.metrics.registry,
+		Clock: s.cfg.Clock, Call: call, Fetch: s.fetchForPage, Fleet: s.fleetForPage, Rates: s.shown,
 		Soft: s.cfg.SoftLimit, Hard: s.cfg.HardLimit, Believes: s.cfg.trusts() != "", Hosts: page.Hosts(s.cfg.Listen, s.cfg.HTTP, s.cfg.Pages, s.cfg.Advertise, s.cfg.AdvertiseHTTP),
 	})
 	s.loops.Every("figures", page.Every, nil, p.Sample)

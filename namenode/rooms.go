@@ -21,7 +21,7 @@ import (
 func (s *Server) newRole() *reign.Role {
 	return reign.New(reign.Config{
 		HA: s.cfg.HA, Clock: s.cfg.Clock, Log: s.log, FS: s.cfg.FS, Loops: s.loops, Address: s.advertised(), Page: s.front.PagesURL(), Version: s.cfg.Version,
-		Superuser: s.cfg.Superuser, Supergroup: s.cfg.Supergroup, Data: s.cfg.Data, Blocks: s.cfg.Blocks, Reserve: s.cfg.Reserve, JournalAhead: s.cfg.JournalAhead,
+		Superuser: s.cfg.Superuser, Supergroup: s.cfg.Supergroup, Data: s.cfg.Data, Blocks: s.cfg.Blocks, Reserve: s.cfg.Reserve, JournalAhead: s.cfg.JournalAhead, Wrote: s.meters.Wrote,
 		MinLeaseTTL: s.cfg.MinLeaseTTL, SoftLimit: s.cfg.SoftLimit, HardLimit: s.cfg.HardLimit, Begun: s.startBackground,
 	})
 }
@@ -104,6 +104,8 @@ func newArchive(s *Server) *archive.Archive {
 	return archive.New(archive.Config{
 		Clock: s.cfg.Clock, Log: s.log, Objects: s.objects, ID: s.dir.ID, Keep: s.cfg.Archive, Snapshot: s.engine.Snapshot, Now: s.engine.Now,
 		Local:  images.Folder{FS: s.cfg.FS, Dir: s.dir.File(datadir.ArchiveDir), Log: s.log, Reserve: s.cfg.Reserve},
+		Check:  s.owner.Check,
+		Term:   s.owner.Overrules,
 		Remove: s.owner.Remove,
 	})
 }

@@ -69,6 +69,9 @@ func (s *operators) Status(ctx context.Context, r *pb.StatusRequest) (*pb.Status
 	if st := s.scrub.Stats(); st.On {
 		resp.Scrub = &pb.ScrubStatus{BeganUnixMs: st.Began, ReadBytes: st.Read, WholeUnixMs: st.Whole, Damaged: uint64(st.Found)} //nolint:gosec // a count
 	}
+	if st := s.archive.Stats(); st.On && role.Role != "standby" {
+		resp.Archive = &pb.ArchiveStatus{Txid: st.TxID, Records: st.Records, LagMs: st.Lag.Milliseconds(), Holes: uint64(st.Holes), Problem: st.Problem} //nolint:gosec // a count
+	}
 	s.tellGreedy(ctx, r.GetCaller(), resp)
 	return resp, nil
 }

@@ -12,6 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/blockstore/local"
 	"github.com/leasefs/leasefs/internal/blockstore/s3"
@@ -30,6 +33,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/images"
 	"github.com/leasefs/leasefs/namenode/leases"
 	"github.com/leasefs/leasefs/namenode/loops"
+	"github.com/leasefs/leasefs/namenode/meters"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/owner"
 	"github.com/leasefs/leasefs/namenode/reign"
@@ -52,7 +56,8 @@ type Server struct {
 	audit   *audit.Log // nil: none is kept
 	calls   *service
 	role    *reign.Role
-	metrics *metrics
+	meters  *meters.Meters
+	shown   *prometheus.Registry // by /metrics
 
 	dir     *datadir.Dir
 	journal journal.Journal
@@ -140,15 +145,17 @@ func (s *Server) open(ctx context.Context) error {
 		s.loops.Run("keys of issuers", func(ctx context.Context) error { return is.Run(ctx, s.log) })
 	}
 	s.logStart()
+	s.shown = prometheus.NewRegistry()
+	s.meters = meters.New(s.shown)
 	s.role = s.newRole()
 	s.engine = engine.New(engine.Config{
 		Clock: s.cfg.Clock, Log: s.log, CacheTerm: s.cfg.CacheTerm, Reign: s.role, Rooms: rooms{s}, Quota: s.cfg.quota(share.Leases),
-		ObserveWait: func(d time.Duration) { s.metrics.cacheWait.Observe(d.Seconds()) },
+		ObserveWait: s.meters.Waited,
 	})
 	s.waits = waiting.New(waiting.Config{Clock: s.cfg.Clock, Stopping: s.loops.Done(), Active: s.role.Active})
 	s.drafts = drafts.New(s.engine, s.cfg.Clock, s.cfg.CacheTerm)
 	s.calls = s.newService()
-	s.metrics = newMetrics(s)
+	register(s, s.shown)
 	if s.cfg.HA != nil {
 		s.serve() // loading may take long, and ZooKeeper be away: clients are sent on
 	}
@@ -190,7 +197,7 @@ func (s *Server) openStore(ctx context.Context) error {
 	}
 	st, err := local.Open(local.Config{
 		FS: s.cfg.FS, Dir: dir, NamespaceID: s.dir.ID, Secret: s.dir.Secret,
-		BaseURL: s.front.BaseURL, Clock: s.cfg.Clock, Reserve: s.cfg.Reserve, Logger: s.log, Tracer: s.cfg.Tracer,
+		BaseURL: s.front.BaseURL, Clock: s.cfg.Clock, Reserve: s.cfg.Reserve, Logger: s.log, Tracer: s.cfg.Tracer, Observe: s.meters.Asked,
 		MaxObject: blockstore.StoredLength(blockstore.MaxBlockSize), Exclusive: s.cfg.HA == nil, Shared: s.cfg.HA != nil,
 	})
 	if err != nil {
@@ -203,7 +210,9 @@ func (s *Server) openStore(ctx context.Context) error {
 
 // openS3 opens an S3-compatible store. Clients reach it directly.
 func (s *Server) openS3(ctx context.Context) error {
-	st, err := s3.Open(ctx, s.cfg.s3Config(s.dir.ID, s.log))
+	cfg := s.cfg.s3Config(s.dir.ID, s.log)
+	cfg.Observe = s.meters.Asked
+	st, err := s3.Open(ctx, cfg)
 	if err != nil {
 		return err
 	}
@@ -238,7 +247,7 @@ func (s *Server) load(ctx context.Context) error {
 	s.engine.Open(tree, s.journal)
 	s.leases = leases.New(leases.Config{
 		Clock: s.cfg.Clock, Log: s.log, Engine: s.engine, Soft: s.cfg.SoftLimit, Hard: s.cfg.HardLimit, AgesEvery: s.cfg.AgesEvery,
-		ReapRate: s.cfg.ReapRate, ObservePass: func(d time.Duration) { s.metrics.passLock.Observe(d.Seconds()) },
+		ReapRate: s.cfg.ReapRate, ObservePass: s.meters.Passed,
 		Opened: s.calls.openedFor,
 	})
 	s.furnish(s.calls)
@@ -322,6 +331,12 @@ func (s *Server) Addr() string { return s.front.Addr() }
 
 // HTTPAddr is the address of blocks and pages.
 func (s *Server) HTTPAddr() string { return s.front.HTTPAddr() }
+
+// Local makes the calls of a client in this process without a connection, where callers are
+// believed about who they are.
+func (s *Server) Local() grpc.DialOption {
+	return grpc.WithChainUnaryInterceptor(s.front.Local(s.Addr(), s.advertised()))
+}
 
 // PagesAddr is the address of the operator's pages.
 func (s *Server) PagesAddr() string { return s.front.PagesAddr() }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/journal"
+	"github.com/leasefs/leasefs/namenode/archive"
 	"github.com/leasefs/leasefs/namenode/audit"
 	"github.com/leasefs/leasefs/namenode/blocks"
 	"github.com/leasefs/leasefs/namenode/clocks"
@@ -124,6 +125,7 @@ type operators struct {
 	space   *space.Space
 	clocks  *clocks.Clocks
 	scrub   *scrub.Scrub
+	archive *archive.Archive
 }
 
 // newService makes a service that can tell only how the namenode is, until its namespace
@@ -155,12 +157,12 @@ func (s *Server) furnish(to *service) {
 	to.granted.waits, to.granted.history, to.watches.events = s.waits, s.history, s.events
 	to.streams.dir, to.streams.drafts = s.dir, s.drafts
 	o.journal, o.dir, o.store, o.images, o.owner = s.journal, s.dir, s.store, s.images, s.owner
-	o.blocks, o.space, o.clocks, o.scrub = s.blocks, s.space, s.clocks, s.scrub
+	o.blocks, o.space, o.clocks, o.scrub, o.archive = s.blocks, s.space, s.clocks, s.scrub, s.archive
 }
 
 // serve begins to answer, once.
 func (s *Server) serve() {
-	s.front.Serve(s.role, s.metrics.registry, func(to grpc.ServiceRegistrar) {
+	s.front.Serve(s.role, s.shown, func(to grpc.ServiceRegistrar) {
 		pb.RegisterNamenodeServer(to, s.calls)
 		pb.RegisterAdminServer(to, s.calls)
 	})

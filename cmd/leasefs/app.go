@@ -11,6 +11,8 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/cmd/leasefs/csi"
+	"github.com/leasefs/leasefs/cmd/leasefs/gateway"
 	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 	"github.com/leasefs/leasefs/cmd/leasefs/traces"
 )
@@ -52,7 +54,7 @@ func (p *program) commands() []*cli.Command {
 		mkdirCommand(p), cpCommand(p), mvCommand(p), rmCommand(p), trashCommand(p), touchCommand(p), truncateCommand(p), concatCommand(p),
 		chmodCommand(p), chownCommand(p), xattrCommand(p), aclCommand(p), lnCommand(p), txnCommand(p),
 		leaseCommand(p), lockCommand(p), registerCommand(p), watchCommand(p), delegationCommand(p),
-		mountCommand(p), gatewayCommand(p),
+		mountCommand(p), gateway.Command(p.action(operands{}, serveGateway), logLevelFlag("info")), csi.Command(p.action(operands{}, serveCSI), logLevelFlag("info")),
 		loginCommand(p), logoutCommand(p), whoamiCommand(p),
 		statusCommand(p), adminCommand(p),
 		benchCommand(p), completionCommand(p), manCommand(p), versionCommand(p),

@@ -22,13 +22,15 @@ import (
 
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	_ "github.com/leasefs/leasefs/cmd/leasefs/nofile" // before the packages that would panic
+	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 )
 
-// version is set by the linker.
+// version is set by the linker; else it is that of the module, as go install knows it.
 var version = "dev"
 
 func main() {
 	argv.UnsetEmpty("LEASEFS_")
+	version = screen.Version(version)
 	p := newProgram(os.Stdin, os.Stdout, os.Stderr)
 	os.Exit(p.run(os.Args[1:]))
 }

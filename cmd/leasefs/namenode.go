@@ -134,7 +134,7 @@ func serve(e *invocation) (err error) {
 			return e.fail(err, "")
 		case again: // it was told once
 		default:
-			if hadoop, err = gateway.Beside(e.ctx, e.flags, e.clientConfig, cfg.Logger, s.Addr()); err == nil {
+			if hadoop, err = gateway.Beside(e.ctx, e.flags, e.clientConfig, cfg.Logger, s); err == nil {
 				err = e.ready(s, hadoop)
 			}
 			if err != nil {

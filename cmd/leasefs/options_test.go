@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -46,5 +47,14 @@ func TestFlagsHaveOptionsAndKeys(t *testing.T) {
 		if err != nil || values[name] != strings.Trim(value, `"`) {
 			t.Errorf("%s = %s in the file of --config: %q, %v", name, value, values, err)
 		}
+	}
+}
+
+// TestMountDashes: what stands behind -- is no option, and options of the kernel stand before it.
+func TestMountDashes(t *testing.T) {
+	app := newProgram(os.Stdin, os.Stdout, os.Stderr).app()
+	got := argv.Mount(app.Commands, "leasefs", []string{"mount", "-o", "uid=0", "--", "-o"})
+	if want := []string{"mount", "--options=uid=0", "--", "-o"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/cmd/leasefs/rewind"
 	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
@@ -28,7 +29,7 @@ func statusCommand(p *program) *cli.Command {
 			"or its own disk cannot be written; --json says why. One that \"(trusts clients)\" believes whoever\n" +
 			"reaches it who he is (--insecure-trust-clients): anybody can act as any user. One \"(audit lost)\"\n" +
 			"has lost lines of its audit log, or cannot write it now; --json says how many, and why. One\n" +
-			"\"(damaged blocks)\" has found blocks of files damaged or gone; leasefs admin fsck names the files.\n" +
+			"\"(damaged blocks)\" has found blocks of files damaged or gone; leasefs admin fsck names the files.\nA namenode marked \"(archive behind)\" cannot archive its journal, or is over a minute late;\n--json says why.\n" +
 			"Superusers are told who is greedy: who holds much of what all share, was refused more, or had to wait.",
 		Action: p.action(operands{}, status),
 	}
@@ -70,10 +71,11 @@ type statusJSON struct {
 	sharesJSON
 }
 
-// scrubJSON is what its scrub has found.
+// scrubJSON is what its scrub has found, and how far its archive is.
 type scrubJSON struct {
 	DamagedBlocks *uint64 `json:"damaged_blocks"` // of files, that are damaged or gone
 	ScrubbedMS    *int64  `json:"scrubbed_ms"`    // Unix milliseconds: when it last ended a pass over all blocks; null: never
+	rewind.Status
 }
 
 // sharesJSON is who asks for what, and for how much.
@@ -172,6 +174,7 @@ func statusToJSON(s *client.NamenodeStatus) statusJSON {
 		ms := s.Scrubbed.UnixMilli()
 		j.ScrubbedMS = &ms
 	}
+	j.Status = rewind.StatusOf(s.Archive)
 	j.AuditLost, j.AuditProblem = &s.AuditLost, screen.OrNull(s.AuditProblem)
 	j.TailBytes, j.StoredBytes, j.GarbageBytes, j.JournalBytes, j.HeapBytes = &s.TailBytes, &s.StoredBytes, &s.GarbageBytes, &s.JournalBytes, &s.HeapBytes
 	if s.ZooKeeperNodes > 0 {
@@ -250,7 +253,7 @@ func (p *program) statusTable(list []client.NamenodeStatus) error {
 		if s.Trusts == "everybody" {
 			role += " (trusts clients)"
 		}
-		role += skewText(s.ZooKeeperClock, "ZooKeeper") + skewText(s.StoreClock, "the store")
+		role += rewind.Behind(s.Archive) + skewText(s.ZooKeeperClock, "ZooKeeper") + skewText(s.StoreClock, "the store")
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%d\t%d\t%s\t%s\n", s.Address, role, s.Term, s.TxID, max(s.TxID, s.DurableTxID)-min(s.TxID, s.DurableTxID),
 			s.Inodes, s.Blocks, screen.Size(s.GarbageBytes, true), leases, s.GrantedLeases, s.OpenFiles, fserror.Round(s.Uptime), screen.OrDash(s.Version))
 	}

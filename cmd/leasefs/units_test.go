@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bufio"
+	"errors"
 	"flag"
 	"io/fs"
 	"os"
@@ -14,6 +16,8 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/cmd/leasefs/rewind"
+	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
@@ -130,6 +134,37 @@ func TestStatusTellsOfClocks(t *testing.T) {
 		}
 		if *j.ClockSkewMS != c.skew.Ahead.Milliseconds() || *j.ClockBoundMS != c.skew.Bound.Milliseconds() || j.StoreClockSkewMS != nil {
 			t.Errorf("%+v: JSON tells %+v", c.skew, j)
+		}
+	}
+}
+
+// TestStatusTellsOfTheArchive: the table tells when it is late or fails, JSON how far it is.
+func TestStatusTellsOfTheArchive(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		archive *client.ArchiveStatus
+		behind  bool
+	}{
+		{nil, false},
+		{&client.ArchiveStatus{TxID: 7}, false},
+		{&client.ArchiveStatus{TxID: 7, Records: 2, Lag: time.Minute}, false},
+		{&client.ArchiveStatus{TxID: 7, Records: 2, Lag: time.Minute + 1}, true},
+		{&client.ArchiveStatus{Problem: "the store is away", Holes: 1}, true},
+	} {
+		var table strings.Builder
+		p := &program{Printer: screen.Printer{Out: bufio.NewWriter(&table)}}
+		s := client.NamenodeStatus{Role: "active", Troubles: client.Troubles{Archive: c.archive}}
+		if err := errors.Join(p.statusTable([]client.NamenodeStatus{s}), p.Out.Flush()); err != nil || strings.Contains(table.String(), "active (archive behind)") != c.behind {
+			t.Errorf("%+v: %q, %v", c.archive, table.String(), err)
+		}
+		j := statusToJSON(&s)
+		switch {
+		case c.archive == nil:
+			if j.Status != (rewind.Status{}) {
+				t.Errorf("nothing is archived, and JSON tells %+v", j)
+			}
+		case *j.Status.TxID != c.archive.TxID || *j.Records != c.archive.Records || *j.LagMS != c.archive.Lag.Milliseconds() || *j.Holes != c.archive.Holes || (j.Problem == nil) != (c.archive.Problem == ""):
+			t.Errorf("%+v: JSON tells %+v", c.archive, j.Status)
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/lowlevel"
@@ -74,49 +73,13 @@ type FS struct {
 	Log  *slog.Logger // for what an operator should know of
 }
 
-// Attr returns that of a file, and the default of anything else.
-func (f FS) Attr(ctx context.Context, i *client.FileInfo) (Attr, error) {
-	if i.Xattrs == 0 || !i.Mode().IsRegular() {
-		return DefaultAttr, nil
+// AttrOf returns that of a file, and the default of anything else. The FileInfo comes from
+// a client whose Config.Xattr is AttrXattr. Who may not read a file sees the default.
+func AttrOf(i *client.FileInfo) Attr {
+	if !i.Mode().IsRegular() {
+		return DefaultAttr
 	}
-	value, err := f.XattrsInode(i.Inode).Get(ctx, AttrXattr)
-	switch {
-	case client.IsNoXattr(err) || lowlevel.IsGone(err):
-		return DefaultAttr, nil
-	case client.KindOf(err) == client.ErrPermission:
-		return DefaultAttr, nil // who may not read a file sees it all the same
-	case err != nil:
-		return DefaultAttr, err
-	}
-	return decodeAttr(value).Or(DefaultAttr), nil
-}
-
-// attrsAtOnce is how many files of a listing are asked about at once.
-const attrsAtOnce = 16
-
-// Attrs returns those of the entries of a directory.
-func (f FS) Attrs(ctx context.Context, entries []*client.FileInfo) ([]Attr, error) {
-	all, errs := make([]Attr, len(entries)), make([]error, len(entries))
-	var wg sync.WaitGroup
-	turns := make(chan struct{}, attrsAtOnce)
-	for n, i := range entries {
-		if i.Xattrs == 0 {
-			all[n] = DefaultAttr
-			continue
-		}
-		turns <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-turns }()
-			all[n], errs[n] = f.Attr(ctx, i)
-		})
-	}
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
+	return decodeAttr(i.Xattr).Or(DefaultAttr)
 }
 
 // Make creates a file that has the Attr from the first moment, in one change. If the
@@ -158,10 +121,7 @@ func (f FS) SetReplication(ctx context.Context, path string, n int64) (bool, err
 	if err != nil {
 		return false, err
 	}
-	a, err := f.Attr(ctx, i)
-	if err != nil {
-		return false, err
-	}
+	a := AttrOf(i)
 	if n == 0 {
 		n = DefaultAttr.Replication
 	}

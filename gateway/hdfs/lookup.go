@@ -12,12 +12,11 @@ import (
 	"github.com/leasefs/leasefs/gateway/hdfs/files"
 	pb "github.com/leasefs/leasefs/gateway/hdfs/hadoop"
 	"github.com/leasefs/leasefs/internal/fspath"
-	"github.com/leasefs/leasefs/internal/lowlevel"
 )
 
 func (q lookup) getFileInfo(ctx context.Context, m *pb.PathRequestProto) (proto.Message, error) {
 	i, err := q.stat(ctx, m.GetSrc())
-	return q.status(ctx, i, err)
+	return status(i, err)
 }
 
 func (q lookup) getFileLinkInfo(ctx context.Context, m *pb.PathRequestProto) (proto.Message, error) {
@@ -26,7 +25,7 @@ func (q lookup) getFileLinkInfo(ctx context.Context, m *pb.PathRequestProto) (pr
 		return nil, err
 	}
 	i, err := q.fs.Lstat(ctx, p)
-	return q.status(ctx, i, err)
+	return status(i, err)
 }
 
 // stat follows symbolic links.
@@ -65,33 +64,27 @@ func (q lookup) getListing(ctx context.Context, m *pb.GetListingRequestProto) (p
 	if err != nil {
 		return nil, err
 	}
-	i, err := q.fs.Stat(ctx, dir)
+	page := pageSize
+	if m.GetNeedLocation() {
+		page = locatedPage
+	}
+	name := (*client.FileInfo).Name
+	entries, more, err := q.fs.List(ctx, dir, string(m.GetStartAfter()), page)
+	if client.KindOf(err) == client.ErrNotDirectory { // a file is listed by the name ""
+		name, entries = func(*client.FileInfo) string { return "" }, make([]*client.FileInfo, 1)
+		if entries[0], err = q.fs.Stat(ctx, dir); err == nil && entries[0].IsDir() {
+			return q.getListing(ctx, m) // it took the name just now
+		}
+	}
 	if client.KindOf(err) == client.ErrNotFound {
 		return new(pb.GetListingResponseProto), nil
 	}
 	if err != nil {
 		return nil, hadoop.BelowFile(hadoop.AccessControl, err)
 	}
-	entries, more, page := []*client.FileInfo{i}, false, pageSize
-	if m.GetNeedLocation() {
-		page = locatedPage
-	}
-	if i.IsDir() {
-		if entries, more, err = q.fs.ListAt(ctx, lowlevel.Inode(i.Inode), string(m.GetStartAfter()), page); err != nil {
-			return nil, err
-		}
-	}
-	attrs, err := q.fs.Attrs(ctx, entries)
-	if err != nil {
-		return nil, err
-	}
 	all := make([]*pb.HdfsFileStatusProto, len(entries))
 	for n, e := range entries {
-		name := ""
-		if i.IsDir() {
-			name = e.Name()
-		}
-		all[n] = describe(e, name, attrs[n])
+		all[n] = describe(e, name(e), hadoop.AttrOf(e))
 	}
 	if m.GetNeedLocation() {
 		var rest bool
@@ -223,11 +216,7 @@ func (q lookup) getPreferredBlockSize(ctx context.Context, m *pb.PathRequestProt
 	if err != nil {
 		return nil, err
 	}
-	a, err := q.fs.Attr(ctx, i)
-	if err != nil {
-		return nil, err
-	}
-	return &pb.GetPreferredBlockSizeResponseProto{Bsize: size(a.BlockSize)}, nil
+	return &pb.GetPreferredBlockSizeResponseProto{Bsize: size(hadoop.AttrOf(i).BlockSize)}, nil
 }
 
 // getFsStats is what df shows.

@@ -22,14 +22,14 @@ func TestMain(m *testing.M) {
 }
 
 // start starts a namenode and a gateway to it, which ends with the test.
-func start(t *testing.T, mods ...func(*hdfs.Config)) (*env.Namenode, *hdfs.Server) {
+func start(t testing.TB, mods ...func(*hdfs.Config)) (*env.Namenode, *hdfs.Server) {
 	t.Helper()
 	n := env.Start(t)
 	return n, gateway(t, n, mods...)
 }
 
 // gateway starts one, which ends with the test.
-func gateway(t *testing.T, n *env.Namenode, mods ...func(*hdfs.Config)) *hdfs.Server {
+func gateway(t testing.TB, n *env.Namenode, mods ...func(*hdfs.Config)) *hdfs.Server {
 	t.Helper()
 	cfg := hdfs.Config{Client: client.Config{Namenodes: []string{n.Addr()}}, Listen: "127.0.0.1:0", Data: "127.0.0.1:0"}
 	for _, mod := range mods {
@@ -50,7 +50,7 @@ func gateway(t *testing.T, n *env.Namenode, mods ...func(*hdfs.Config)) *hdfs.Se
 }
 
 // connect returns a client of HDFS, which ends before the gateway does.
-func connect(t *testing.T, s *hdfs.Server, user string) *native.Client {
+func connect(t testing.TB, s *hdfs.Server, user string) *native.Client {
 	t.Helper()
 	c, err := native.NewClient(native.ClientOptions{Addresses: []string{s.Addr()}, User: user})
 	if err != nil {
@@ -75,7 +75,7 @@ func wantClass(t *testing.T, what string, err error, class string) {
 	}
 }
 
-func check(t *testing.T, errs ...error) {
+func check(t testing.TB, errs ...error) {
 	t.Helper()
 	for n, err := range errs {
 		if err != nil {

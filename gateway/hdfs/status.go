@@ -1,7 +1,6 @@
 package hdfs
 
 import (
-	"context"
 	"io/fs"
 	"math"
 
@@ -45,18 +44,14 @@ func describe(i *client.FileInfo, name string, a hadoop.Attr) *pb.HdfsFileStatus
 func size(n int64) *uint64 { return proto.Uint64(uint64(max(n, 0))) } //nolint:gosec // not negative
 
 // status is the answer about a file, or that there is none.
-func (q *request) status(ctx context.Context, i *client.FileInfo, err error) (proto.Message, error) {
+func status(i *client.FileInfo, err error) (proto.Message, error) {
 	if nothing(err) {
 		return new(pb.StatusResponseProto), nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	a, err := q.fs.Attr(ctx, i)
-	if err != nil {
-		return nil, err
-	}
-	return &pb.StatusResponseProto{Fs: describe(i, "", a)}, nil
+	return &pb.StatusResponseProto{Fs: describe(i, "", hadoop.AttrOf(i))}, nil
 }
 
 // nothing tells whether an error is that there is nothing.

@@ -76,11 +76,12 @@ func Proves(c client.Config) (client.Config, error) {
 // New returns a Table of at most so many sessions, each with a connection to the
 // namenode. cfg says how to reach it, and by what the gateway proves who it is: as that user
 // it opens none. User, and Client where there is one, are those of
-// each Key; Ahead is the Table's own. When life ends, no session is opened any more. A nil log discards.
+// each Key; Ahead and Xattr are the Table's own. When life ends, no session is opened any more. A nil log discards.
 func New(life context.Context, cfg client.Config, most int, log *slog.Logger) *Table {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
+	cfg.Xattr = hadoop.AttrXattr
 	return &Table{cfg: cfg, most: most, log: log, life: life, ahead: share.New(aheadBlocks), byKey: map[Key]*User{}}
 }
 

@@ -40,10 +40,7 @@ func (q lookup) blocks() (i *client.FileInfo, all []block, err error) {
 	if i.IsDir() {
 		return nil, nil, hadoop.Refuse(hadoop.FileNotFound, "Path is not a file: %s", q.path)
 	}
-	a, err := q.fs.Attr(q.ctx, i)
-	if err != nil {
-		return nil, nil, err
-	}
+	a := hadoop.AttrOf(i)
 	end := i.Length
 	if length < end-min(offset, end) {
 		end = offset + length
@@ -136,10 +133,7 @@ func (q transfer) getFileChecksum() error {
 	if err != nil {
 		return err
 	}
-	a, err := q.fs.Attr(q.ctx, i)
-	if err != nil {
-		return err
-	}
+	a := hadoop.AttrOf(i)
 	if a.BlockSize%chunkSize != 0 {
 		return hadoop.Refuse(hadoop.Unsupported, "the block size of %s, %d, is no multiple of %d: HDFS has no checksum of such a file", q.path, a.BlockSize, chunkSize)
 	}

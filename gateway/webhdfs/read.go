@@ -31,11 +31,7 @@ func (q lookup) oneStatus(i *client.FileInfo, err error) error {
 	if err != nil {
 		return hadoop.BelowFile(hadoop.FileNotFound, err)
 	}
-	st, err := q.status(i, "")
-	if err != nil {
-		return err
-	}
-	return q.json(map[string]fileStatus{"FileStatus": st})
+	return q.json(map[string]fileStatus{"FileStatus": status(i, "")})
 }
 
 func (q lookup) getLinkTarget() error {
@@ -60,11 +56,7 @@ func (q lookup) listStatus() error {
 		return hadoop.BelowFile(hadoop.AccessControl, err)
 	}
 	if !dir.IsDir() {
-		st, err := q.status(dir, "")
-		if err != nil {
-			return err
-		}
-		return q.json(map[string]any{"FileStatuses": map[string]any{"FileStatus": []fileStatus{st}}})
+		return q.json(map[string]any{"FileStatuses": map[string]any{"FileStatus": []fileStatus{status(dir, "")}}})
 	}
 	var out *bufio.Writer
 	for after, more := "", true; more; {
@@ -72,10 +64,7 @@ func (q lookup) listStatus() error {
 		if entries, more, err = q.fs.ListAt(q.ctx, lowlevel.Inode(dir.Inode), after, pageSize); err != nil {
 			return q.brokenOff(out != nil, err)
 		}
-		all, err := q.statuses(entries)
-		if err != nil {
-			return q.brokenOff(out != nil, err)
-		}
+		all := list(entries)
 		if out == nil {
 			q.w.Header().Set("Content-Type", "application/json")
 			out = bufio.NewWriter(q.w)
@@ -142,11 +131,9 @@ func (q lookup) listStatusBatch() error {
 		if more {
 			remaining = 1 // at least; nobody counts the rest
 		}
-		if all, err = q.statuses(entries); err != nil {
-			return err
-		}
-	} else if all[0], err = q.status(i, ""); err != nil {
-		return err
+		all = list(entries)
+	} else {
+		all[0] = status(i, "")
 	}
 	return q.json(map[string]any{"DirectoryListing": map[string]any{
 		"partialListing":   map[string]any{"FileStatuses": map[string]any{"FileStatus": all}},
@@ -200,11 +187,7 @@ func (q lookup) getTrashRoots() error {
 	i, err := q.fs.Stat(q.ctx, where)
 	switch {
 	case err == nil && i.IsDir():
-		st, err := q.status(i, where)
-		if err != nil {
-			return err
-		}
-		all = append(all, st)
+		all = append(all, status(i, where))
 	case err != nil && client.KindOf(err) != client.ErrNotFound && client.KindOf(err) != client.ErrNotDirectory:
 		return err
 	}

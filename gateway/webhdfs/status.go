@@ -28,12 +28,7 @@ type fileStatus struct {
 }
 
 // status describes a file under a name relative to what was asked for.
-func (q *request) status(i *client.FileInfo, name string) (fileStatus, error) {
-	a, err := q.fs.Attr(q.ctx, i)
-	return describe(i, name, a), err
-}
-
-func describe(i *client.FileInfo, name string, a hadoop.Attr) fileStatus {
+func status(i *client.FileInfo, name string) fileStatus {
 	st := fileStatus{
 		ChildrenNum: i.Entries, FileID: i.Inode, Owner: i.User, Group: i.Group,
 		ModificationTime: i.ModTime().UnixMilli(), Permission: octal(i.Mode()), PathSuffix: name, ACLBit: i.HasACL || i.HasDefault,
@@ -47,21 +42,18 @@ func describe(i *client.FileInfo, name string, a hadoop.Attr) fileStatus {
 		return st
 	}
 	st.Type, st.Length, st.AccessTime = "FILE", i.Length, st.ModificationTime
+	a := hadoop.AttrOf(i)
 	st.Replication, st.BlockSize = a.Replication, a.BlockSize
 	return st
 }
 
-// statuses describes the entries of a directory.
-func (q *request) statuses(entries []*client.FileInfo) ([]fileStatus, error) {
-	attrs, err := q.fs.Attrs(q.ctx, entries)
-	if err != nil {
-		return nil, err
-	}
+// list describes the entries of a directory.
+func list(entries []*client.FileInfo) []fileStatus {
 	all := make([]fileStatus, len(entries))
 	for n, i := range entries {
-		all[n] = describe(i, i.Name(), attrs[n])
+		all[n] = status(i, i.Name())
 	}
-	return all, nil
+	return all
 }
 
 // escape writes a path as part of a URL.

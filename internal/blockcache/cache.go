@@ -32,6 +32,22 @@ const (
 	touchAge = time.Minute
 )
 
+// Near says where a client keeps blocks, near its readers.
+type Near struct {
+	// BlockCache is a folder of this machine in which blocks are kept that were read
+	// from the block store; empty: none. It must exist on a local disk, be this user's
+	// with mode 0700, and be empty or have been used so before. Several processes and
+	// namespaces may share it. What is read from it is verified as what comes from the
+	// store is, and read from there if it does not match, or if the folder fails.
+	// Blocks are written in the background: some 32 MiB may wait in memory, and Close
+	// writes these for two seconds at most.
+	BlockCache string
+	// BlockCacheSize limits in bytes what the folder takes on disk; blocks not used
+	// for the longest time are removed first. 0: DefaultSize; at least MinSize.
+	// Processes that share a folder should be given the same.
+	BlockCacheSize int64
+}
+
 // Config says where blocks are kept.
 type Config struct {
 	// Dir is an existing folder, empty or one that was used so before. It must be

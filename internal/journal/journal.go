@@ -45,10 +45,18 @@ var (
 	ErrFull = errors.New("journal: backlog full")
 )
 
-// Purged is ErrPurged with the numbers of the record asked for and of the oldest kept.
-func Purged(asked, oldest uint64) error {
-	return fmt.Errorf("%w: record %d is asked for, the oldest kept is %d", ErrPurged, asked, oldest)
+// PurgedError is ErrPurged with the numbers of the record asked for and of the oldest kept.
+type PurgedError struct{ Asked, Oldest uint64 }
+
+func (e *PurgedError) Error() string {
+	return fmt.Sprintf("%v: record %d is asked for, the oldest kept is %d", ErrPurged, e.Asked, e.Oldest)
 }
+
+// Unwrap returns ErrPurged.
+func (e *PurgedError) Unwrap() error { return ErrPurged }
+
+// Purged returns a PurgedError.
+func Purged(asked, oldest uint64) error { return &PurgedError{asked, oldest} }
 
 // DamageError says that stored bytes are not what was written, and where.
 type DamageError struct {

@@ -72,10 +72,26 @@ type Troubles struct {
 	// Scrubbed when that last ended a pass over all blocks; zero: never, or it does not scrub.
 	DamagedBlocks uint64
 	Scrubbed      time.Time
+	Archive       *ArchiveStatus // nil: it archives nothing, or is not active
 	// Greedy is told to superusers: who holds most of what all callers share, and who was
 	// refused more, or delayed.
 	Greedy []Holding
 }
+
+// ArchiveStatus is how far the archive of a namenode's journal is.
+type ArchiveStatus struct {
+	TxID    uint64        // all changes up to this one are archived; 0: not known yet
+	Records uint64        // that are durable, and not archived
+	Lag     time.Duration // what was durable that long ago is archived
+	Holes   uint64        // since it became active: times that changes were purged before they were archived
+	Problem string        // why nothing can be archived now; empty: it can
+}
+
+// lateArchive is from where on an archive is late: it is two seconds behind, else.
+const lateArchive = time.Minute
+
+// Late reports whether changes are not archived that should be; false of a nil one.
+func (a *ArchiveStatus) Late() bool { return a != nil && (a.Problem != "" || a.Lag > lateArchive) }
 
 // Holding is what somebody holds of what all callers of a namenode share.
 type Holding struct {
@@ -183,6 +199,9 @@ func Of(ctx context.Context, ep *namecall.Node, caller *pb.Caller) NamenodeStatu
 	out.DamagedBlocks = r.GetScrub().GetDamaged()
 	if ms := r.GetScrub().GetWholeUnixMs(); ms != 0 {
 		out.Scrubbed = time.UnixMilli(ms)
+	}
+	if a := r.GetArchive(); a != nil {
+		out.Archive = &ArchiveStatus{a.GetTxid(), a.GetRecords(), ms(a.GetLagMs()), a.GetHoles(), a.GetProblem()}
 	}
 	out.AuditLost, out.AuditProblem = r.GetAudit().GetLost(), r.GetAudit().GetProblem()
 	for _, h := range r.GetGreedy() {

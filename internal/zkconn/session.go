@@ -150,19 +150,28 @@ func open(ctx context.Context, cfg Config) (*Session, error) {
 	return s, nil
 }
 
+// establish waits until a server has answered, says every five seconds that it
+// does, and shows it the users.
 func (s *Session) establish(ctx context.Context) error {
 	unfit := s.hosts.unfit
 	if !s.cfg.FirstTime {
 		unfit = nil
 	}
-	select {
-	case <-s.connection():
-	case <-ctx.Done():
-		return fmt.Errorf("connect to ZooKeeper at %s: %w (last failure: %w)", strings.Join(s.cfg.Servers, ","), context.Cause(ctx), s.hosts.lastFailure())
-	case <-unfit:
-		return fmt.Errorf("connect to ZooKeeper: %w: %s", ErrUnfit, s.hosts.failures())
-	case <-s.done:
-		return s.Err()
+	tick := time.NewTicker(sayEvery)
+	defer tick.Stop()
+	for connected := false; !connected; {
+		select {
+		case <-s.connection():
+			connected = true
+		case <-ctx.Done():
+			return fmt.Errorf("connect to ZooKeeper at %s: %w (last failure: %w)", strings.Join(s.cfg.Servers, ","), context.Cause(ctx), s.hosts.lastFailure())
+		case <-unfit:
+			return fmt.Errorf("connect to ZooKeeper: %w: %s", ErrUnfit, s.hosts.failures())
+		case <-s.done:
+			return s.Err()
+		case <-tick.C:
+			s.log.Warn("waiting for ZooKeeper", "servers", s.cfg.Servers, "last failure", s.hosts.lastFailure())
+		}
 	}
 	for _, l := range s.cfg.logins() {
 		err := s.Retry(ctx, func() error {

@@ -375,3 +375,48 @@ func TestContextEndsACall(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A server that has just been started takes connections before it answers. It is
+// waited for, and the log says so.
+func TestStartingServerIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	p := proxy(t)
+	var once sync.Once
+	told := make(chan string, 1)
+	ready := make(chan struct{})
+	var log lines = func(line string) {
+		if strings.Contains(line, "waiting for ZooKeeper") {
+			once.Do(func() { told <- line; close(ready) })
+		}
+	}
+	s, err := zkconn.Dial(t.Context(), zkconn.Config{
+		Servers: []string{p.Addr()}, SessionTimeout: sessionTimeout, Logger: slog.New(slog.NewTextHandler(log, nil)),
+		Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			select {
+			case <-ready:
+				return new(net.Dialer).DialContext(ctx, network, addr)
+			default:
+				here, there := net.Pipe()
+				go func() { _, _ = io.Copy(io.Discard, there) }() // ends with here
+				return here, nil
+			}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if line := <-told; !strings.Contains(line, p.Addr()) || !strings.Contains(line, "does not answer as a ZooKeeper server") {
+		t.Errorf("the log says %q", line)
+	}
+	if err := errors.Join(s.Sync(t.Context(), "/"), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lines gets what is logged.
+type lines func(line string)
+
+func (f lines) Write(p []byte) (int, error) {
+	f(string(p))
+	return len(p), nil
+}

@@ -48,6 +48,11 @@ type Config struct {
 	// milliseconds.
 	Snapshot func(context.Context) (*namespace.Tree, error)
 	Now      func() int64
+	// Check makes sure that the store knows of this reign, so that nobody else archives in
+	// its term; and Term is the term to archive in, or why nothing may be archived. It
+	// changes when an operator gives the store to this copy of the namespace.
+	Check func(context.Context) error
+	Term  func() (uint64, error)
 	// Remove does what removes objects, or returns an error while that must not be.
 	Remove func(ctx context.Context, remove func(context.Context) error) error
 }
@@ -72,13 +77,15 @@ type Archive struct {
 	// Of Run alone:
 
 	journal journal.Journal
-	term    uint64
+	term    uint64        // 0: where to continue is not known
 	newest  uint64        // the record up to which the newest base goes; 0: there is none
 	based   int64         // about when that was, in the journal's time
 	size    int64         // of that base
 	since   int64         // bytes of records since then
 	pruned  time.Duration // when that was last done
 	baseAt  time.Duration // when the next base is tried, after one that failed
+	baseErr error         // why it failed
+	holed   uint64        // the first record that the last hole lacks
 
 	mu      sync.Mutex
 	durable func() uint64 // of the journal; nil: it does not run
@@ -131,32 +138,22 @@ func (a *Archive) Needs() uint64 {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.stats.TxID + 1
+	return max(1, a.stats.TxID) // the last one that is archived is compared after a restart
 }
 
-// Run archives the journal in the reign of that term until ctx ends, and returns nil.
-func (a *Archive) Run(ctx context.Context, j journal.Journal, term uint64) error {
+// Run archives the journal of a reign until ctx ends, and returns nil.
+func (a *Archive) Run(ctx context.Context, j journal.Journal) error {
 	if a == nil {
 		return nil
 	}
-	a.begin(j, term)
-	found := false
+	a.begin(j)
 	for ctx.Err() == nil {
-		wait := every
-		var err error
-		if !found {
-			if err = a.find(ctx); err == nil {
-				found = true
-			}
-		}
-		var more bool
-		if err == nil {
-			more, err = a.step(ctx)
-		}
+		more, err := a.turn(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
 		a.tell(err)
+		wait := every
 		switch {
 		case err != nil:
 			wait = pause
@@ -169,11 +166,32 @@ func (a *Archive) Run(ctx context.Context, j journal.Journal, term uint64) error
 }
 
 // begin is told of the reign.
-func (a *Archive) begin(j journal.Journal, term uint64) {
-	a.journal, a.term, a.pruned = j, term, a.cfg.Clock.Mono()
+func (a *Archive) begin(j journal.Journal) {
+	a.journal, a.term, a.pruned = j, 0, a.cfg.Clock.Mono()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.durable, a.covered, a.stats.TxID = j.Durable, a.cfg.Clock.Mono(), 0
+}
+
+// turn is a step, in the term to archive in; if that is a new one, it looks first for where
+// to continue.
+func (a *Archive) turn(ctx context.Context) (more bool, err error) {
+	if a.term == 0 {
+		if err := a.cfg.Check(ctx); err != nil {
+			return false, err
+		}
+	}
+	term, err := a.cfg.Term()
+	if err != nil {
+		return false, err
+	}
+	if term != a.term {
+		if err := a.find(ctx, term); err != nil {
+			a.term = 0
+			return false, err
+		}
+	}
+	return a.step(ctx)
 }
 
 // tell notes, and logs once, why nothing is archived.
@@ -194,8 +212,9 @@ func (a *Archive) tell(err error) {
 }
 
 // find looks for the last object that agrees with the journal: what follows it is archived
-// next.
-func (a *Archive) find(ctx context.Context) error {
+// next, in that term.
+func (a *Archive) find(ctx context.Context, term uint64) error {
+	a.term = term
 	c, err := Open(ctx, a.cfg.Objects, a.cfg.ID, a.cfg.Log)
 	if err != nil {
 		return err
@@ -204,7 +223,12 @@ func (a *Archive) find(ctx context.Context) error {
 	for _, s := range slices.Backward(c.spans) {
 		agrees, err := a.agrees(ctx, s)
 		if errors.Is(err, journal.ErrPurged) {
-			a.hole(s.to + 1)
+			// The journal of what a restore brought back begins behind what is archived.
+			if _, err = a.record(ctx, s.to+1); errors.Is(err, journal.ErrPurged) {
+				a.hole(s.to + 1)
+			} else if err != nil {
+				return err
+			}
 			break
 		}
 		if err != nil {
@@ -224,10 +248,29 @@ func (a *Archive) find(ctx context.Context) error {
 		}
 	}
 	if txid == 0 || a.newest == 0 { // also to close the hole, if there is one
-		return a.makeBase(ctx, txid == 0)
+		if err := a.makeBase(ctx, false); err != nil {
+			return err
+		}
 	}
-	a.reached(txid, a.cfg.Clock.Mono()-time.Duration(max(0, a.cfg.Now()-c.timeOf(txid)))*time.Millisecond, 0)
+	covered := a.cfg.Clock.Mono()
+	if txid > 0 {
+		covered -= time.Duration(max(0, a.cfg.Now()-c.timeOf(txid))) * time.Millisecond
+	} else if txid, err = a.oldest(ctx); err != nil {
+		return err
+	}
+	a.reached(txid, covered, 0)
 	return nil
+}
+
+// oldest is the record before the first one that the journal has: what follows it takes the
+// place of what another history has archived.
+func (a *Archive) oldest(ctx context.Context) (txid uint64, err error) {
+	_, err = a.record(ctx, 1)
+	var purged *journal.PurgedError
+	if errors.As(err, &purged) {
+		return purged.Oldest - 1, nil
+	}
+	return 0, err
 }
 
 // agrees reports whether the journal has the last record of a span as it was archived.
@@ -236,35 +279,49 @@ func (a *Archive) agrees(ctx context.Context, s span) (bool, error) {
 		return false, nil
 	}
 	object, err := get(ctx, a.cfg.Objects, s.Segment)
-	if err != nil {
+	if images.Unknown(err) || ctx.Err() != nil {
 		return false, err
 	}
 	var archived, mine *journal.Record
-	err = decode(a.cfg.ID, s.Segment, object, s.to, func(r journal.Record) error {
-		if r.TxID == s.to {
-			archived = &r
-		}
-		return nil
-	})
+	if err == nil {
+		err = decode(a.cfg.ID, s.Segment, object, s.to, func(r journal.Record) error {
+			if r.TxID == s.to {
+				archived = &r
+			}
+			return nil
+		})
+	}
 	if err != nil {
 		a.cfg.Log.Error("an object of the archive cannot be used", "reason", fserror.ReasonArchive, "cause", err)
 		return false, nil //nolint:nilerr // one before it may agree
 	}
-	_, err = a.journal.Replay(ctx, s.to, func(r journal.Record) error {
-		mine = &r
-		return errEnough
-	})
-	if err != nil && !errors.Is(err, errEnough) {
+	if mine, err = a.record(ctx, s.to); err != nil {
 		return false, err
 	}
 	return archived != nil && mine != nil && archived.TxID == mine.TxID && archived.Time == mine.Time && archived.Type == mine.Type && bytes.Equal(archived.Body, mine.Body), nil
 }
 
+// record reads the first record of the journal from txid on; nil: there is none.
+func (a *Archive) record(ctx context.Context, txid uint64) (first *journal.Record, err error) {
+	_, err = a.journal.Replay(ctx, txid, func(r journal.Record) error {
+		first = &r
+		return errEnough
+	})
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	return first, err
+}
+
 // errEnough ends a replay.
 var errEnough = errors.New("enough")
 
-// hole tells that records are missing.
+// hole tells that records are missing, once: it is tried again until a base closes it.
 func (a *Archive) hole(first uint64) {
+	if a.holed == first {
+		return
+	}
+	a.holed = first
 	a.mu.Lock()
 	a.stats.Holes++
 	a.mu.Unlock()
@@ -340,15 +397,13 @@ func (a *Archive) put(ctx context.Context, s Segment, object []byte) error {
 
 // upkeep makes a base if one is due, and removes what is not kept.
 func (a *Archive) upkeep(ctx context.Context) error {
-	now := a.cfg.Clock.Mono()
 	if txid := a.Stats().TxID; txid > a.newest+2 && (a.cfg.Now()-a.based >= min(longest, a.cfg.Keep/basesKept).Milliseconds() ||
-		a.since >= max(baseBytes, baseShare*a.size)) && now >= a.baseAt {
-		a.baseAt = now + basePause
+		a.since >= max(baseBytes, baseShare*a.size)) {
 		if err := a.makeBase(ctx, false); err != nil {
 			return err
 		}
-		a.baseAt = 0
 	}
+	now := a.cfg.Clock.Mono()
 	if now-a.pruned >= min(pruneEvery, a.cfg.Keep/4) {
 		a.pruned = now
 		return a.prune(ctx)
@@ -356,15 +411,20 @@ func (a *Archive) upkeep(ctx context.Context) error {
 	return nil
 }
 
-// makeBase puts an image of this moment. begins: the archive continues behind it.
+// makeBase puts an image of this moment. begins: the archive continues behind it. After
+// one that failed it tries none for a while: an image can take long.
 func (a *Archive) makeBase(ctx context.Context, begins bool) error {
 	began := a.cfg.Clock.Mono()
+	if a.baseErr != nil && began < a.baseAt {
+		return a.baseErr
+	}
 	t, err := a.cfg.Snapshot(ctx)
 	if err != nil {
 		return err
 	}
 	img, size, err := a.base.Write(ctx, t)
-	if err != nil {
+	if a.baseErr = err; err != nil {
+		a.baseAt = a.cfg.Clock.Mono() + basePause
 		return err
 	}
 	_, a.based = t.Last()
@@ -376,27 +436,26 @@ func (a *Archive) makeBase(ctx context.Context, begins bool) error {
 	return nil
 }
 
-// prune removes what no moment needs that is kept.
+// prune removes what no moment needs that is kept. One base more stays, since one can be damaged.
 func (a *Archive) prune(ctx context.Context) error {
 	c, err := Open(ctx, a.cfg.Objects, a.cfg.ID, a.cfg.Log)
 	if err != nil {
 		return err
 	}
-	cut := a.cfg.Now() - a.cfg.Keep.Milliseconds()
-	oldest := uint64(0) // the last record before the moments that are kept
-	for _, s := range c.spans {
-		if s.time <= cut {
-			oldest = s.to
+	oldest := c.before(a.cfg.Keep) // the last record before the moments that are kept
+	from, older := uint64(0), 0    // all from there on is needed
+	for _, b := range c.bases {
+		if b.in.Prefix == BasePrefix && b.TxID <= oldest && older < 2 {
+			from = b.TxID
+			older++
 		}
 	}
-	i := slices.IndexFunc(c.bases, func(b base) bool { return b.in.Prefix == BasePrefix && b.TxID <= oldest })
-	if i < 0 {
+	if older < 2 {
 		return nil
 	}
-	from := c.bases[i].TxID // all from here on is needed
 	var gone []string
-	for _, b := range c.bases[i+1:] {
-		if b.in.Prefix == BasePrefix && b.TxID < from {
+	for _, b := range c.stored {
+		if b.TxID < from {
 			gone = append(gone, b.Name)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"strings"
@@ -27,15 +28,27 @@ type rig struct {
 	*flaky
 	*history
 	*Archive
+	term     uint64
+	conflict error // of two copies that use the store
 }
 
 // flaky is a store that can be away.
 type flaky struct {
 	blockstore.Objects
 	away, lose bool
+	puts       int
+	refused    string // what cannot be read
+}
+
+func (f *flaky) GetNamed(ctx context.Context, name string, off, length int64) (io.ReadCloser, error) {
+	if name == f.refused {
+		return nil, fserror.New(fserror.InvalidArgument, "", "", "refused")
+	}
+	return f.Objects.GetNamed(ctx, name, off, length)
 }
 
 func (f *flaky) PutNamed(ctx context.Context, name string, body io.ReaderAt, length int64, crc uint32) error {
+	f.puts++
 	if f.away {
 		return fserror.New(fserror.Unavailable, "", "", "away")
 	}
@@ -46,7 +59,7 @@ func (f *flaky) PutNamed(ctx context.Context, name string, body io.ReaderAt, len
 	return err
 }
 
-// history is a journal of activations, each of the next term, and the tree that it makes.
+// history is a journal, and the tree that it makes.
 type history struct {
 	journal.Journal
 	clk  *clock.Fake
@@ -71,16 +84,22 @@ func (h *history) Replay(_ context.Context, from uint64, fn func(journal.Record)
 
 func (h *history) now() int64 { return h.clk.Wall().UnixMilli() }
 
+// add adds a record.
+func (h *history) add(t *testing.T, op namespace.Op) {
+	t.Helper()
+	r := journal.Record{TxID: h.Durable() + 1, Time: h.now()}
+	r.Type, r.Body = record.Encode(nil, namespace.CallID{}, op)
+	if _, _, err := images.Apply(h.tree, r); err != nil {
+		t.Fatal(err)
+	}
+	h.recs = append(h.recs, r)
+}
+
 // grow adds records; what tells this history from others is in them.
 func (h *history) grow(t *testing.T, n int, what byte) {
 	t.Helper()
 	for range n {
-		r := journal.Record{TxID: h.Durable() + 1, Time: h.now()}
-		r.Type, r.Body = record.Encode(nil, namespace.CallID{}, &namespace.OpActivate{Term: h.tree.Term() + 1, NamespaceID: testID, User: "root", Group: "root", Nonce: [16]byte{what}})
-		if _, _, err := images.Apply(h.tree, r); err != nil {
-			t.Fatal(err)
-		}
-		h.recs = append(h.recs, r)
+		h.add(t, &namespace.OpMkdir{Parent: namespace.RootID, Names: []string{fmt.Sprintf("%d-%d", what, h.Durable())}, Mode: 0o755, User: "root", Group: "root"})
 	}
 }
 
@@ -88,23 +107,36 @@ func newRig(t *testing.T) *rig {
 	r := &rig{t: t, flaky: &flaky{Objects: openStore(t)}}
 	r.clk.ShiftWall(50 * 365 * 24 * time.Hour)
 	r.history = &history{clk: &r.clk, tree: namespace.New()}
-	r.grow(t, 1, 1)
 	r.reign(1)
 	return r
 }
 
-// reign begins one.
+func (r *rig) folder() images.Folder {
+	return images.Folder{FS: vfs.OS(), Dir: r.t.TempDir(), Log: slog.New(slog.DiscardHandler)}
+}
+
+// activate adds the record with which a reign begins.
+func (r *rig) activate(term uint64) {
+	r.t.Helper()
+	r.add(r.t, &namespace.OpActivate{Term: term, NamespaceID: testID, User: "root", Group: "root", Nonce: [16]byte{byte(term)}})
+}
+
+// reign begins one, with a record.
 func (r *rig) reign(term uint64) {
 	r.t.Helper()
+	r.activate(term)
 	h := r.history
+	r.term = term
 	r.Archive = New(Config{
 		Clock: &r.clk, Log: slog.New(slog.DiscardHandler), Objects: r.flaky, ID: testID, Keep: 8 * time.Hour,
-		Local:    images.Folder{FS: vfs.OS(), Dir: r.t.TempDir(), Log: slog.New(slog.DiscardHandler)},
+		Local:    r.folder(),
 		Snapshot: func(context.Context) (*namespace.Tree, error) { return h.tree.Clone(), nil }, Now: h.now,
+		Check:  func(context.Context) error { return nil },
+		Term:   func() (uint64, error) { return r.term, r.conflict },
 		Remove: func(ctx context.Context, remove func(context.Context) error) error { return remove(ctx) },
 	})
-	r.begin(h, term)
-	if err := r.find(r.t.Context()); err != nil {
+	r.begin(h)
+	if err := r.find(r.t.Context(), term); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -113,7 +145,7 @@ func (r *rig) reign(term uint64) {
 func (r *rig) all() {
 	r.t.Helper()
 	for more, err := true, error(nil); more; {
-		if more, err = r.step(r.t.Context()); err != nil {
+		if more, err = r.turn(r.t.Context()); err != nil {
 			r.t.Fatal(err)
 		}
 	}
@@ -173,7 +205,7 @@ func TestStoreAway(t *testing.T) {
 	r := newRig(t)
 	r.grow(t, 4, 1)
 	r.all()
-	if st := r.Stats(); st.TxID != 5 || st.Lag != 0 || r.Needs() != 6 {
+	if st := r.Stats(); st.TxID != 5 || st.Lag != 0 || r.Needs() != 5 {
 		t.Errorf("%+v", st)
 	}
 	r.away = true
@@ -183,7 +215,7 @@ func TestStoreAway(t *testing.T) {
 	if _, err := r.step(t.Context()); !errors.Is(err, fserror.Unavailable) {
 		t.Fatal(err)
 	}
-	if st := r.Stats(); st.TxID != 5 || st.Records != 5 || st.Lag != time.Minute+time.Second || r.Needs() != 6 {
+	if st := r.Stats(); st.TxID != 5 || st.Records != 5 || st.Lag != time.Minute+time.Second || r.Needs() != 5 {
 		t.Errorf("%+v", st)
 	}
 	r.away, r.lose = false, true
@@ -217,10 +249,12 @@ func TestHole(t *testing.T) {
 			r := newRig(t)
 			r.grow(t, 4, 1)
 			r.all()
-			r.grow(t, 10, 1)
+			r.grow(t, 9, 1)
 			r.gone = 12
 			if restart {
 				r.reign(100)
+			} else {
+				r.grow(t, 1, 1)
 			}
 			r.all()
 			r.grow(t, 5, 1)
@@ -249,7 +283,7 @@ func TestOtherHistory(t *testing.T) {
 	r.grow(t, 2, 1)
 	r.all() // to 22, and a base
 	r.history = &other
-	r.grow(t, 5, 2)
+	r.grow(t, 4, 2)
 	r.reign(50)
 	if st := r.Stats(); st.TxID != 10 {
 		t.Fatalf("the histories agree up to 10: %+v", st)
@@ -263,6 +297,246 @@ func TestOtherHistory(t *testing.T) {
 	r.grow(t, 15, 2)
 	r.all()
 	r.has(20, 22, 30)
+	for range 20 { // until nothing of the first history is needed
+		r.clk.Advance(time.Hour)
+		r.grow(t, 1, 2)
+		r.all()
+	}
+	for _, b := range r.catalog().stored {
+		if b.TxID == 22 {
+			t.Error("a base of the other history is left")
+		}
+	}
+}
+
+// TestBaseDecides: where a history continued without an archive, its image tells: nothing that
+// another history archived is put behind it.
+func TestBaseDecides(t *testing.T) {
+	r := newRig(t)
+	r.grow(t, 9, 1)
+	r.all()
+	other := *r.history
+	other.tree, other.recs = r.at(10), append([]journal.Record(nil), r.recs...)
+	r.grow(t, 10, 1)
+	r.all() // to 20
+	r.clk.Advance(2 * time.Hour)
+	r.grow(t, 2, 1)
+	r.all() // to 22, and a base
+	r.history = &other
+	r.grow(t, 4, 2)
+	r.activate(50) // 15
+	if _, _, err := (&images.Objects{Objects: r.flaky, Local: r.folder()}).Write(t.Context(), r.tree); err != nil {
+		t.Fatal(err)
+	}
+	r.has(1, 10, 15)
+	r.hasNot("is not archived", 16, 20, 22)
+	r.newestIs(15)
+}
+
+// TestDamagedInTheStore: what cannot be read any more costs the moments behind it, up to the next base,
+// and nothing else; a base that is damaged costs none.
+func TestDamagedInTheStore(t *testing.T) {
+	r := newRig(t)
+	for range 3 { // objects up to 5, 9 and 13
+		r.grow(t, 4, 1)
+		r.all()
+	}
+	middle := r.catalog().spans[1].Name()
+	r.damage(middle)
+	r.has(1, 5)
+	for _, txid := range []uint64{6, 9, 13} {
+		if _, err := r.catalog().Tree(t.Context(), At{TxID: txid}); !errors.Is(err, fserror.Damaged) || !strings.Contains(err.Error(), middle) || !strings.Contains(err.Error(), "before it is record 5 of") {
+			t.Errorf("moment %d: %v", txid, err)
+		}
+	}
+	r.newestIs(5)
+	if err := r.DeleteNamed(t.Context(), middle); err != nil {
+		t.Fatal(err)
+	}
+	r.has(1, 5)
+	r.hasNot("hole", 6, 9, 13)
+	r.newestIs(5)
+
+	r.clk.Advance(2 * time.Hour)
+	r.grow(t, 2, 1)
+	r.all() // 15, and a base
+	r.clk.Advance(2 * time.Hour)
+	r.grow(t, 2, 1)
+	r.all() // 17, and a base
+	r.grow(t, 2, 1)
+	r.all() // 19
+	r.damage(r.catalog().stored[0].Name)
+	r.has(15, 16, 17, 18, 19)
+	r.newestIs(19)
+
+	// What is damaged at the end is archived again after a restart.
+	spans := r.catalog().spans
+	r.damage(spans[len(spans)-1].Name())
+	r.newestIs(17)
+	r.reign(2)
+	r.all()
+	r.has(15, 17, 18, 19, 20)
+}
+
+// damage puts something else in the place of an object.
+func (r *rig) damage(name string) {
+	r.t.Helper()
+	if err := errors.Join(r.DeleteNamed(r.t.Context(), name), blockstore.PutBytes(r.t.Context(), r.flaky, name, []byte("something else"))); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// newestIs makes sure that the newest tree that can be had is that one of this history.
+func (r *rig) newestIs(txid uint64) {
+	r.t.Helper()
+	t, err := r.catalog().Tree(r.t.Context(), At{})
+	if err != nil {
+		r.t.Error(err)
+		return
+	}
+	var a, b bytes.Buffer
+	last, _ := t.Last()
+	if err := errors.Join(t.WriteImage(&a), r.at(txid).WriteImage(&b)); err != nil || last != txid || !bytes.Equal(a.Bytes(), b.Bytes()) {
+		r.t.Errorf("the newest is %d, not %d (%v)", last, txid, err)
+	}
+}
+
+// TestBaseFails: while the store takes no base, none is written each time, and a hole
+// is counted once.
+func TestBaseFails(t *testing.T) {
+	r := newRig(t)
+	r.grow(t, 9, 1)
+	r.gone, r.away = 5, true
+	before := r.puts
+	step := func(tries int) {
+		t.Helper()
+		if _, err := r.step(t.Context()); !errors.Is(err, fserror.Unavailable) || r.puts-before != tries {
+			t.Errorf("%v after %d tries, not %d", err, r.puts-before, tries)
+		}
+	}
+	step(1)
+	step(1)
+	r.clk.Advance(basePause)
+	step(2)
+	step(2)
+	r.away = false
+	r.clk.Advance(basePause)
+	r.all()
+	r.has(10)
+	if st := r.Stats(); st.Holes != 1 || st.TxID != 10 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestClockAhead: a clock that is ahead when a namenode starts does not age what is kept, in
+// that reign and in later ones.
+func TestClockAhead(t *testing.T) {
+	r := newRig(t)
+	for range 8 {
+		r.clk.Advance(time.Hour)
+		r.grow(t, 2, 1)
+		r.all()
+	}
+	r.clk.ShiftWall(365 * 24 * time.Hour)
+	r.reign(2)
+	for range 3 {
+		r.clk.Advance(time.Hour)
+		r.grow(t, 2, 1)
+		r.all()
+	}
+	for range 12 { // short reigns, each with a clock of its own
+		r.clk.ShiftWall(30 * 24 * time.Hour)
+		r.reign(uint64(3 + len(r.recs)))
+		r.Archive.pruned = -pruneEvery
+		r.grow(t, 1, 1)
+		r.all()
+	}
+	for txid := uint64(8); txid <= r.Durable(); txid++ {
+		r.has(txid)
+	}
+}
+
+// TestGivenToThisCopy: while two copies of the namespace use the store nothing is archived, and
+// it is told why. The copy to which the store is given overrules what the other one has
+// archived, though that had the higher term.
+func TestGivenToThisCopy(t *testing.T) {
+	r := newRig(t)
+	r.grow(t, 9, 1)
+	r.all()
+	mine, archive := r.history, r.Archive
+	other := *r.history
+	other.tree, other.recs = r.at(10), append([]journal.Record(nil), r.recs...)
+	r.history = &other
+	r.grow(t, 4, 2)
+	r.reign(50)
+	r.clk.Advance(2 * time.Hour)
+	r.grow(t, 3, 2)
+	r.all() // with a base
+
+	r.history, r.Archive, r.term = mine, archive, 1
+	r.grow(t, 5, 1)
+	r.all() // 15, in vain
+	r.conflict = fserror.New(fserror.Exists, "", "", "two copies")
+	r.grow(t, 5, 1)
+	if _, err := r.turn(t.Context()); !errors.Is(err, r.conflict) {
+		t.Errorf("%v", err)
+	}
+	if st := r.Stats(); st.Records != 5 {
+		t.Errorf("archived in a conflict: %+v", st)
+	}
+	r.conflict, r.term = nil, 60
+	r.all()
+	r.has(1, 10, 11, 15, 16, 20)
+	r.newestIs(20)
+}
+
+// TestHoleAtTheEnd: a moment in a hole is refused by time as by number, if there is nothing
+// but a base behind it.
+func TestHoleAtTheEnd(t *testing.T) {
+	r := newRig(t)
+	r.grow(t, 4, 1)
+	r.all()
+	r.clk.Advance(time.Minute)
+	r.grow(t, 4, 1)
+	inside := r.clk.Wall()
+	r.clk.Advance(time.Minute)
+	r.grow(t, 1, 1)
+	r.gone = 9
+	r.all() // a base with 10 records
+	r.has(5, 10)
+	r.hasNot("records 6 to 10 are missing", 7, 9)
+	if tree, err := r.catalog().Tree(t.Context(), At{Time: inside}); !errors.Is(err, fserror.NotFound) || !strings.Contains(err.Error(), "hole") {
+		t.Errorf("%v, %v", tree, err)
+	}
+}
+
+// TestUnreadableObject: an object that the store does not give is like a damaged one.
+func TestUnreadableObject(t *testing.T) {
+	r := newRig(t)
+	r.grow(t, 4, 1)
+	r.all()
+	r.grow(t, 4, 1)
+	r.all()
+	spans := r.catalog().spans
+	r.refused = spans[len(spans)-1].Name()
+	r.newestIs(5)
+	r.reign(2)
+	r.all()
+	r.has(5, 9, 10)
+}
+
+// TestKeptIsTold: who asks for a moment that cannot be had is told which can.
+func TestKeptIsTold(t *testing.T) {
+	r := newRig(t)
+	r.grow(t, 4, 1)
+	r.all()
+	began := r.clk.Wall()
+	r.hasNot("the newest that can be had is 5 of "+began.UTC().Format(time.RFC3339), 6)
+	_, err := r.catalog().Tree(t.Context(), At{Time: began.Add(-time.Hour)})
+	want := fmt.Sprintf("that moment is not kept; available: records 1 (before %[1]s) to 5 (%[1]s)", began.UTC().Format(time.RFC3339))
+	if !errors.Is(err, fserror.NotFound) || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
 }
 
 // TestPrune: what no kept moment needs goes, and every moment of the time to be kept stays.
@@ -291,8 +565,28 @@ func TestPrune(t *testing.T) {
 // TestNoArchive: a namenode that archives nothing has none.
 func TestNoArchive(t *testing.T) {
 	a := New(Config{})
-	if err := a.Run(t.Context(), nil, 0); err != nil || a.Stats().On || a.Needs() != 0 {
+	if err := a.Run(t.Context(), nil); err != nil || a.Stats().On || a.Needs() != 0 {
 		t.Error(err, a.Stats())
 	}
 	a.Measure(func(name string, _ float64, _ string) { t.Error(name) })
+}
+
+// TestNothingAgrees: a history of which the archive has nothing, but has another one, takes
+// that one's place as far back as its journal goes.
+func TestNothingAgrees(t *testing.T) {
+	r := newRig(t)
+	other := *r.history
+	other.tree, other.recs = r.at(1), append([]journal.Record(nil), r.recs...)
+	r.grow(t, 9, 1)
+	r.all()
+	r.grow(t, 9, 1)
+	r.all() // 19
+	r.history = &other
+	r.grow(t, 5, 2)
+	r.reign(50)
+	r.grow(t, 3, 2)
+	r.all()
+	r.has(1, 2, 6, 7, 10)
+	r.hasNot("is not archived", 11, 19)
+	r.newestIs(10)
 }

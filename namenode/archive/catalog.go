@@ -3,7 +3,10 @@ package archive
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -40,7 +43,10 @@ type Catalog struct {
 
 	spans []span // in the order of txids; between two there may be a hole
 	bases []base // the newest first
-	all   []Segment
+
+	begins map[uint64]uint64 // the first record behind the beginning of each term
+	all    []Segment         // also those that do not count
+	stored []base            // also those that do not count, but no images
 }
 
 // Open looks into a store.
@@ -55,51 +61,98 @@ func Open(ctx context.Context, objects blockstore.Objects, id [16]byte, log *slo
 			c.all = append(c.all, s)
 		}
 	}
-	begins := c.resolve()
 	for _, in := range []*images.Objects{{Objects: objects, Prefix: BasePrefix}, {Objects: objects}} {
 		list, err := in.List(ctx)
 		if err != nil {
 			return nil, err
 		}
 		for _, img := range list {
-			b := base{img, images.TermOf(img.Name), in}
-			superseded := slices.ContainsFunc(begins, func(s Segment) bool { return s.Term > b.term && s.First <= b.TxID })
-			if !superseded {
-				c.bases = append(c.bases, b)
-			}
+			c.bases = append(c.bases, base{img, images.TermOf(img.Name), in})
+		}
+		if in.Prefix == BasePrefix {
+			c.stored = slices.Clone(c.bases)
 		}
 	}
-	slices.SortStableFunc(c.bases, func(a, b base) int { return cmp.Compare(b.TxID, a.TxID) })
+	slices.SortStableFunc(c.bases, func(a, b base) int { return cmp.Or(cmp.Compare(b.TxID, a.TxID), cmp.Compare(b.term, a.term)) })
+	c.resolve()
 	return c, nil
 }
 
-// resolve decides which records of which segments count: from the first record on that was
-// archived in a reign, those of reigns before do not. It returns the first segment of each.
-func (c *Catalog) resolve() (begins []Segment) {
-	ordered := slices.Clone(c.all)
-	slices.SortFunc(ordered, func(a, b Segment) int {
-		return cmp.Or(cmp.Compare(a.Term, b.Term), cmp.Compare(a.First, b.First), cmp.Compare(a.Last, b.Last))
-	})
-	for i, s := range ordered {
-		if i == 0 || ordered[i-1].Term != s.Term {
-			begins = append(begins, s)
+// resolve decides which records of which segments count, and which bases: from where a reign
+// begins in the archive, nothing of reigns before it does. It begins with its first segment, or
+// behind its first base.
+func (c *Catalog) resolve() {
+	begins := map[uint64]uint64{}
+	c.begins = begins
+	begin := func(term, first uint64) {
+		if before, ok := begins[term]; !ok || first < before {
+			begins[term] = first
 		}
-		n := len(c.spans)
-		for n > 0 && c.spans[n-1].from >= s.First {
-			n--
-		}
-		c.spans = c.spans[:n]
-		if n > 0 {
-			if end := &c.spans[n-1]; end.to >= s.First {
-				end.to, end.time = s.First-1, 0
-				if n > 1 {
-					end.time = c.spans[n-2].time
-				}
-			}
-		}
-		c.spans = append(c.spans, span{s, s.First, s.Last, s.Time})
 	}
-	return begins
+	segments := map[uint64][]Segment{}
+	for _, s := range c.all {
+		begin(s.Term, s.First)
+		segments[s.Term] = append(segments[s.Term], s)
+	}
+	for _, b := range c.bases {
+		begin(b.term, b.TxID+1)
+	}
+	for _, term := range slices.Sorted(maps.Keys(begins)) {
+		c.cut(begins[term])
+		of := segments[term]
+		slices.SortFunc(of, func(a, b Segment) int { return cmp.Or(cmp.Compare(a.First, b.First), cmp.Compare(a.Last, b.Last)) })
+		for _, s := range of {
+			c.cut(s.First)
+			c.spans = append(c.spans, span{s, s.First, s.Last, s.Time})
+		}
+	}
+	c.bases = slices.DeleteFunc(c.bases, func(b base) bool { return c.Overruled(b.TxID, b.term) })
+}
+
+// Overruled reports whether a record as a term has it is of a history that a higher term has
+// left before.
+func (c *Catalog) Overruled(txid, term uint64) bool {
+	for higher, first := range c.begins {
+		if higher > term && first <= txid {
+			return true
+		}
+	}
+	return false
+}
+
+// before is the last record that is older than the moments of that long: 0 if there is none.
+//
+// What passes counts only between objects of one reign, in which the times of records follow
+// no clock that can be set. The clock at the start of a reign may be wrong.
+func (c *Catalog) before(keep time.Duration) uint64 {
+	age := int64(0)
+	for i := len(c.spans) - 1; i > 0; i-- {
+		s, next := c.spans[i-1], c.spans[i]
+		if s.Term == next.Term {
+			age += max(0, next.Time-s.Time)
+		}
+		if age >= keep.Milliseconds() {
+			return s.to
+		}
+	}
+	return 0
+}
+
+// cut ends the spans before a record.
+func (c *Catalog) cut(before uint64) {
+	n := len(c.spans)
+	for n > 0 && c.spans[n-1].from >= before {
+		n--
+	}
+	c.spans = c.spans[:n]
+	if n == 0 || c.spans[n-1].to < before {
+		return
+	}
+	end := &c.spans[n-1]
+	end.to, end.time = before-1, 0
+	if n > 1 {
+		end.time = c.spans[n-2].time
+	}
 }
 
 // At is a moment: after the record TxID; or if that is 0, after the last one of Time or
@@ -123,7 +176,8 @@ func (a At) over(txid uint64, ms int64) bool {
 // Tree makes the tree as it was at a moment. NotFound if that is not kept, Damaged if what
 // it takes is damaged; the error says which moments can be had.
 func (c *Catalog) Tree(ctx context.Context, at At) (*namespace.Tree, error) {
-	if len(c.bases) == 0 {
+	whole := len(c.spans) > 0 && c.spans[0].from == 1 // no base is needed
+	if len(c.bases) == 0 && !whole {
 		return nil, fserror.New(fserror.NotFound, "", "", "the block store has no archive of namespace %x: no base, and no image", c.id).Because(fserror.ReasonArchive)
 	}
 	for i, b := range c.bases {
@@ -134,7 +188,7 @@ func (c *Catalog) Tree(ctx context.Context, at At) (*namespace.Tree, error) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		if err != nil && (images.Unknown(err) || i == len(c.bases)-1) {
+		if err != nil && (images.Unknown(err) || i == len(c.bases)-1 && !whole) {
 			return nil, fserror.Wrap(fserror.KindOf(err), "", "", err)
 		}
 		if err != nil {
@@ -146,9 +200,32 @@ func (c *Catalog) Tree(ctx context.Context, at At) (*namespace.Tree, error) {
 		}
 		return t, c.replay(ctx, t, at)
 	}
-	oldest := c.bases[len(c.bases)-1]
-	return nil, fserror.New(fserror.NotFound, "", "", "that moment is not kept: the oldest one that can be had is after record %d", oldest.TxID).Because(fserror.ReasonArchive)
+	if whole {
+		t := namespace.New()
+		err := c.replay(ctx, t, at)
+		if last, _ := t.Last(); err != nil || last > 0 {
+			return t, err
+		}
+	}
+	return nil, fserror.New(fserror.NotFound, "", "", "that moment is not kept; %s", c.kept()).Because(fserror.ReasonArchive)
 }
+
+// kept says which moments can be had.
+func (c *Catalog) kept() string {
+	oldest := uint64(1)
+	if len(c.spans) == 0 || c.spans[0].from > 1 {
+		oldest = c.bases[len(c.bases)-1].TxID
+	}
+	i := slices.IndexFunc(c.spans, func(s span) bool { return s.to > oldest })
+	if i < 0 {
+		return fmt.Sprintf("available: records up to %d", c.Newest())
+	}
+	last := c.spans[len(c.spans)-1]
+	return fmt.Sprintf("available: records %d (before %s) to %d (%s)", oldest, moment(c.spans[i].time), c.Newest(), moment(last.time))
+}
+
+// moment is a time of records, for people.
+func moment(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
 
 // sureAfter reports whether record txid is surely later than a time.
 func (c *Catalog) sureAfter(txid uint64, at At) bool {
@@ -166,39 +243,67 @@ func (c *Catalog) replay(ctx context.Context, t *namespace.Tree, at At) error {
 	if len(spans) > 0 && spans[0].from < next {
 		spans[0].from = next // the base is of the middle of an object
 	}
-	for n, s := range spans { // up to the first hole
-		if s.from > next {
+	for n, s := range spans { // up to the first hole, and not behind the moment
+		if s.from > next || at.TxID > 0 && s.from > at.TxID {
 			spans = spans[:n]
 			break
 		}
 		next = s.to + 1
 	}
-	enough := false
-	err := c.read(ctx, spans, func(r journal.Record) (more bool, err error) {
+	enough, misfit := false, error(nil)
+	err := c.read(ctx, spans, func(r journal.Record) (bool, error) {
 		if enough = at.over(r.TxID, r.Time); enough {
 			return false, nil
 		}
-		last, ms = r.TxID, r.Time
-		_, _, err = images.Apply(t, r)
-		return true, err
+		if _, _, misfit = images.Apply(t, r); misfit == nil {
+			last, ms = r.TxID, r.Time
+		}
+		return true, misfit
 	})
+	gone := misfit == nil && (errors.Is(err, fserror.Damaged) || errors.Is(err, fserror.NotFound)) // the tree is that of last
+	switch {
+	case gone && at == (At{}):
+		c.log.Error("a part of the archive cannot be used: what is newer is lost", "reason", fserror.ReasonArchive, "last", last, "cause", err)
+		return nil
+	case gone:
+		err = fmt.Errorf("%w; the newest moment before it is record %d of %s", err, last, moment(ms))
+	}
 	if err != nil {
 		return fserror.Wrap(fserror.KindOf(err), "", "", err)
 	}
-	hole := i+len(spans) < len(c.spans)
+	missing := c.missing(last)
+	hole := missing > 0
 	if hole && at == (At{}) {
-		c.log.Error("the archive has a hole, and no base behind it: what is newer than the hole is lost", "reason", fserror.ReasonArchive, "last", last, "next", c.spans[i+len(spans)].from)
+		c.log.Error("the archive has a hole, and no usable base behind it: what is newer than the hole is lost", "reason", fserror.ReasonArchive, "last", last, "missing to", missing)
 		return nil
 	}
 	switch {
 	case enough, at.TxID == last, at.TxID == 0 && !hole:
 		return nil
 	case hole:
-		after := c.spans[i+len(spans)]
 		return fserror.New(fserror.NotFound, "", "", "the archive has a hole: records %d to %d are missing. Moments that can be had are those up to record %d of %s, and those from the next base on",
-			last+1, after.from-1, last, time.UnixMilli(ms).UTC().Format(time.RFC3339)).Because(fserror.ReasonArchive)
+			last+1, missing, last, moment(ms)).Because(fserror.ReasonArchive)
 	}
-	return fserror.New(fserror.NotFound, "", "", "record %d is not archived: the newest that can be had is %d of %s", at.TxID, last, time.UnixMilli(ms).UTC().Format(time.RFC3339)).Because(fserror.ReasonArchive)
+	return fserror.New(fserror.NotFound, "", "", "record %d is not archived: the newest that can be had is %d of %s", at.TxID, last, moment(ms)).Because(fserror.ReasonArchive)
+}
+
+// missing is the last record of the hole that begins behind a record: 0 if none does.
+func (c *Catalog) missing(behind uint64) (to uint64) {
+	for _, s := range c.spans {
+		if s.to > behind {
+			if s.from <= behind+1 {
+				return 0
+			}
+			to = s.from - 1
+			break
+		}
+	}
+	for _, b := range c.bases { // the newest first
+		if b.TxID > behind && (to == 0 || b.TxID < to) {
+			to = b.TxID
+		}
+	}
+	return to
 }
 
 // read hands each the records of spans, in order, until it wants no more.
@@ -244,11 +349,23 @@ func (c *Catalog) read(ctx context.Context, spans []span, each func(journal.Reco
 }
 
 // Newest is the last record that is archived; 0: none is.
-func (c *Catalog) Newest() (txid uint64, ms int64) {
+func (c *Catalog) Newest() (txid uint64) {
 	if n := len(c.spans); n > 0 {
-		return c.spans[n-1].to, c.spans[n-1].time
+		txid = c.spans[n-1].to
 	}
-	return 0, 0
+	if len(c.bases) > 0 {
+		txid = max(txid, c.bases[0].TxID)
+	}
+	return txid
+}
+
+// Times returns when the newest record was that is archived, at least, and the one behind a
+// record: 0 if nothing that is archived tells.
+func (c *Catalog) Times(behind uint64) (newest, next int64) {
+	if i, _ := slices.BinarySearchFunc(c.spans, behind+1, func(s span, txid uint64) int { return cmp.Compare(s.to, txid) }); i < len(c.spans) {
+		next = c.spans[i].time
+	}
+	return c.timeOf(c.Newest()), next
 }
 
 // timeOf is when a record was, at least: 0 if nothing that is archived tells.

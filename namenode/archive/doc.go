@@ -25,7 +25,10 @@
 // namespace was brought back without its last records, and continued. Then the reign that
 // continued has a higher term, looks for the last object that agrees with its own journal,
 // and begins behind it. A reader follows the higher term from the first record on that was
-// archived in it, and passes over what lower terms have from there on, bases included.
+// archived in it, or from behind its first base or image, and passes over what lower terms
+// have from there on, bases included. Where a copy of the machine had a higher term, and the
+// store is then given to this one, it archives in a term above that. A reign tells the store of itself before it archives,
+// so no two archive in one term.
 //
 // # Format of archive-…
 //
@@ -45,8 +48,9 @@
 //
 // # What is kept
 //
-// Each moment of the last Config.Keep, and what it takes to make them: the newest base
-// before, and what is behind it. That blocks of files that are deleted meanwhile stay is
+// Each moment of the last Config.Keep, and what it takes to make them. What passes counts only
+// between objects of one reign: the clock at the start of one may be wrong. It takes the newest base before, one more since that one can be damaged, and what is
+// behind. That blocks of files that are deleted meanwhile stay is
 // the affair of package blocks, which waits for as long.
 //
 // # Holes

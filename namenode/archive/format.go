@@ -12,6 +12,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/journal"
 	"github.com/leasefs/leasefs/internal/journal/group"
+	"github.com/leasefs/leasefs/namenode/images"
 )
 
 const (
@@ -131,11 +132,15 @@ func decode(id [16]byte, s Segment, object []byte, from uint64, fn func(journal.
 	return err
 }
 
-// get reads an object.
+// get reads an object. An error that says something of the object, and not that it is gone, is
+// Damaged.
 func get(ctx context.Context, from blockstore.Objects, s Segment) ([]byte, error) {
 	object, err := blockstore.GetBytes(ctx, from, s.Name(), most+1)
-	if err != nil {
+	switch {
+	case err == nil:
+		return object, nil
+	case ctx.Err() != nil || images.Unknown(err) || errors.Is(err, fserror.NotFound):
 		return nil, fmt.Errorf("the object %s of the archive: %w", s.Name(), err)
 	}
-	return object, nil
+	return nil, fserror.New(fserror.Damaged, "", "", "the object %s of the archive cannot be read: %v", s.Name(), err).Because(fserror.ReasonArchive)
 }

@@ -40,8 +40,9 @@ type HA struct {
 // DefaultSessionTimeout is what HA.SessionTimeout is unless told otherwise.
 const DefaultSessionTimeout = 5 * time.Second
 
-// dialWithin is how long ZooKeeper has to answer a command.
-const dialWithin = 5 * time.Second
+// dialWithin is how long ZooKeeper has to answer a command: it may have been
+// started just before, and is a Java process.
+const dialWithin = 30 * time.Second
 
 var haName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
@@ -124,7 +125,7 @@ func Unfit(err error) error {
 	return fserror.New(fserror.Unavailable, "", "", "%v", err).Because(fserror.ReasonZooKeeper)
 }
 
-// DialOnce connects a command of an operator's, who waits: not for long.
+// DialOnce connects a command of an operator's, who waits, and is told so.
 func (h *HA) DialOnce(ctx context.Context, log *slog.Logger) (*zkconn.Session, error) {
 	short, cancel := context.WithTimeout(ctx, max(2*h.SessionTimeout, dialWithin))
 	defer cancel()

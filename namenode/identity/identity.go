@@ -179,6 +179,9 @@ func (g *Guard) Connection(tls *tls.ConnectionState) credentials.AuthInfo {
 	return m
 }
 
+// Proves tells whether callers have to prove who they are.
+func (g *Guard) Proves() bool { return g.cfg.Proves() }
+
 // authorization is the header that has a token.
 const authorization = "authorization"
 

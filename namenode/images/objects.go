@@ -49,13 +49,13 @@ func (o *Objects) image(name string) (Image, bool) {
 	return Image{txid, name}, ok && err == nil
 }
 
-// TermOf is the reign that wrote the image of a name.
+// TermOf is the reign that wrote the image of a name; 0 if the name does not tell.
 func TermOf(name string) uint64 {
 	parts := strings.Split(name, "-")
-	term, err := strconv.ParseUint(parts[min(2, len(parts)-1)], 16, 64)
-	if err != nil {
+	if len(parts) != 4 { // of another program
 		return 0
 	}
+	term, _ := strconv.ParseUint(parts[2], 16, 64) // 0 if it is none
 	return term
 }
 

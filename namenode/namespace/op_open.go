@@ -22,7 +22,7 @@ func PlanOpen(t *Tree, c *Call, r Ref) (Attr, error) {
 	if err != nil {
 		return Attr{}, err
 	}
-	return t.attr(n), nil
+	return v.attr(n), nil
 }
 
 func (op *OpOpen) apply(t applier) (Result, error) {

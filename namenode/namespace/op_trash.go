@@ -74,7 +74,7 @@ func (t *Tree) Trashed(c *Call, id InodeID) (a Attr, ok bool) {
 	if t.Trash(c).Get(id) == nil {
 		return a, false
 	}
-	return t.attr(t.get(id)), true
+	return view{t, c, "trash"}.attr(t.get(id)), true
 }
 
 // inTrash reports whether an inode is in the trash, or below a directory that is.
@@ -92,7 +92,7 @@ func (t *Tree) FileInTrash(c *Call, id InodeID) (f calls.FileView, ok bool) {
 	if n == nil || n.Type != TypeFile || !t.inTrash(n) {
 		return f, false
 	}
-	return t.fileView(n), true
+	return view{t, c, "read"}.fileView(n), true
 }
 
 // TrashSize is what an entry of the trash has, itself included, as far as it was counted: by

@@ -6,7 +6,6 @@ import (
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/namespace/calls"
-	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
 // DefaultList is how many entries List returns if it is not told.
@@ -16,13 +15,13 @@ const DefaultList = 1000
 const maxDeadLook = 10_000
 
 // attr is the public form of an inode.
-func (t *Tree) attr(n *inode) Attr {
+func (v view) attr(n *inode) Attr {
 	a := Attr{
 		ID: n.ID, Parent: n.Parent, Name: n.Name(), Type: n.Type, Mode: n.Perm(),
-		User: t.UserNames.Name(n.User), Group: t.GroupNames.Name(n.Group), MTime: n.MTime, Lease: t.leaseOf(n.ID),
+		User: v.UserNames.Name(n.User), Group: v.GroupNames.Name(n.Group), MTime: n.MTime, Lease: v.leaseOf(n.ID),
 	}
-	t.xattrs.Of(n.ID, func(tables.Xattr) { a.Xattrs++ })
-	a.Access, a.Default = t.aclsOf(n)
+	a.Xattrs, a.Xattr = v.xattrs.Look(n.ID, v.c.Wants(func() bool { return v.allowed(n, mayRead) }))
+	a.Access, a.Default = v.aclsOf(n)
 	switch n.Type {
 	case TypeFile:
 		a.Length = n.Length()
@@ -51,7 +50,7 @@ func (t *Tree) Stat(c *Call, r Ref) (Attr, error) {
 		return Attr{}, err
 	}
 	v.lookShown(at.node)
-	return t.attr(at.node), nil
+	return v.attr(at.node), nil
 }
 
 // Gone is the Reason of an error that says that the inode with which a Ref begins is not
@@ -103,7 +102,7 @@ func (t *Tree) List(c *Call, r Ref, after string, limit int) (dir Attr, entries 
 	n := at.node
 	v.lookShown(n)
 	if n.Type != TypeDir {
-		return t.attr(n), nil, "", v.notDirectory(n, at.path)
+		return v.attr(n), nil, "", v.notDirectory(n, at.path)
 	}
 	if err := v.require(n, mayRead, at.path); err != nil {
 		return Attr{}, nil, "", err
@@ -124,10 +123,10 @@ func (t *Tree) List(c *Call, r Ref, after string, limit int) (dir Attr, entries 
 			return true
 		}
 		v.lookShown(e)
-		entries = append(entries, t.attr(e))
+		entries = append(entries, v.attr(e))
 		return true
 	})
-	return t.attr(n), entries, next, nil
+	return v.attr(n), entries, next, nil
 }
 
 // File returns attributes, blocks and tail of a file as one state. It takes
@@ -148,10 +147,10 @@ func (t *Tree) File(c *Call, r Ref) (calls.FileView, error) {
 	if err := v.require(n, mayRead, at.path); err != nil {
 		return calls.FileView{}, err
 	}
-	return t.fileView(n), nil
+	return v.fileView(n), nil
 }
 
-func (t *Tree) fileView(n *inode) calls.FileView {
+func (v view) fileView(n *inode) calls.FileView {
 	blocks, tail := n.Blocks(), n.Tail()
-	return calls.FileView{Attr: t.attr(n), Blocks: blocks[:len(blocks):len(blocks)], Tail: tail[:len(tail):len(tail)], Cut: n.Cut()}
+	return calls.FileView{Attr: v.attr(n), Blocks: blocks[:len(blocks):len(blocks)], Tail: tail[:len(tail):len(tail)], Cut: n.Cut()}
 }

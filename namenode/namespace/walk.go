@@ -23,7 +23,7 @@ func (t *Tree) Walk(root InodeID, fn func(path []byte, a Attr) error) error {
 	path := []byte(top)
 	var stack []*node.Level
 	visit := func(n *inode) error {
-		err := fn(path, t.attr(n))
+		err := fn(path, view{t, nil, "walk"}.attr(n))
 		switch {
 		case errors.Is(err, fs.SkipDir):
 			return nil

@@ -386,12 +386,8 @@ func (w *restore) fromStore(ctx context.Context) (id [16]byte, do func(context.C
 	if err != nil {
 		return id, nil, err
 	}
-	t, err := w.newestImage(ctx, id)
+	t, image, err := w.newestTree(ctx, id)
 	if err != nil {
-		return id, nil, err
-	}
-	image, _ := t.Last()
-	if t, err = w.archived(ctx, id, t); err != nil {
 		return id, nil, err
 	}
 	return id, func(ctx context.Context) (Restored, error) {

@@ -40,7 +40,8 @@ type Rewound struct {
 // changes nothing in the store, and namenodes may run. The tree is checked, and each block
 // that is copied verified.
 //
-// NotFound if the moment is not kept, or a block of it is gone; Exists if Dir is not empty.
+// NotFound if the moment is not kept, or a block of it is gone; InvalidArgument if it has not
+// come yet; Exists if Dir is not empty.
 func Rewind(ctx context.Context, r Rewinding) (Rewound, error) {
 	w := &restore{Restoring: Restoring{ID: r.ID}, cfg: r.Config, close: func() error { return nil }}
 	id, err := w.findID(ctx)
@@ -55,6 +56,10 @@ func Rewind(ctx context.Context, r Rewinding) (Rewound, error) {
 	if err != nil {
 		return Rewound{}, err
 	}
+	now := r.Config.Clock.Wall()
+	if newest, _ := catalog.Times(0); r.At.Time.After(now) && r.At.Time.After(time.UnixMilli(newest)) {
+		return Rewound{}, fserror.New(fserror.InvalidArgument, "", "", "%s has not come yet: it is %s", r.At.Time.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	}
 	t, err := catalog.Tree(ctx, r.At)
 	if err == nil {
 		err = sound(t, id)
@@ -62,6 +67,7 @@ func Rewind(ctx context.Context, r Rewinding) (Rewound, error) {
 	if err != nil {
 		return Rewound{}, err
 	}
+	doubt(r, catalog, t, now)
 	from := source{backups.Contents{Tree: t, ID: id, By: r.Config.By, Made: r.Config.Clock.Wall(), Store: w.store}}
 	o := backup.Options{TreeOnly: r.TreeOnly}
 	if r.Progress != nil {
@@ -72,38 +78,66 @@ func Rewind(ctx context.Context, r Rewinding) (Rewound, error) {
 		return Rewound{}, err
 	}
 	last, ms := t.Last()
-	newest, _ := catalog.Newest()
 	return Rewound{Restored{
 		ID: id, TxID: last, Time: time.UnixMilli(ms), Files: t.CountReachable().Files,
 		Blocks: int(wrote.Blocks), BlockBytes: wrote.BlockBytes, Copied: int(wrote.Blocks) - wrote.Reused, CopiedBytes: wrote.BlockBytes, //nolint:gosec // a count
-	}, max(newest, last)}, nil
+	}, max(catalog.Newest(), last)}, nil
 }
 
-// archived is the tree of an image, and of what the archive has behind it.
-func (w *restore) archived(ctx context.Context, id [16]byte, image *namespace.Tree) (*namespace.Tree, error) {
-	last, _ := image.Last()
+// doubt logs why the tree of a time may not be what was there at that time.
+func doubt(r Rewinding, catalog *archive.Catalog, t *namespace.Tree, now time.Time) {
+	if r.At.Time.IsZero() {
+		return
+	}
+	last, ms := t.Last()
+	newest, next := catalog.Times(last)
+	at := func(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
+	switch log := r.Config.Logger; {
+	case last >= catalog.Newest():
+		log.Warn("the archive has no later record; if a namenode did not archive between that record and the moment, its changes are missing here", "reason", fserror.ReasonArchive, "last", last, "of", at(ms))
+	case newest > now.UnixMilli():
+		log.Warn("records of the archive are of a time that has not come yet: the clock of a namenode was ahead. The moment may be before its records, or among them; the number of a record says exactly which one is meant", "reason", fserror.ReasonArchive, "last", last, "of", at(ms), "next", at(next))
+	}
+}
+
+// newestTree is the newest image that can be read and what the archive has behind it, or if
+// there is none, what the archive has. image is the last record of that image, 0: there is none.
+func (w *restore) newestTree(ctx context.Context, id [16]byte) (t *namespace.Tree, image uint64, err error) {
+	t, noImage := w.newestImage(ctx, id)
+	if noImage != nil && (images.Unknown(noImage) || ctx.Err() != nil) {
+		return nil, 0, noImage
+	}
+	if noImage == nil {
+		image, _ = t.Last()
+	}
 	catalog, err := archive.Open(ctx, w.objects, id, w.cfg.Logger)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	if newest, _ := catalog.Newest(); newest <= last {
-		return image, nil
+	if noImage == nil && catalog.Overruled(image, t.Term()) {
+		return nil, 0, fserror.New(fserror.Exists, "", "", "the block store has an image of reign %d up to record %d, and a higher reign has archived another history before: two copies of the namespace used it. "+
+			"For what the higher one archived, bring back its newest moment in a folder, and restore that to an empty store; for the other history, remove the objects archive-* and base-* of higher reigns", t.Term(), image).Because(fserror.ReasonArchive)
 	}
-	t, err := catalog.Tree(ctx, archive.At{})
+	if noImage == nil && catalog.Newest() <= image {
+		return t, image, nil
+	}
+	archived, err := catalog.Tree(ctx, archive.At{})
 	if err == nil {
-		err = sound(t, id)
+		err = sound(archived, id)
 	}
-	if err != nil && (images.Unknown(err) || ctx.Err() != nil) {
-		return nil, err
-	}
-	if err != nil {
+	switch {
+	case err != nil && (images.Unknown(err) || ctx.Err() != nil):
+		return nil, 0, err
+	case err != nil && noImage != nil:
+		return nil, 0, noImage
+	case err != nil:
 		w.cfg.Logger.Error("the archive of the journal cannot be used; what is newer than the newest image is lost", "reason", fserror.ReasonArchive, "cause", err)
-		return image, nil
+		return t, image, nil
 	}
-	if to, _ := t.Last(); to < last {
-		return image, nil
+	if to, _ := archived.Last(); to < image {
+		return t, image, nil
 	}
-	return t, nil
+	return archived, image, nil
 }
 
 // putImage puts an image of a tree.

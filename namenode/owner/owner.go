@@ -128,6 +128,16 @@ func (o *Owner) Conflict() string {
 	return ""
 }
 
+// Overrules is the term in which this history puts what other histories must not: it is above
+// those of all incarnations before this one, also in the reign that has ended a conflict
+// (Resolve). An error while there is a conflict.
+func (o *Owner) Overrules() (uint64, error) {
+	if why := o.Conflict(); why != "" {
+		return 0, fserror.New(fserror.Exists, "", "", "%s; end all but one of them, then give the store to that one", why).Because(fserror.ReasonStoreConflict)
+	}
+	return max(o.term, o.Floor()+1), nil
+}
+
 // ErrTermTaken says that this reign's keys may be another's, or are below those of others.
 var ErrTermTaken = errors.New("the block store has blocks of later reigns, or of this one's term from another (was ZooKeeper, or the data folder, put back from a backup, or copied?)")
 

@@ -45,7 +45,7 @@ func (a *alone) openJournal(_ context.Context, image uint64) (journal.Journal, e
 	if !segments && !a.dir.Fresh && (a.dir.Backup == 0 || image != a.dir.Backup) {
 		return nil, fserror.New(fserror.Damaged, "", "", "%s has no journal segments: all changes after record %d would be lost; put the journal's files back, or restore the folder from a backup", dir, image)
 	}
-	j, err := local.Open(local.Config{FS: a.cfg.FS, Dir: dir, First: image + 1, Ahead: a.cfg.JournalAhead, Logger: a.log})
+	j, err := local.Open(local.Config{FS: a.cfg.FS, Dir: dir, First: image + 1, Ahead: a.cfg.JournalAhead, Logger: a.log, Mono: a.cfg.Clock.Mono, Wrote: a.cfg.Wrote})
 	if err != nil {
 		return nil, err
 	}

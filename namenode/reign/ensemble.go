@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -32,7 +31,7 @@ const askPause = time.Second
 // namespace reads the namespace's id from ZooKeeper, where its format has put it.
 func (s *several) namespace(ctx context.Context) (*[16]byte, error) {
 	for {
-		sess, err := firstSession(ctx, s.zookeeper(), s.log)
+		sess, err := firstSession(ctx, s.zookeeper())
 		if err != nil {
 			return nil, err
 		}
@@ -105,25 +104,15 @@ func notFormatted(ctx context.Context, sess *zkconn.Session, ha *ensemble.HA) er
 		strings.Join(ha.ZooKeeper, ","), ha.Name, others).Because(fserror.ReasonNoNamespace)
 }
 
-// firstSession waits for ZooKeeper, and says so. It does not wait for what
-// waiting does not mend (zkconn.ErrUnfit).
-func firstSession(ctx context.Context, cfg zkconn.Config, log *slog.Logger) (*zkconn.Session, error) {
+// firstSession waits for ZooKeeper, but not for what waiting does not mend
+// (zkconn.ErrUnfit).
+func firstSession(ctx context.Context, cfg zkconn.Config) (*zkconn.Session, error) {
 	cfg.FirstTime = true
-	for {
-		short, cancel := context.WithTimeout(ctx, 5*time.Second)
-		sess, err := zkconn.Dial(short, cfg)
-		cancel()
-		switch {
-		case errors.Is(err, zkconn.ErrUnfit):
-			return nil, ensemble.Unfit(err)
-		case err == nil || ctx.Err() != nil:
-			return sess, err
-		}
-		log.Warn("waiting for ZooKeeper", "cause", err)
-		if err := clock.Pause(ctx, askPause); err != nil {
-			return nil, err
-		}
+	sess, err := zkconn.Dial(ctx, cfg)
+	if errors.Is(err, zkconn.ErrUnfit) {
+		err = ensemble.Unfit(err)
 	}
+	return sess, err
 }
 
 // openJournal opens the journal in ZooKeeper behind the image that was
@@ -136,7 +125,7 @@ func (s *several) openJournal(ctx context.Context, image uint64) (journal.Journa
 	}
 	j, err := zk.Open(ctx, zk.Config{
 		ZooKeeper: s.zookeeper(), Path: s.cfg.HA.Path("journal"), First: image + 1, Holder: s.cfg.Address,
-		Lease: lease, Written: window.Write, StallAfter: s.cfg.HA.StallAfter(), Clock: s.cfg.Clock, Logger: s.log,
+		Lease: lease, Written: window.Write, Wrote: s.cfg.Wrote, StallAfter: s.cfg.HA.StallAfter(), Clock: s.cfg.Clock, Logger: s.log,
 	})
 	if err != nil {
 		return nil, err

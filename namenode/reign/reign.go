@@ -44,6 +44,9 @@ type Config struct {
 	Reserve               int64  // bytes of disk kept free for deleting
 	JournalAhead          int64  // see internal/journal/local.Config.Ahead
 
+	// Wrote is told of each batch of the journal; see internal/journal/group.Config.
+	Wrote func(took time.Duration, bytes int)
+
 	// MinLeaseTTL is what an operator has set; 0: what outlives a failover.
 	MinLeaseTTL, SoftLimit, HardLimit time.Duration
 

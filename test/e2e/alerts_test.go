@@ -61,6 +61,8 @@ func alarms() []alarm {
 		},
 		gauge("LeasefsImageDamaged", "1m", "leasefs_images_damaged", "1", "0"),
 		gauge("LeasefsBlocksDamaged", "1m", "leasefs_scrub_damaged_blocks", "1", "0"),
+		gauge("LeasefsArchiveBehind", "6m", "leasefs_archive_lag_seconds", "61", "59"),
+		one("LeasefsArchiveHole", "10m", "leasefs_archive_holes_total"+ofA, "0x5 1x20", "1x40"),
 		gauge("LeasefsSpaceShort", "5m", "leasefs_space_short", "1", "0"),
 		gauge("LeasefsSafeMode", "40m", "leasefs_safe_mode", "1", "0"),
 		{
@@ -80,6 +82,10 @@ func alarms() []alarm {
 			map[string]string{"leasefs_clock_skew_seconds" + ofA: "-5x60", "leasefs_clock_skew_bound_seconds" + ofA: "4x60"},
 		},
 		one("LeasefsGarbageGrows", "4h", "leasefs_garbage_blocks"+ofA, "100001+10x1000", "200000-10x1000"),
+		{ // what an archive needs may grow for as long as it is kept
+			"LeasefsGarbageGrows", "4h", map[string]string{"leasefs_garbage_blocks" + ofA: "100001+10x1000", `leasefs_archive_lag_seconds{job="leasefs", instance="b"}`: "1x1000"},
+			map[string]string{"leasefs_garbage_blocks" + ofA: "100001+10x1000", "leasefs_archive_lag_seconds" + ofA: "1x1000"},
+		},
 		gauge("LeasefsStoreConflict", "1m", "leasefs_store_conflict", "1", "0"),
 		gauge("LeasefsUnsweptBlocks", "2h", "leasefs_unswept_blocks", "10001", "9999"),
 		gauge("LeasefsLeaseMonitorLate", "5m", "leasefs_lease_oldest_overdue_seconds", "61", "59"),

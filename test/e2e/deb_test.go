@@ -12,6 +12,7 @@ import (
 // TestDebianPackage makes the package and installs it on a copy of this system, which
 // everything that is changed there leaves with the test.
 func TestDebianPackage(t *testing.T) {
+	t.Parallel()
 	ctx := deadline(t, 8*time.Minute)
 	made, err := exec.CommandContext(ctx, "../../scripts/deb").Output()
 	if err != nil {

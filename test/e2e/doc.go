@@ -26,6 +26,7 @@
 //	s3_settings_test.go   keys that are renewed, http for https
 //	s3_ha_test.go    several namenodes over them: images in the store, restarts one
 //	                 by one under load, everything lost but the store
+//	archive_test.go  the disk or ZooKeeper is lost, and brought back from the archive
 //	restore_test.go  restores: one store, one namespace; for a user of ZooKeeper
 //	s3_faults_test.go   a bad line to the store: no byte changes, no orphan stays
 //	demo_test.go     scripts/demo

@@ -117,6 +117,7 @@ func (m *mountpoint) pjdRun(ctx context.Context, pattern string, least int) (lis
 
 // TestMountPjdfstest: pjdfstest, a POSIX test suite in Rust.
 func TestMountPjdfstest(t *testing.T) {
+	t.Parallel()
 	ctx := deadline(t, 10*time.Minute)
 	m := startNamenode(ctx, t).mount(ctx, "--allow-other", "--groups", "process")
 	m.letIn()

@@ -169,6 +169,9 @@ func haMetrics(ctx context.Context, t *testing.T, e *ensemble, _ *s3env.Server) 
 		return len(missing) == 0
 	})
 
+	for _, n := range e.all {
+		documented(t, n.page(ctx, "metrics"))
+	}
 	standby := e.all[0]
 	if standby == e.active(ctx) {
 		standby = e.all[1]

@@ -168,6 +168,9 @@ func removeTree(ctx context.Context, sess *zkconn.Session, path string) error {
 // haImages: a checkpoint is an object; two are kept; a namenode with an empty
 // folder starts from the newest and the journal behind it.
 func haImages(ctx context.Context, t *testing.T, e *ensemble, server *s3env.Server) {
+	for _, n := range e.all {
+		n.flags = append(n.flags, "--archive", "1h") // metrics of it, too
+	}
 	e.start(ctx)
 	e.run(ctx, "put", "-r", filepath.Join(goSource(t), size.Of("abi", "internal/abi")), "/tree")
 	for i := range 3 {

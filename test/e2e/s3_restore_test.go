@@ -108,6 +108,7 @@ func TestS3Restore(t *testing.T) {
 		{"BackupGoesOn", backupGoesOn},
 		{"Refusals", restoreRefusals},
 		{"OneStoreOneNamespace", oneStoreOneNamespace},
+		{"FromTheArchive", archiveOnS3},
 	})
 }
 

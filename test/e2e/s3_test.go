@@ -107,7 +107,13 @@ func s3Trees(ctx context.Context, t *testing.T, server *s3env.Server) {
 // page is a page of a namenode's HTTP port.
 func (n *namenode) page(ctx context.Context, name string) string {
 	n.t.Helper()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.http+"/"+name, http.NoBody)
+	return n.pageAt(ctx, n.http, name)
+}
+
+// pageAt is page of any process.
+func (n *namenode) pageAt(ctx context.Context, addr, name string) string {
+	n.t.Helper()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/"+name, http.NoBody)
 	if err != nil {
 		n.t.Fatal(err)
 	}

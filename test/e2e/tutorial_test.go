@@ -53,6 +53,7 @@ func commandsOf(t *testing.T, page string) (all []typed) {
 
 var (
 	jobEnded   = regexp.MustCompile(`(?m)^\S+: line \d+: +\d+ (Killed|Terminated) .*\n`)
+	zkStarts   = regexp.MustCompile(`(?m)^.* msg="waiting for ZooKeeper" .*\n`)
 	randomName = regexp.MustCompile(`\b([0-9a-f]{16}|[0-9a-f]{8})\b`)
 	aDuration  = regexp.MustCompile(`\b([0-9.]+(ms|µs|[smh]))+\b`)
 	aNumber    = regexp.MustCompile(`\d+`)
@@ -61,10 +62,10 @@ var (
 )
 
 // shape is what two runs of a command have in common: no ids, times and numbers,
-// but those that are a line of their own.
+// but those that are a line of their own, and not that a slow machine is waited for.
 func shape(text string) string {
 	var b strings.Builder
-	for line := range strings.Lines(jobEnded.ReplaceAllString(text, "")) {
+	for line := range strings.Lines(zkStarts.ReplaceAllString(jobEnded.ReplaceAllString(text, ""), "")) {
 		line = strings.TrimSpace(line)
 		if !onlyNumber.MatchString(line) {
 			line = randomName.ReplaceAllString(line, "ID")

@@ -2,6 +2,7 @@ package env
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,6 +76,8 @@ type ZooKeeperConfig struct {
 	// SnapCount is after how many transactions a server writes a snapshot; 0:
 	// ZooKeeper's default.
 	SnapCount int
+	// Heap is how much memory a server's Java may take, in MiB; 0: 512.
+	Heap int
 	// Machines are where the servers run, one each; nil: here.
 	Machines []*Machine
 	// Cert and Key are PEM files with which the servers speak TLS, to whom the
@@ -285,7 +288,7 @@ func (s *ZooKeeperServer) start() error {
 		more = zkSecure
 	}
 	cmd.Env = append(os.Environ(), "JMXDISABLE=true",
-		"JVMFLAGS=-Xms64m -Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dzookeeper.root.logger=INFO,CONSOLE -Dzookeeper.log.dir="+s.dir+more)
+		fmt.Sprintf("JVMFLAGS=-Xms64m -Xmx%dm -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dzookeeper.root.logger=INFO,CONSOLE -Dzookeeper.log.dir=%s%s", cmp.Or(s.cfg.Heap, 512), s.dir, more))
 	cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, log, log
 	exited, err := spawn.Start(cmd)
 	s.cmd, s.proc, s.exited = cmd, cmd.Process, exited

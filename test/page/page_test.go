@@ -216,7 +216,7 @@ func (b *tab) signIn(user string) {
 // TestPageInChromium is what an operator does at night: he looks who holds what, takes a file
 // from its holder, follows another, and reads the rest; by keyboard, on a phone, in the dark.
 func TestPageInChromium(t *testing.T) {
-	n := env.Start(t)
+	n := env.Start(t, func(c *namenode.Config) { c.Archive = time.Hour })
 	const nasty = "<img src=x onerror=alert(1)>"
 	holder := n.Raw(t, "ingest-1")
 	w := holder.Create("/app.log")
@@ -305,6 +305,7 @@ func TestPageInChromium(t *testing.T) {
 
 	b.view("#/fleet")
 	b.shows("serves alone")
+	b.shows("has every change") // the archive
 	b.view("#/figures")
 	b.until("it plots", "document.querySelectorAll('figure path[d^=M]').length > 3")
 

@@ -1,6 +1,7 @@
 package argv
 
 import (
+	"fmt"
 	"os"
 	"strings"
 
@@ -31,4 +32,16 @@ func SecondsInEnvironment(flags []cli.Flag) {
 			}
 		}
 	}
+}
+
+// Environment has the variables that set flags to what they are set to, for a process that
+// takes the same ones.
+func Environment(c *cli.Context, flags []cli.Flag) (environment []string) {
+	for _, f := range flags {
+		d, ok := f.(cli.DocGenerationFlag)
+		if name := f.Names()[0]; ok && c.IsSet(name) && len(d.GetEnvVars()) > 0 {
+			environment = append(environment, fmt.Sprintf("%s=%v", d.GetEnvVars()[0], c.Value(name)))
+		}
+	}
+	return environment
 }

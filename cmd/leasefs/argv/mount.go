@@ -51,7 +51,10 @@ func Mount(commands []*cli.Command, program string, args []string) []string {
 	if !helper && (len(args) == 0 || First(commands, args) != "mount") {
 		return args
 	}
-	var out, kernel []string
+	var out, kernel, last []string
+	if i := slices.Index(args, "--"); i >= 0 { // what follows is no flag
+		args, last = args[:i], args[i:]
+	}
 	operands := 0
 	if helper {
 		out = append(out, "mount", "--daemon")
@@ -86,7 +89,7 @@ func Mount(commands []*cli.Command, program string, args []string) []string {
 	if len(kernel) > 0 {
 		out = append(out, "--options="+strings.Join(kernel, ","))
 	}
-	return out
+	return append(out, last...)
 }
 
 // splitOptions takes the flags out of the words of -o.

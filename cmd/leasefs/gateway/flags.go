@@ -17,8 +17,24 @@ import (
 	"github.com/leasefs/leasefs/internal/proof"
 )
 
-// Flags are the command's.
-func Flags() []cli.Flag {
+// Command is the command, with the flags that follow its own, and what it does.
+func Command(action cli.ActionFunc, more ...cli.Flag) *cli.Command {
+	return &cli.Command{
+		Name:      "gateway",
+		Usage:     "serve the namespace to Hadoop's clients, by hdfs:// and WebHDFS",
+		UsageText: "leasefs gateway [options]\n\nExample:\n  leasefs gateway --hdfs 127.0.0.1:9000 --webhdfs 127.0.0.1:9870 &\n  hadoop fs -ls hdfs://127.0.0.1:9000/",
+		Description: "Serves the namespace to unchanged clients of HDFS, and prints a line \"ready\" with its addresses:\n" +
+			"WebHDFS, the protocols of hdfs://, or both. Only what is open is kept in a gateway, so several can run\n" +
+			"side by side. SIGTERM ends it cleanly: requests under way have ten seconds to finish. A client says\n" +
+			"who it is, and nobody checks that, unless --clients-keytab has it prove that by Kerberos. What clients\n" +
+			"see and how to set them up: docs/HADOOP.md.",
+		Flags:  append(flags(), more...),
+		Action: action,
+	}
+}
+
+// flags are the command's.
+func flags() []cli.Flag {
 	return append([]cli.Flag{
 		&cli.StringFlag{Name: "webhdfs", Usage: "the `ADDR` for clients of WebHDFS; port 0 takes a free one", DefaultText: webhdfs.DefaultListen + ", without --hdfs"},
 		&cli.StringFlag{Name: "hdfs", Usage: "the `ADDR` for calls of hdfs:// clients, as a NameNode's", DefaultText: "not served"},

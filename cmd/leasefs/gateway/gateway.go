@@ -26,6 +26,7 @@ import (
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/proof"
+	"github.com/leasefs/leasefs/namenode"
 )
 
 const (
@@ -117,7 +118,7 @@ func Serve(ctx context.Context, flags *cli.Context, c client.Config, log *slog.L
 
 // Beside starts a gateway in the process of a namenode. It is a client of that one, at address
 // at, or, where there are several, of the namenodes in the flags. It is nil if no flag asks for one.
-func Beside(ctx context.Context, flags *cli.Context, config func() (client.Config, error), log *slog.Logger, at string) (*Gateway, error) {
+func Beside(ctx context.Context, flags *cli.Context, config func() (client.Config, error), log *slog.Logger, at *namenode.Server) (*Gateway, error) {
 	const op = "namenode"
 	p := places{flags.String("webhdfs"), flags.String("hdfs"), flags.String("hdfs-data"), flags.String("hdfs-advertise"), ""}
 	if p.web == "" && p.native == "" {
@@ -136,9 +137,10 @@ func Beside(ctx context.Context, flags *cli.Context, config func() (client.Confi
 	case flags.String("zookeeper") != "":
 		return nil, argv.Usagef(op, "--hdfs and --webhdfs need --namenode with --zookeeper: the addresses of all namenodes, of which any may be active")
 	default:
-		c.Namenodes = []string{at}
+		c.Namenodes = []string{at.Addr()}
 	}
 	c.Timeout = 0 // the gateway's own
+	c.DialOptions = append(c.DialOptions, at.Local())
 	return start(ctx, op, flags, c, log, p)
 }
 

@@ -21,7 +21,7 @@ import (
 const newest = "newest"
 
 // Description is what the command's help says of it.
-const Description = "With --at, what the archive of the journal has of a moment becomes a backup in DIR, a new folder\n" +
+const Description = "With --at, it writes the namespace as of that moment to DIR, a new folder, as a backup\n" +
 	"(see leasefs namenode --archive). The store is not changed, and namenodes may run.\n\n"
 
 // Flags are those of the command besides the ones of a restore to an ensemble.

@@ -43,7 +43,7 @@ func (t *Table) Create(ctx context.Context, u *users.User, name, path string, c 
 	// The call does not end when the client goes: the namenode might have made the file,
 	// and nobody here would know.
 	ctx = context.WithoutCancel(ctx)
-	w, err := t.rules(p.u).Make(ctx, path, c.Attr, opts...)
+	w, err := hadoop.FS{FS: p.u.FS, User: p.u.User, Log: t.cfg.Logger}.Make(ctx, path, c.Attr, opts...)
 	if err != nil {
 		p.leave()
 		if fserror.KindOf(err) == fserror.Exists {
@@ -79,7 +79,7 @@ func (t *Table) Created(ctx context.Context, u *users.User, name, path string, w
 		return Opened{}, false
 	}
 	want = want.Or(hadoop.DefaultAttr)
-	if a, err := t.rules(u).Attr(ctx, i); err != nil || a != want {
+	if hadoop.AttrOf(i) != want {
 		return Opened{}, false
 	}
 	if _, err := t.find(ctx, op, u, name, path, i.Inode); err != nil {
@@ -87,11 +87,6 @@ func (t *Table) Created(ctx context.Context, u *users.User, name, path string, w
 	}
 	i, _, err = u.FS.LstatKept(ctx, lowlevel.Inode(i.Inode))
 	return Opened{Info: i, Attr: want}, err == nil && i.Length == 0
-}
-
-// rules are those of HDFS for a session.
-func (t *Table) rules(u *users.User) hadoop.FS {
-	return hadoop.FS{FS: u.FS, User: u.User, Log: t.cfg.Logger}
 }
 
 // giveUp closes a file that could be opened, and not be used.
@@ -113,8 +108,10 @@ func (t *Table) Append(ctx context.Context, u *users.User, name, path string, ne
 	}
 	ctx = context.WithoutCancel(ctx) // see Create
 	var wait time.Duration
-	if i, err := u.FS.Stat(ctx, path); repeated && err == nil && i.Open != nil && i.Open.Holder.Client == name && i.Open.Holder.User == u.User {
-		wait = repeatTime
+	if repeated {
+		if i, err := u.FS.Stat(ctx, path); err == nil && i.Open != nil && i.Open.Holder.Client == name && i.Open.Holder.User == u.User {
+			wait = repeatTime
+		}
 	}
 	w, err := p.u.FS.Append(ctx, path, client.WithWait(wait))
 	if err != nil {
@@ -149,8 +146,7 @@ func (t *Table) attr(ctx context.Context, u *users.User, inode uint64) (*client.
 	if err != nil {
 		return nil, hadoop.Attr{}, err
 	}
-	a, err := t.rules(u).Attr(ctx, i)
-	return i, a, err
+	return i, hadoop.AttrOf(i), nil
 }
 
 // regular describes what has to be a file, by HDFS's words otherwise.
@@ -231,10 +227,7 @@ func (t *Table) Locate(ctx context.Context, u *users.User, path string, offset, 
 	if err != nil {
 		return Located{}, err
 	}
-	a, err := t.rules(u).Attr(ctx, i)
-	if err != nil {
-		return Located{}, err
-	}
+	a := hadoop.AttrOf(i)
 	l := Located{Info: i, Attr: a, Length: i.Length, Open: i.Open != nil}
 	stamp := int64(cut) << stampShift //nolint:gosec // a transaction's number is far from that
 	if i.Open != nil {

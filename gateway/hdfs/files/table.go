@@ -241,17 +241,12 @@ func (t *Table) resume(ctx context.Context, op string, key users.Key, path strin
 	if err != nil {
 		return nil, err
 	}
-	a, err := t.rules(p.u).Attr(ctx, i)
-	if err != nil {
-		p.leave()
-		return nil, err
-	}
 	w, err := p.u.FS.AppendInode(ctx, i.Inode, path, client.WithWait(repeatTime))
 	if err != nil {
 		p.leave()
 		return nil, err
 	}
-	f, err := t.add(p, w, path, a, true)
+	f, err := t.add(p, w, path, hadoop.AttrOf(i), true)
 	if err != nil {
 		p.leave()
 		return nil, err

@@ -125,15 +125,22 @@ func (s *Store) authorize(r *http.Request) (blockstore.Key, grant, *refusal) {
 	return key, g, nil
 }
 
-// span begins the span of a request that is allowed: who has no good URL makes none. The func that it
-// returns ends that.
-func (s *Store) span(r *http.Request, name string, length int64) (end func(no **refusal)) {
-	if s.cfg.Tracer == nil {
-		return func(**refusal) {}
+// begin begins to measure a request that is allowed, and its span: who has no good URL makes
+// none. The func that it returns ends that.
+func (s *Store) begin(r *http.Request, op string, length int64) (end func(no **refusal)) {
+	began := s.cfg.Clock.Mono()
+	observe := func() {
+		if s.cfg.Observe != nil {
+			s.cfg.Observe(op, s.cfg.Clock.Mono()-began)
+		}
 	}
-	_, span := tracing.Serve(tracing.Remote(r.Context(), r.Header.Get(tracing.Header)), s.cfg.Tracer, name)
+	if s.cfg.Tracer == nil {
+		return func(**refusal) { observe() }
+	}
+	_, span := tracing.Serve(tracing.Remote(r.Context(), r.Header.Get(tracing.Header)), s.cfg.Tracer, "store "+op)
 	span.Bytes(length)
 	return func(no **refusal) {
+		observe()
 		if *no != nil {
 			span.End((*no).err)
 			return
@@ -147,7 +154,7 @@ func (s *Store) servePut(w http.ResponseWriter, r *http.Request) (no *refusal) {
 	if no != nil {
 		return no
 	}
-	defer s.span(r, "store put", g.length)(&no)
+	defer s.begin(r, "put", g.length)(&no)
 	if no := checkPutHeaders(r, key, g); no != nil {
 		return no
 	}
@@ -219,7 +226,7 @@ func (s *Store) serveGet(w http.ResponseWriter, r *http.Request) (no *refusal) {
 	if no != nil {
 		return no
 	}
-	defer s.span(r, "store get", 0)(&no)
+	defer s.begin(r, "get", 0)(&no)
 	f, size, err := s.open(called(key), s.blockPath(key))
 	if err != nil {
 		return refusalOf(err)

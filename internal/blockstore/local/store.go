@@ -11,12 +11,14 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/vfs"
-	"go.opentelemetry.io/otel/trace"
 )
 
 // MinSecret is the least length of Config.Secret in bytes.
@@ -44,6 +46,9 @@ type Config struct {
 	Logger  *slog.Logger // nil is slog.Default()
 	// Tracer begins a span for each PUT and GET by a good URL; nil: none has one.
 	Tracer trace.Tracer
+	// Observe is told how long each PUT and GET by a good URL has taken, as "put" and "get";
+	// nil: nobody asks.
+	Observe func(op string, took time.Duration)
 	// MaxObject is the most stored bytes of one object; 0 is
 	// blockstore.MaxObjectSize.
 	MaxObject int64

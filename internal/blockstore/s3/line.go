@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -24,10 +25,11 @@ type line struct {
 	clock   clock.Clock
 	skew    atomic.Pointer[clock.Skew] // of this machine's clock, as last seen; nil: not known
 	counts  counters
+	observe func(method string, took time.Duration) // nil: nobody asks
 }
 
-func newLine(carrier http.RoundTripper, timeout time.Duration, c clock.Clock) *line {
-	return &line{timeout: timeout, clock: c, client: &http.Client{
+func newLine(carrier http.RoundTripper, cfg *Config) *line {
+	return &line{timeout: cfg.TryTimeout, clock: cfg.Clock, observe: cfg.Observe, client: &http.Client{
 		Transport: carrier,
 		// A redirect names another region, or leads to no S3 server: errors.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -61,8 +63,11 @@ func (l *line) Do(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
 	end := func() { cancel(&stalled{limit}) }
 	timer := time.AfterFunc(limit, end)
-	answered := clock.Compare(l.clock)
+	answered, began := clock.Compare(l.clock), l.clock.Mono()
 	resp, err := l.client.Do(req.WithContext(ctx))
+	if l.observe != nil {
+		l.observe(strings.ToLower(req.Method), l.clock.Mono()-began)
+	}
 	t, _ := req.Context().Value(triesKey{}).(*tries)
 	if err != nil {
 		l.counts.request(req, 0)

@@ -70,6 +70,9 @@ type Config struct {
 	// instance roles. The files are read again when they change; others are asked
 	// again before what they gave ends.
 	Credentials aws.CredentialsProvider
+	// Observe is told how long each try of a request has taken until its answer began, by
+	// the method in lower case; nil: nobody asks.
+	Observe func(method string, took time.Duration)
 	// Transport carries all requests; nil is one of the store's own, with the
 	// certificates of the system and of AWS_CA_BUNDLE.
 	Transport http.RoundTripper
@@ -149,7 +152,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		s.own = ownTransport(sdk.HTTPClient, cfg.MaxConns)
 		carrier = s.own
 	}
-	s.line = newLine(carrier, cfg.TryTimeout, cfg.Clock)
+	s.line = newLine(carrier, &cfg)
 	s.api = s3.NewFromConfig(sdk, s.configure, s3.WithEndpointResolverV2(at))
 	return s, nil
 }

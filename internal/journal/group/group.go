@@ -36,6 +36,7 @@ type Batch struct {
 	Roll  bool // begins a new segment
 
 	time int64         // of the last record
+	took time.Duration // by the writer, by Mono
 	done chan struct{} // closed when the batch is durable, or never will be
 }
 
@@ -47,9 +48,12 @@ type Config struct {
 	Header     int   // bytes in front of the records, which the writer fills in
 	Target     int   // a batch takes no further record that would bring it over this; one record may be larger
 	MaxBacklog int64 // bytes that may wait to become durable; a single record is taken whatever its size
-	// Mono is what Stalled measures by; nil if nobody asks.
+	// Mono is what Stalled and Wrote measure by; nil if nobody asks.
 	Mono func() time.Duration
-	Log  *slog.Logger // names the journal
+	// Wrote is told how long a batch has taken from when its write began until it was durable,
+	// and its bytes. It is called once a batch, and must be quick; nil: nobody asks.
+	Wrote func(took time.Duration, bytes int)
+	Log   *slog.Logger // names the journal
 }
 
 // Commit is what those who append and wait use: the part of journal.Journal
@@ -84,6 +88,9 @@ type Commit struct {
 func New(cfg Config) *Writer {
 	if cfg.Mono == nil {
 		cfg.Mono = func() time.Duration { return 0 }
+	}
+	if cfg.Wrote == nil {
+		cfg.Wrote = func(time.Duration, int) {}
 	}
 	c := &Commit{cfg: cfg, work: make(chan struct{}, 1), failed: make(chan struct{}), ended: make(chan struct{})}
 	c.open = c.newBatch(false)

@@ -187,6 +187,28 @@ func TestOneAtATime(t *testing.T) {
 	})
 }
 
+// How long a batch takes counts from when its write began, not from when it was taken up
+// into a queue.
+func TestWrote(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var took []time.Duration
+		bytes := 0
+		s := newSink(t, 1, func(c *group.Config) {
+			c.Wrote = func(d time.Duration, n int) { took, bytes = append(took, d), bytes+n }
+		})
+		s.add(1, 3)
+		backlog := s.Backlog()
+		time.Sleep(time.Second)     //nolint:forbidigo // in a bubble
+		s.finish(1)                 // of record 1
+		time.Sleep(5 * time.Second) //nolint:forbidigo // in a bubble
+		s.finish(1)
+		if want := []time.Duration{time.Second, 5 * time.Second}; !slices.Equal(took, want) || int64(bytes) != backlog {
+			t.Errorf("told of %s and %d bytes, want %s and %d", took, bytes, want, backlog)
+		}
+		s.Stop()
+	})
+}
+
 // Several under way: a batch is taken when it has as many records as are under
 // way, or 64 KiB, and the oldest becomes durable first.
 func TestSeveralUnderWay(t *testing.T) {

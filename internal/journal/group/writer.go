@@ -82,6 +82,7 @@ func (w *Writer) Take(worth uint32) *Batch {
 	}
 	b := w.queue[0]
 	w.queue = slices.Delete(w.queue, 0, 1)
+	b.took = w.cfg.Mono()
 	w.under = append(w.under, b)
 	return b
 }
@@ -111,13 +112,15 @@ func (w *Writer) Finish(reuse bool) {
 	w.under = slices.Delete(w.under, 0, 1)
 	w.durable.Store(b.Last())
 	w.progress = w.cfg.Mono()
-	w.backlog -= int64(len(b.Buf))
+	bytes, took := len(b.Buf), w.progress-b.took
+	w.backlog -= int64(bytes)
 	if reuse && cap(b.Buf) <= 2*w.cfg.Target && len(w.spare) < maxSpare {
 		w.spare = append(w.spare, b.Buf)
 	}
 	notify := w.notify
 	w.mu.Unlock()
 	close(b.done)
+	w.cfg.Wrote(took, bytes)
 	if notify != nil {
 		notify(b.Last())
 	}

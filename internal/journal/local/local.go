@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/leasefs/leasefs/internal/journal"
 	"github.com/leasefs/leasefs/internal/journal/group"
@@ -50,6 +51,10 @@ type Config struct {
 	// First is the txid of the first record if there are no segments yet; 0
 	// means 1. For a journal that continues from a restored image.
 	First uint64
+
+	// Wrote and Mono are those of group.Config; nil: nobody asks.
+	Wrote func(took time.Duration, bytes int)
+	Mono  func() time.Duration
 
 	Logger *slog.Logger // nil: slog.Default()
 }
@@ -119,7 +124,7 @@ func Open(cfg Config) (*Journal, error) {
 	j.spareSize = max(j.spareSize, 0)
 	j.log = cmp.Or(j.log, slog.Default())
 	j.group = group.New(group.Config{
-		Header: batchHeaderSize, Target: batchTarget, MaxBacklog: cfg.MaxBacklog, Log: j.log.With("dir", j.dir),
+		Header: batchHeaderSize, Target: batchTarget, MaxBacklog: cfg.MaxBacklog, Mono: cfg.Mono, Wrote: cfg.Wrote, Log: j.log.With("dir", j.dir),
 	})
 	j.Commit = j.group.Commit
 	j.group.OnClose(j.end)

@@ -71,7 +71,7 @@
 // the length of its body; the body. Its txid is that of the batch plus its
 // place. A record over MaxNode−72 bytes is cut into parts, which are batches
 // one behind the other; put together their payloads are that one record. The
-// largest body, 4 MiB, is in 5 parts.
+// largest body, 4 MiB, is in 65 parts.
 //
 // The small nodes are a line of text each: the kind ("leasefs-term"), the format
 // (1), key=value pairs, and crc= of all before it, in hexadecimal.
@@ -86,11 +86,11 @@
 //
 // # Limits
 //
-// A node is at most 960 KiB, below ZooKeeper's default jute.maxbuffer of
-// 1,048,575 bytes, with room for paths, ACLs and what servers add among
-// themselves. ZooKeeper holds all batches in memory and sends them whole to a
-// server that joins. A node takes some 400 bytes of that besides its own, and most
-// are smaller: see Kept.
+// A node is at most 64 KiB, or what MaxNode says: up to 960 KiB, below ZooKeeper's
+// default jute.maxbuffer of 1,048,575 bytes, with room for paths, ACLs and what
+// servers add among themselves. ZooKeeper holds all batches in memory, its last 500
+// transactions besides, and sends all batches to a server that joins. A node takes
+// some 400 bytes of memory besides its own, and most are smaller: see Kept.
 //
 // # Damage
 //

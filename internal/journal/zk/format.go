@@ -14,12 +14,16 @@ const (
 	formatVersion = 1
 	headerSize    = 72
 
-	// DefaultMaxNode is the size of the largest batch node. ZooKeeper refuses
-	// requests over jute.maxbuffer (1,048,575 bytes unless set otherwise), and a
-	// server that gets a larger proposal leaves its leader; the rest is for
-	// paths, ACLs and framing.
-	DefaultMaxNode = 960 << 10
-	minMaxNode     = 4 << 10
+	// DefaultMaxNode bounds what servers keep besides the journal: each has its
+	// last 500 transactions in memory, three times, also when their nodes are gone
+	// (ZooKeeper's commitLogCount; the copies counted in a heap of 3.8.0). These
+	// are 94 MiB.
+	DefaultMaxNode = 64 << 10
+	// ZooKeeper refuses requests over jute.maxbuffer (1,048,575 bytes unless set
+	// otherwise), and a server that gets a larger proposal leaves its leader; the
+	// rest is for paths, ACLs and framing.
+	maxMaxNode = 960 << 10
+	minMaxNode = 4 << 10
 )
 
 // nodeMagic is little endian: the bytes are 'L' 'Z' 'J' and 0x97.

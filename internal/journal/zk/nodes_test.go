@@ -1,12 +1,14 @@
 package zk_test
 
 import (
+	"bytes"
 	"errors"
 	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	zookeeper "github.com/go-zookeeper/zk"
 
@@ -169,6 +171,47 @@ func TestFoldersOfBatches(t *testing.T) {
 	}
 	if last, err := open(t, ensemble.Addrs(), path).Replay(t.Context(), 1, func(journal.Record) error { return nil }); err != nil || last != records {
 		t.Fatalf("Replay: %d, %v", last, err)
+	}
+}
+
+// A server keeps its last 500 transactions in memory, also when what they made is no
+// longer there. Those of a journal of large records leave it room.
+func TestLastTransactionsLeaveRoom(t *testing.T) {
+	const size, records = 1 << 20, 128
+	server := env.StartZooKeeperWith(t, env.ZooKeeperConfig{Servers: 1, Heap: 192})
+	j := open(t, server.Addrs(), root(), func(c *zk.Config) { c.SegmentBytes, c.StallAfter = size, time.Minute })
+	begin(t, j, 1, 0)
+	body := make([]byte, size)
+	for txid := uint64(1); txid <= records; txid++ {
+		if err := j.Append(journal.Record{TxID: txid, Body: body}); err != nil {
+			t.Fatal(err)
+		}
+		if txid%8 == 0 {
+			durable(t, j, txid)
+			if err := j.Purge(t.Context(), txid); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// Nodes of 960 KiB were the default once.
+func TestNodesOverTheDefaultAreRead(t *testing.T) {
+	path := root()
+	j := open(t, ensemble.Addrs(), path, func(c *zk.Config) { c.MaxNode = 960 << 10 })
+	begin(t, j, 1, 0)
+	body := bytes.Repeat([]byte("many bytes "), 90_000) // in two nodes
+	if err := j.Append(journal.Record{TxID: 1, Body: body}); err != nil {
+		t.Fatal(err)
+	}
+	durable(t, j, 1)
+	var got []byte
+	last, err := open(t, ensemble.Addrs(), path).Replay(t.Context(), 1, func(r journal.Record) error {
+		got = bytes.Clone(r.Body)
+		return nil
+	})
+	if err != nil || last != 1 || !bytes.Equal(got, body) {
+		t.Fatalf("Replay: %d, %v, %d bytes, want those %d written", last, err, len(got), len(body))
 	}
 }
 

@@ -45,7 +45,8 @@ type Config struct {
 	MaxBacklog int64
 	// MaxNode is the size in bytes of the largest batch node; 0 means
 	// DefaultMaxNode. It must stay below jute.maxbuffer of all servers by some
-	// kilobytes. A larger record is kept in several nodes.
+	// kilobytes, and each server needs 1,500 times as much memory besides the
+	// journal. A larger record is kept in several nodes.
 	MaxNode int
 	// InFlight is how many batches may be under way; 0 means DefaultInFlight.
 	// While some are, another is sent when it has as many records as all of
@@ -64,6 +65,8 @@ type Config struct {
 	// is sent; what it returns is called if that transaction succeeded, from a
 	// goroutine of the journal. election.Window.Write is one.
 	Written func() (confirm func())
+	// Wrote is that of group.Config; nil: nobody asks.
+	Wrote func(took time.Duration, bytes int)
 	// StallAfter makes the journal fail when something waits to become durable
 	// and nothing has for so long; 0: it tries for ever.
 	StallAfter time.Duration
@@ -120,8 +123,8 @@ func Open(ctx context.Context, cfg Config) (*Journal, error) {
 		return nil, fmt.Errorf("journal: ZooKeeper path %q must begin with / and not end with it", cfg.Path)
 	}
 	defaults(&cfg)
-	if cfg.MaxNode < minMaxNode || cfg.MaxNode > DefaultMaxNode {
-		return nil, fmt.Errorf("journal: batch nodes of %d bytes: the limit must be between %d and %d, and below jute.maxbuffer of the ZooKeeper servers", cfg.MaxNode, minMaxNode, DefaultMaxNode)
+	if cfg.MaxNode < minMaxNode || cfg.MaxNode > maxMaxNode {
+		return nil, fmt.Errorf("journal: batch nodes of %d bytes: the limit must be between %d and %d, and below jute.maxbuffer of the ZooKeeper servers", cfg.MaxNode, minMaxNode, maxMaxNode)
 	}
 	j := &Journal{
 		cfg: cfg, log: cfg.Logger, clock: cfg.Clock,
@@ -131,7 +134,7 @@ func Open(ctx context.Context, cfg Config) (*Journal, error) {
 	}
 	j.writer.j = j
 	j.group = group.New(group.Config{
-		Header: headerSize, Target: cfg.MaxNode, MaxBacklog: cfg.MaxBacklog, Mono: cfg.Clock.Mono, Log: cfg.Logger.With("path", cfg.Path),
+		Header: headerSize, Target: cfg.MaxNode, MaxBacklog: cfg.MaxBacklog, Mono: cfg.Clock.Mono, Wrote: cfg.Wrote, Log: cfg.Logger.With("path", cfg.Path),
 	})
 	j.Commit = j.group.Commit
 	j.group.OnClose(j.end)

@@ -38,6 +38,7 @@ type Attr struct {
 	TailLength int64          // of a file, in bytes
 	Lease      tables.LeaseID // the granted lease that it is attached to; 0: none
 	Xattrs     int            // how many extended attributes it has
+	Xattr      string         // the value of the one that the call wants, if it may read it
 	// Access and Default are what its mode does not say of its ACLs; nil: nothing.
 	Access, Default *acl.ACL
 }

@@ -45,6 +45,9 @@ type Call struct {
 	// NoNewUser refuses (NoSpace) to make anybody an owner who owns nothing yet.
 	NoNewUser bool
 
+	// Xattr is the name of an extended attribute whose value the call wants with attributes.
+	Xattr string
+
 	// Looks collects what the call has looked at, if Collect is set, so that the answer
 	// can be cached for as long as none of that changes. A call whose answer cannot be
 	// cached clears Collect.
@@ -100,6 +103,15 @@ func (c *Call) Less() (file, dir uint16) {
 // Asker is the caller as records name him.
 func (c *Call) Asker() *tables.LeaseOwner {
 	return &tables.LeaseOwner{User: c.User, Client: c.Client, Host: c.Host}
+}
+
+// Wants returns the name of the extended attribute that the call wants of an inode, or "" if
+// it wants none, or may not read that.
+func (c *Call) Wants(mayRead func() bool) string {
+	if c == nil || c.Xattr == "" || !mayRead() {
+		return ""
+	}
+	return c.Xattr
 }
 
 // IsSuper reports whether a caller may do everything.

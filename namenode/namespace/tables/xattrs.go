@@ -123,6 +123,17 @@ func (t *Xattrs) Of(inode InodeID, fn func(Xattr)) {
 	})
 }
 
+// Look returns how many an inode has, and the value of the one of a name.
+func (t *Xattrs) Look(inode InodeID, name string) (n int, value string) {
+	t.Of(inode, func(x Xattr) {
+		n++
+		if x.Name == name {
+			value = x.Value
+		}
+	})
+	return n, value
+}
+
 // Fits reports whether those of an inode fit into the limits, with x for the one of
 // its name; and how many bytes they have then.
 func (t *Xattrs) Fits(x Xattr) (sum int, fits bool) {

@@ -5,6 +5,7 @@ package s3env
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -43,8 +43,6 @@ func Servers() []string { return []string{Versitygw, SeaweedFS} }
 // the store's own tests hold each to the same, and in full size the other.
 func ServersUnder() []string { return size.Of([]string{Versitygw}, []string{SeaweedFS}) }
 
-var addresses atomic.Uint32
-
 // startTries bounds the wait for a server, with startPause between.
 const (
 	startTries = 1200
@@ -68,8 +66,9 @@ type Server struct {
 	log  string          // file
 }
 
-// Place is a machine on which a server runs.
+// Place is where a server runs. The zero value is this machine and a folder of the test.
 type Place struct {
+	Root string   // where Versitygw keeps its buckets
 	Via  []string // starts a command there
 	Addr string   // HOST:PORT
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
@@ -80,6 +79,12 @@ type Place struct {
 func Start(t testing.TB, name string) *Server {
 	t.Helper()
 	return start(t, name, Place{})
+}
+
+// StartOver starts Versitygw over a folder, which it does not remove.
+func StartOver(t testing.TB, root string) *Server {
+	t.Helper()
+	return start(t, Versitygw, Place{Root: root})
 }
 
 // StartAt starts Versitygw elsewhere.
@@ -128,10 +133,10 @@ func (s *Server) versitygw(t testing.TB, dir string) (cmd *exec.Cmd, health stri
 		addr = freePorts(t, 1)[0]
 	}
 	s.Endpoint = "http://" + addr
-	root := filepath.Join(dir, "objects")
+	root := cmp.Or(s.at.Root, filepath.Join(dir, "objects"))
 	users := filepath.Join(dir, "users")
 	for _, folder := range []string{root, users} {
-		if err := os.Mkdir(folder, 0o750); err != nil {
+		if err := os.MkdirAll(folder, 0o750); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -193,9 +198,7 @@ func tool(t testing.TB, name string) string {
 // test has.
 func freePorts(t testing.TB, n int) []string {
 	t.Helper()
-	// All of 127.0.0.0/8 is this machine. Package env stays below 251.
-	pid := os.Getpid()
-	addr := fmt.Sprintf("127.%d.%d.%d:0", 251+pid%4, 1+pid/4%250, 1+addresses.Add(1)%250)
+	addr := spawn.Loopback() + ":0"
 	out := make([]string, n)
 	for i := range out {
 		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", addr)

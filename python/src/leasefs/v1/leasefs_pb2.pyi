@@ -122,7 +122,7 @@ class CallId(_message.Message):
     def __init__(self, session: _Optional[bytes] = ..., seq: _Optional[int] = ..., acked: _Optional[int] = ...) -> None: ...
 
 class Caller(_message.Message):
-    __slots__ = ("user", "client", "session", "host", "pid", "ttl_ms", "real_user", "session_user", "groups", "nobody")
+    __slots__ = ("user", "client", "session", "host", "pid", "ttl_ms", "real_user", "session_user", "groups", "nobody", "xattr")
     USER_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
@@ -133,6 +133,7 @@ class Caller(_message.Message):
     SESSION_USER_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     NOBODY_FIELD_NUMBER: _ClassVar[int]
+    XATTR_FIELD_NUMBER: _ClassVar[int]
     user: str
     client: str
     session: bytes
@@ -143,7 +144,8 @@ class Caller(_message.Message):
     session_user: str
     groups: _containers.RepeatedScalarFieldContainer[str]
     nobody: bool
-    def __init__(self, user: _Optional[str] = ..., client: _Optional[str] = ..., session: _Optional[bytes] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., ttl_ms: _Optional[int] = ..., real_user: _Optional[str] = ..., session_user: _Optional[str] = ..., groups: _Optional[_Iterable[str]] = ..., nobody: bool = ...) -> None: ...
+    xattr: str
+    def __init__(self, user: _Optional[str] = ..., client: _Optional[str] = ..., session: _Optional[bytes] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., ttl_ms: _Optional[int] = ..., real_user: _Optional[str] = ..., session_user: _Optional[str] = ..., groups: _Optional[_Iterable[str]] = ..., nobody: bool = ..., xattr: _Optional[str] = ...) -> None: ...
 
 class Ref(_message.Message):
     __slots__ = ("base", "path", "how", "expect")
@@ -170,7 +172,7 @@ class WriterId(_message.Message):
     def __init__(self, inode: _Optional[int] = ..., epoch: _Optional[int] = ..., token: _Optional[bytes] = ..., session: _Optional[bytes] = ...) -> None: ...
 
 class Attr(_message.Message):
-    __slots__ = ("inode", "type", "mode", "user", "group", "mtime_unix_ms", "length", "link_target", "open", "entries", "blocks", "tail_length", "lease", "xattrs", "acl")
+    __slots__ = ("inode", "type", "mode", "user", "group", "mtime_unix_ms", "length", "link_target", "open", "entries", "blocks", "tail_length", "lease", "xattrs", "acl", "xattr")
     INODE_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
@@ -186,6 +188,7 @@ class Attr(_message.Message):
     LEASE_FIELD_NUMBER: _ClassVar[int]
     XATTRS_FIELD_NUMBER: _ClassVar[int]
     ACL_FIELD_NUMBER: _ClassVar[int]
+    XATTR_FIELD_NUMBER: _ClassVar[int]
     inode: int
     type: FileType
     mode: int
@@ -201,7 +204,8 @@ class Attr(_message.Message):
     lease: int
     xattrs: int
     acl: int
-    def __init__(self, inode: _Optional[int] = ..., type: _Optional[_Union[FileType, str]] = ..., mode: _Optional[int] = ..., user: _Optional[str] = ..., group: _Optional[str] = ..., mtime_unix_ms: _Optional[int] = ..., length: _Optional[int] = ..., link_target: _Optional[str] = ..., open: _Optional[_Union[OpenState, _Mapping]] = ..., entries: _Optional[int] = ..., blocks: _Optional[int] = ..., tail_length: _Optional[int] = ..., lease: _Optional[int] = ..., xattrs: _Optional[int] = ..., acl: _Optional[int] = ...) -> None: ...
+    xattr: bytes
+    def __init__(self, inode: _Optional[int] = ..., type: _Optional[_Union[FileType, str]] = ..., mode: _Optional[int] = ..., user: _Optional[str] = ..., group: _Optional[str] = ..., mtime_unix_ms: _Optional[int] = ..., length: _Optional[int] = ..., link_target: _Optional[str] = ..., open: _Optional[_Union[OpenState, _Mapping]] = ..., entries: _Optional[int] = ..., blocks: _Optional[int] = ..., tail_length: _Optional[int] = ..., lease: _Optional[int] = ..., xattrs: _Optional[int] = ..., acl: _Optional[int] = ..., xattr: _Optional[bytes] = ...) -> None: ...
 
 class OpenState(_message.Message):
     __slots__ = ("holder", "epoch", "lease_idle_ms", "soft_expired", "takeable_in_ms")
@@ -1568,7 +1572,7 @@ class StatusRequest(_message.Message):
     def __init__(self, caller: _Optional[_Union[Caller, _Mapping]] = ...) -> None: ...
 
 class StatusResponse(_message.Message):
-    __slots__ = ("address", "role", "term", "txid", "durable_txid", "inodes", "blocks", "leases", "open_files", "uptime_ms", "safe_mode", "safe_mode_why", "namespace_id", "tail_bytes", "garbage_blocks", "image_txid", "version", "oldest_overdue_ms", "disk_free", "disk_total", "stored_bytes", "sessions", "files", "directories", "heap_bytes", "journal_bytes", "zookeeper_bytes", "zookeeper_nodes", "garbage_bytes", "trash_files", "trash_bytes", "granted_leases", "store_conflict", "short", "disk_error", "active_address", "clocks", "trusts", "audit", "scrub", "greedy")
+    __slots__ = ("address", "role", "term", "txid", "durable_txid", "inodes", "blocks", "leases", "open_files", "uptime_ms", "safe_mode", "safe_mode_why", "namespace_id", "tail_bytes", "garbage_blocks", "image_txid", "version", "oldest_overdue_ms", "disk_free", "disk_total", "stored_bytes", "sessions", "files", "directories", "heap_bytes", "journal_bytes", "zookeeper_bytes", "zookeeper_nodes", "garbage_bytes", "trash_files", "trash_bytes", "granted_leases", "store_conflict", "short", "disk_error", "active_address", "clocks", "trusts", "audit", "scrub", "archive", "greedy")
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
@@ -1609,6 +1613,7 @@ class StatusResponse(_message.Message):
     TRUSTS_FIELD_NUMBER: _ClassVar[int]
     AUDIT_FIELD_NUMBER: _ClassVar[int]
     SCRUB_FIELD_NUMBER: _ClassVar[int]
+    ARCHIVE_FIELD_NUMBER: _ClassVar[int]
     GREEDY_FIELD_NUMBER: _ClassVar[int]
     address: str
     role: str
@@ -1650,8 +1655,9 @@ class StatusResponse(_message.Message):
     trusts: str
     audit: AuditStatus
     scrub: ScrubStatus
+    archive: ArchiveStatus
     greedy: _containers.RepeatedCompositeFieldContainer[Holding]
-    def __init__(self, address: _Optional[str] = ..., role: _Optional[str] = ..., term: _Optional[int] = ..., txid: _Optional[int] = ..., durable_txid: _Optional[int] = ..., inodes: _Optional[int] = ..., blocks: _Optional[int] = ..., leases: _Optional[int] = ..., open_files: _Optional[int] = ..., uptime_ms: _Optional[int] = ..., safe_mode: bool = ..., safe_mode_why: _Optional[str] = ..., namespace_id: _Optional[str] = ..., tail_bytes: _Optional[int] = ..., garbage_blocks: _Optional[int] = ..., image_txid: _Optional[int] = ..., version: _Optional[str] = ..., oldest_overdue_ms: _Optional[int] = ..., disk_free: _Optional[int] = ..., disk_total: _Optional[int] = ..., stored_bytes: _Optional[int] = ..., sessions: _Optional[int] = ..., files: _Optional[int] = ..., directories: _Optional[int] = ..., heap_bytes: _Optional[int] = ..., journal_bytes: _Optional[int] = ..., zookeeper_bytes: _Optional[int] = ..., zookeeper_nodes: _Optional[int] = ..., garbage_bytes: _Optional[int] = ..., trash_files: _Optional[int] = ..., trash_bytes: _Optional[int] = ..., granted_leases: _Optional[int] = ..., store_conflict: _Optional[str] = ..., short: _Optional[str] = ..., disk_error: _Optional[str] = ..., active_address: _Optional[str] = ..., clocks: _Optional[_Iterable[_Union[ClockSkew, _Mapping]]] = ..., trusts: _Optional[str] = ..., audit: _Optional[_Union[AuditStatus, _Mapping]] = ..., scrub: _Optional[_Union[ScrubStatus, _Mapping]] = ..., greedy: _Optional[_Iterable[_Union[Holding, _Mapping]]] = ...) -> None: ...
+    def __init__(self, address: _Optional[str] = ..., role: _Optional[str] = ..., term: _Optional[int] = ..., txid: _Optional[int] = ..., durable_txid: _Optional[int] = ..., inodes: _Optional[int] = ..., blocks: _Optional[int] = ..., leases: _Optional[int] = ..., open_files: _Optional[int] = ..., uptime_ms: _Optional[int] = ..., safe_mode: bool = ..., safe_mode_why: _Optional[str] = ..., namespace_id: _Optional[str] = ..., tail_bytes: _Optional[int] = ..., garbage_blocks: _Optional[int] = ..., image_txid: _Optional[int] = ..., version: _Optional[str] = ..., oldest_overdue_ms: _Optional[int] = ..., disk_free: _Optional[int] = ..., disk_total: _Optional[int] = ..., stored_bytes: _Optional[int] = ..., sessions: _Optional[int] = ..., files: _Optional[int] = ..., directories: _Optional[int] = ..., heap_bytes: _Optional[int] = ..., journal_bytes: _Optional[int] = ..., zookeeper_bytes: _Optional[int] = ..., zookeeper_nodes: _Optional[int] = ..., garbage_bytes: _Optional[int] = ..., trash_files: _Optional[int] = ..., trash_bytes: _Optional[int] = ..., granted_leases: _Optional[int] = ..., store_conflict: _Optional[str] = ..., short: _Optional[str] = ..., disk_error: _Optional[str] = ..., active_address: _Optional[str] = ..., clocks: _Optional[_Iterable[_Union[ClockSkew, _Mapping]]] = ..., trusts: _Optional[str] = ..., audit: _Optional[_Union[AuditStatus, _Mapping]] = ..., scrub: _Optional[_Union[ScrubStatus, _Mapping]] = ..., archive: _Optional[_Union[ArchiveStatus, _Mapping]] = ..., greedy: _Optional[_Iterable[_Union[Holding, _Mapping]]] = ...) -> None: ...
 
 class ScrubStatus(_message.Message):
     __slots__ = ("began_unix_ms", "read_bytes", "whole_unix_ms", "damaged")
@@ -1664,6 +1670,20 @@ class ScrubStatus(_message.Message):
     whole_unix_ms: int
     damaged: int
     def __init__(self, began_unix_ms: _Optional[int] = ..., read_bytes: _Optional[int] = ..., whole_unix_ms: _Optional[int] = ..., damaged: _Optional[int] = ...) -> None: ...
+
+class ArchiveStatus(_message.Message):
+    __slots__ = ("txid", "records", "lag_ms", "holes", "problem")
+    TXID_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    LAG_MS_FIELD_NUMBER: _ClassVar[int]
+    HOLES_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    txid: int
+    records: int
+    lag_ms: int
+    holes: int
+    problem: str
+    def __init__(self, txid: _Optional[int] = ..., records: _Optional[int] = ..., lag_ms: _Optional[int] = ..., holes: _Optional[int] = ..., problem: _Optional[str] = ...) -> None: ...
 
 class AuditStatus(_message.Message):
     __slots__ = ("lines", "lost", "problem")

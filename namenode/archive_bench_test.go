@@ -1,0 +1,53 @@
+package namenode_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/leasefs/leasefs/client"
+)
+
+// BenchmarkArchive makes empty files by turns at two namenodes, fsync on, of which one
+// archives its journal, and tells what that adds: the median and the 99th percentile of the ratios of
+// pairs of hundreds.
+func BenchmarkArchive(b *testing.B) {
+	const batch = 100
+	var at [2]*client.FS // without, with
+	for i := range at {
+		cfg := benchConfig(b)
+		cfg.Blocks = "file://" + b.TempDir()
+		if i == 1 {
+			cfg.Archive = time.Hour
+		}
+		s := benchStart(b, cfg)
+		defer func() { _ = s.Close() }()
+		fs, err := client.New(b.Context(), client.Config{Namenodes: []string{s.Addr()}, User: "root"})
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer func() { _ = fs.Close() }()
+		at[i] = fs
+	}
+	var ratios []float64
+	b.ResetTimer()
+	for i := 0; i < b.N; i += batch {
+		var took [2]time.Duration
+		for k := range at {
+			k = (k + i/batch) % 2 // each is the first as often
+			began := time.Now()
+			for j := range batch {
+				if err := at[k].WriteFile(b.Context(), fmt.Sprintf("/f%d", i+j), nil); err != nil {
+					b.Fatal(err)
+				}
+			}
+			took[k] = time.Since(began)
+		}
+		ratios = append(ratios, float64(took[1])/float64(took[0]))
+	}
+	b.StopTimer()
+	slices.Sort(ratios)
+	b.ReportMetric(ratios[len(ratios)/2], "median-ratio")
+	b.ReportMetric(ratios[len(ratios)*99/100], "p99-ratio")
+}
