@@ -92,7 +92,7 @@ func (t *Tree) FileInTrash(c *Call, id InodeID) (f calls.FileView, ok bool) {
 	if n == nil || n.Type != TypeFile || !t.inTrash(n) {
 		return f, false
 	}
-	return view{t, c, "read"}.fileView(n), true
+	return fileView(view{t, c, "read"}, n), true
 }
 
 // TrashSize is what an entry of the trash has, itself included, as far as it was counted: by
@@ -157,7 +157,7 @@ func (t *inodes) keptFor(id InodeID) int64 {
 }
 
 // mayTrash checks a change of TrashXattr, which is for the owner of a directory.
-func (v view) mayTrash(n *inode, value string, action tables.XattrAction, path string) error {
+func mayTrash(v view, n *inode, value string, action tables.XattrAction, path string) error {
 	switch {
 	case n.Type != TypeDir:
 		return v.errorf(fserror.NotDirectory, path, "only a directory says what becomes of what is deleted in it")

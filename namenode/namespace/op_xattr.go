@@ -46,7 +46,7 @@ func PlanXattr(t *Tree, c *Call, r Ref, name string, value []byte, action tables
 		return nil, err
 	}
 	if name == tables.TrashXattr {
-		if err := v.mayTrash(n, string(value), action, path); err != nil {
+		if err := mayTrash(v, n, string(value), action, path); err != nil {
 			return nil, err
 		}
 	}

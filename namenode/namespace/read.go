@@ -147,10 +147,10 @@ func (t *Tree) File(c *Call, r Ref) (calls.FileView, error) {
 	if err := v.require(n, mayRead, at.path); err != nil {
 		return calls.FileView{}, err
 	}
-	return v.fileView(n), nil
+	return fileView(v, n), nil
 }
 
-func (v view) fileView(n *inode) calls.FileView {
+func fileView(v view, n *inode) calls.FileView {
 	blocks, tail := n.Blocks(), n.Tail()
 	return calls.FileView{Attr: v.attr(n), Blocks: blocks[:len(blocks):len(blocks)], Tail: tail[:len(tail):len(tail)], Cut: n.Cut()}
 }
