@@ -9,7 +9,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode"
@@ -76,6 +78,29 @@ func TestFoldersOfTheOtherKind(t *testing.T) {
 	refused("the folder of a namenode alone", other, backup, fserror.ReasonData)
 	single.Data = cfg.Data
 	refused("the folder of one of several", single, cfg.Data, fserror.ReasonAlone)
+}
+
+// A command waits for a ZooKeeper that was started just before it.
+func TestCommandWaitsForZooKeeper(t *testing.T) {
+	t.Parallel()
+	z := env.LendZooKeeper(t)
+	var said lines
+	ha := &namenode.HA{
+		ZooKeeper: z.Addrs(), Name: "n", SessionTimeout: time.Second,
+		Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if said.count("waiting for ZooKeeper") < 2 { // which is after ten seconds
+				return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+			}
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		},
+	}
+	sess, err := ha.DialOnce(t.Context(), slog.New(slog.NewTextHandler(&said, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sess.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 // Who mistypes the ensemble's name is told that, and not to start it.

@@ -55,9 +55,13 @@ func CheckServers(servers []string) error {
 	return nil
 }
 
+// silentAtMost is how long a server that takes connections and says nothing is waited
+// for, however long a session may be: another one may answer.
+const silentAtMost = 5 * time.Second
+
 // dial is the client's Dialer.
 func (s *Session) dial(network, addr string, _ time.Duration) (net.Conn, error) {
-	patience := max(s.cfg.SessionTimeout/3, 50*time.Millisecond)
+	patience := min(max(s.cfg.SessionTimeout/3, 50*time.Millisecond), silentAtMost)
 	ctx, cancel := context.WithTimeout(s.life, patience)
 	defer cancel()
 	c, err := s.cfg.connect(ctx, network, addr)

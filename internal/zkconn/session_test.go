@@ -377,7 +377,8 @@ func TestContextEndsACall(t *testing.T) {
 }
 
 // A server that has just been started takes connections before it answers. It is
-// waited for, and the log says so.
+// waited for, and the log says so. A connection that stays silent is given up,
+// however long a session may be.
 func TestStartingServerIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	p := proxy(t)
@@ -390,7 +391,7 @@ func TestStartingServerIsWaitedFor(t *testing.T) {
 		}
 	}
 	s, err := zkconn.Dial(t.Context(), zkconn.Config{
-		Servers: []string{p.Addr()}, SessionTimeout: sessionTimeout, Logger: slog.New(slog.NewTextHandler(log, nil)),
+		Servers: []string{p.Addr()}, SessionTimeout: time.Hour, Logger: slog.New(slog.NewTextHandler(log, nil)),
 		Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			select {
 			case <-ready:

@@ -308,7 +308,6 @@ func TestCSIVolume(t *testing.T) {
 // TestCSIMountsLive: a mount outlives its driver, which finds it again; and one whose process
 // was killed is made again at all places, by the driver that runs and by the one that comes.
 func TestCSIMountsLive(t *testing.T) {
-	t.Parallel()
 	besideOthers(t)
 	ctx := deadline(t, 3*time.Minute)
 	n := startNamenode(ctx, t, "--cache-term", "1s")

@@ -15,7 +15,7 @@ import (
 // Many appends of a line to one file make neither many blocks nor much memory,
 // and what the journal keeps of them can be checkpointed away.
 func TestManyAppends(t *testing.T) {
-	besideOthers(t)
+	t.Parallel()
 	ctx := deadline(t, 20*time.Minute)
 	n := startNamenode(ctx, t)
 	fsys := n.client(ctx)
@@ -81,7 +81,7 @@ func TestManyAppends(t *testing.T) {
 }
 
 func TestManySmallFiles(t *testing.T) {
-	besideOthers(t)
+	t.Parallel()
 	ctx := deadline(t, 20*time.Minute)
 	n := startNamenode(ctx, t)
 	files := size.Of(2_000, 100_000)

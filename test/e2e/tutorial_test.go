@@ -62,7 +62,7 @@ var (
 )
 
 // shape is what two runs of a command have in common: no ids, times and numbers,
-// but those that are a line of their own, and not that a slow machine is waited for.
+// but those that are a line of their own, and no log of waiting for ZooKeeper.
 func shape(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(zkStarts.ReplaceAllString(jobEnded.ReplaceAllString(text, ""), "")) {
