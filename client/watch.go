@@ -148,12 +148,11 @@ func (w *Watcher) receive() ([]Event, error) {
 		if w.started {
 			req.FromTxid = w.upTo + 1
 		}
-		stream, err := pb.NewNamenodeClient(w.ep.Conn()).Watch(ctx, req)
-		if err != nil {
+		var err error
+		if w.stream, err = pb.NewNamenodeClient(w.ep.Conn()).Watch(ctx, req); err != nil {
 			w.end()
 			return nil, err
 		}
-		w.stream = stream
 	}
 	m, err := w.stream.Recv()
 	if err != nil {
@@ -161,8 +160,7 @@ func (w *Watcher) receive() ([]Event, error) {
 		w.stream = nil
 		return nil, err
 	}
-	w.fails = 0
-	w.started = true
+	w.fails, w.started = 0, true
 	w.upTo = max(w.upTo, m.GetTxid())
 	events := make([]Event, len(m.GetEvents()))
 	for i, e := range m.GetEvents() {
