@@ -261,6 +261,7 @@ func (t applier) throwAway(n *inode, ms int64, reason string) (closed []ClosedFi
 		dir, _ := fspath.Split(e.Path)
 		e.Path = fspath.Join(dir, t.keep.as)
 	}
+	e.Path = strings.Clone(fspath.End(e.Path)) // a rename may have moved it too deep
 	if n.Open() != nil {
 		closed = []ClosedFile{closedFile(n, reason)}
 		t.shut(n.Edit())
