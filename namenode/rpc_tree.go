@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/namenode/blocks"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
@@ -48,6 +49,11 @@ func (s *tree) Rename(ctx context.Context, r *pb.RenameRequest) (*pb.MutateRespo
 // Delete takes a file or, if recursive, a directory with all below it out of
 // the tree at once; memory and blocks are given back behind.
 func (s *tree) Delete(ctx context.Context, r *pb.DeleteRequest) (*pb.MutateResponse, error) {
+	if as := r.GetKeptAs(); as != "" {
+		if err := fspath.CheckName(as); err != nil {
+			return nil, err
+		}
+	}
 	checked := &removal{}
 	if r.GetRecursive() {
 		defer s.removals.end(checked)
@@ -66,8 +72,8 @@ func (s *tree) Delete(ctx context.Context, r *pb.DeleteRequest) (*pb.MutateRespo
 // is checked that the caller may.
 type removal struct {
 	dir namespace.InodeID // 0: none
-	// moved: a directory came into it since the check began, from where nothing was
-	// checked, or was not yet. Guarded by removals.mu.
+	// moved: a directory came into it since the check began, out of the trash too, from where
+	// nothing was checked, or was not yet. Guarded by removals.mu.
 	moved bool
 }
 
@@ -109,15 +115,21 @@ func (l *removals) tell(t *namespace.Tree, op namespace.Op) {
 		return
 	}
 	for _, part := range namespace.Parts(op) {
-		move, ok := part.(*namespace.OpRename)
-		if !ok {
+		var to namespace.Ref // that something comes to
+		switch p := part.(type) {
+		case *namespace.OpRename:
+			to = namespace.Ref{Base: p.ToParent, Path: p.ToName}
+		case *namespace.OpTrash:
+			to = namespace.Ref{Base: p.Parent, Path: p.Name}
+		}
+		if to.Base == 0 {
 			continue
 		}
-		if a, err := t.Stat(nil, namespace.Ref{Base: move.ToParent, Path: move.ToName}); err == nil && a.Type != namespace.TypeDir {
+		if a, err := t.Stat(nil, to); err == nil && a.Type != namespace.TypeDir {
 			continue
 		}
 		for r := range l.all {
-			r.moved = r.moved || t.IsBelow(move.ToParent, r.dir)
+			r.moved = r.moved || t.IsBelow(to.Base, r.dir)
 		}
 	}
 }

@@ -156,6 +156,32 @@ func TestTrashEmptiesItself(t *testing.T) {
 	})
 }
 
+// TestTrashUnderAnotherName: what a caller says something is to be called in the trash is a
+// name, or is refused.
+func TestTrashUnderAnotherName(t *testing.T) {
+	t.Parallel()
+	n := env.Start(t)
+	root := n.Raw(t, "root")
+	if err := root.Close(root.Create("/k/f"), 0); err != nil {
+		t.Fatal(err)
+	}
+	keep(t, root, "/k", "1h")
+	remove := func(as string) error {
+		_, err := root.NN.Delete(t.Context(), &pb.DeleteRequest{Call: root.Call(), Caller: root.Who, At: pb.At("/k/f"), KeptAs: as})
+		return err
+	}
+	for as, want := range map[string]fserror.Kind{"a/b": fserror.InvalidPath, "..": fserror.InvalidPath, strings.Repeat("n", 256): fserror.NameTooLong} {
+		if err := remove(as); fserror.KindOf(err) != want {
+			t.Errorf("as %.20q: %v, want %v", as, err, want)
+		}
+	}
+	if err := remove("was"); err != nil {
+		t.Fatal(err)
+	}
+	paths, _ := list(t, root, false)
+	equal(t, "the trash", paths, "/k/was")
+}
+
 // TestTrashOfOwner: what was somebody's is also in the trash of who did not delete it.
 func TestTrashOfOwner(t *testing.T) {
 	t.Parallel()
