@@ -133,9 +133,9 @@ type operators struct {
 func (s *Server) newService() *service {
 	d := &desk{cfg: &s.cfg, loops: s.loops, engine: s.engine, role: s.role, front: s.front, sessions: &s.sessions, patience: time.Minute}
 	t := &tree{desk: d, walkers: share.NewTurns(2)}
-	bin := trash.Config{Log: s.log, Engine: s.engine, Caller: d.caller, Attr: d.attr, Emptied: func() { s.blocks.Wake() }, Short: func(ctx context.Context) bool {
+	bin := trash.Config{Log: s.log, Engine: s.engine, Caller: d.caller, Attr: d.attr, Emptied: func() { s.blocks.Wake() }, Short: func(ctx context.Context) (store bool, heap int64) {
 		few, err := s.blocks.RoomShort(ctx)
-		return err == nil && few || s.space.MemoryShort()
+		return err == nil && few, s.space.MemoryShort()
 	}}
 	room := &trash.Room{Config: bin, Asked: func(ctx context.Context, r trash.Request) (*namespace.Call, namespace.CallID, error) {
 		return d.asked(ctx, r)

@@ -72,7 +72,7 @@ func (s *Space) Measure(ctx context.Context) error {
 	case why != "":
 	case total > 0 && free <= 0: // its reserve is taken off already
 		why = fmt.Sprintf("the block store is full (all but the %d MiB that are kept); delete files or add space", s.Reserve>>20)
-	case s.MemoryShort():
+	case s.MemoryShort() > 0:
 		why = fmt.Sprintf("the namenode's memory is used up (limit %d MiB); delete files or give it more", s.Memory>>20)
 	}
 	was := s.Short()
@@ -84,9 +84,14 @@ func (s *Space) Measure(ctx context.Context) error {
 	return nil
 }
 
-// MemoryShort reports whether live objects take too much of the memory: the rest is for
-// objects that are dead but not yet collected.
-func (s *Space) MemoryShort() bool { return HeapBytes() > s.Memory/4*3 }
+// MemoryShort is how much memory live objects take (HeapBytes), if that is too much, else 0: the
+// rest is for objects that are dead but not yet collected.
+func (s *Space) MemoryShort() (heap int64) {
+	if heap = HeapBytes(); heap > s.Memory/4*3 {
+		return heap
+	}
+	return 0
+}
 
 // LimitMemory has the runtime collect dead objects before the process outgrows
 // the limit. It is the whole process's; the smallest that anybody set counts.

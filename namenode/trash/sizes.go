@@ -16,17 +16,34 @@ const budget = 1000
 type sizes struct {
 	mu   sync.Mutex
 	of   map[namespace.InodeID]sized
-	by   map[string]int64 // bytes, by who has deleted them
+	by   map[string]use // by who has deleted it
 	all  Sizes
-	part namespace.TrashSize // of the entry partOf, which is being counted
+	part namespace.TrashSize // of partOf, which is being counted
 	next namespace.InodeID   // the next look begins behind it
 
-	partOf namespace.InodeID
+	partOf *tables.Trashed
 }
 
 type sized struct {
 	Sizes
-	user string
+	inodes int64
+	user   string
+	at     int64 // when it was deleted
+}
+
+// use is how much somebody has deleted.
+type use struct{ bytes, inodes int64 }
+
+// add counts something that he has deleted, or if sign is -1 that is gone.
+func (s *sizes) add(e sized, sign int64) {
+	u := s.by[e.user]
+	u.bytes += sign * e.Bytes
+	u.inodes += sign * e.inodes
+	if s.by[e.user] = u; u.inodes == 0 {
+		delete(s.by, e.user)
+	}
+	s.all.Files += uint64(sign) * e.Files //nolint:gosec // a difference
+	s.all.Bytes += sign * e.Bytes
 }
 
 // Sizes are how much is in the trash: files, and bytes of them.
@@ -53,13 +70,18 @@ func (s *sizes) size(id namespace.InodeID) *Sizes {
 	return nil
 }
 
-// most is who has deleted most bytes; empty if nothing is counted.
-func (s *sizes) most() (user string) {
+// most is who has deleted most bytes, or inodes, which take memory; empty if nothing is counted.
+func (s *sizes) most(inodes bool) (user string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for u, n := range s.by {
-		if user == "" || n > s.by[user] || n == s.by[user] && u < user {
-			user = u
+	most := int64(-1)
+	for u, use := range s.by {
+		n := use.bytes
+		if inodes {
+			n = use.inodes
+		}
+		if n > most || n == most && u < user {
+			user, most = u, n
 		}
 	}
 	return user
@@ -72,11 +94,7 @@ func (s *sizes) forget(ids ...namespace.InodeID) {
 	for _, id := range ids {
 		if e, ok := s.of[id]; ok {
 			delete(s.of, id)
-			s.all.Files -= e.Files
-			s.all.Bytes -= e.Bytes
-			if s.by[e.user] -= e.Bytes; s.by[e.user] == 0 {
-				delete(s.by, e.user)
-			}
+			s.add(e, -1)
 		}
 	}
 }
@@ -101,7 +119,7 @@ func (s *sizes) count(t *namespace.Tree) (ended bool) {
 	defer s.mu.Unlock()
 	trash := t.Trash(nil)
 	if s.of == nil || s.next == 0 && len(s.of) > trash.Len() { // something has gone in another reign
-		s.of, s.by, s.all = map[namespace.InodeID]sized{}, map[string]int64{}, Sizes{}
+		s.of, s.by, s.all = map[namespace.InodeID]sized{}, map[string]use{}, Sizes{}
 	}
 	left := budget
 	ended = true
@@ -110,28 +128,29 @@ func (s *sizes) count(t *namespace.Tree) (ended bool) {
 			ended = false
 			return false
 		}
-		if _, known := s.of[e.Inode]; !known {
-			if s.partOf != e.Inode {
-				s.part, s.partOf = namespace.TrashSize{}, e.Inode
+		old, known := s.of[e.Inode]
+		if known && old.at != e.At { // it was restored and deleted again in another reign
+			s.add(old, -1)
+			delete(s.of, e.Inode)
+			known = false
+		}
+		if !known {
+			if s.partOf != e { // which is another one when its inode was restored meanwhile
+				s.part, s.partOf = namespace.TrashSize{}, e
 			}
 			if ended = t.SizeInTrash(e.Inode, &s.part, left+1); !ended {
 				return false
 			}
-			left -= int(s.part.Inodes) //nolint:gosec // SizeInTrash counts about left
-			s.add(e, s.part)
+			left -= int(s.part.Inodes)                                                         //nolint:gosec // SizeInTrash counts about left
+			n := sized{Sizes{s.part.Files, s.part.Length}, int64(s.part.Inodes), e.User, e.At} //nolint:gosec // it fits
+			s.of[e.Inode] = n
+			s.add(n, 1)
 		}
-		s.partOf, s.next = 0, e.Inode
+		s.partOf, s.next = nil, e.Inode
 		return true
 	})
 	if ended {
 		s.next = 0
 	}
 	return ended
-}
-
-func (s *sizes) add(e *tables.Trashed, n namespace.TrashSize) {
-	s.of[e.Inode] = sized{Sizes{n.Files, n.Length}, e.User}
-	s.all.Files += n.Files
-	s.all.Bytes += n.Length
-	s.by[e.User] += n.Length
 }

@@ -38,9 +38,10 @@ type Config struct {
 	Caller func(context.Context, *pb.Caller) (*namespace.Call, error)
 	// Attr is the wire form of attributes.
 	Attr func(namespace.Attr) *pb.Attr
-	// Short reports whether room is so short that the trash has to make some. It is asked once a
-	// pass.
-	Short func(context.Context) bool
+	// Short reports whether the block store has so little room that the trash has to make some,
+	// and how much live objects took of the memory when that was last counted, if that is too
+	// much, else 0. It is asked once a pass.
+	Short func(context.Context) (store bool, heap int64)
 	// Emptied is told that there may be memory of deleted directories to be given back.
 	Emptied func()
 }
@@ -52,6 +53,7 @@ type Room struct {
 	Asked func(context.Context, Request) (*namespace.Call, namespace.CallID, error)
 
 	sizes sizes
+	heap  int64 // what Short said of the memory when something went for it
 }
 
 // now is what Tree.Reigned would be with a record now.
@@ -188,11 +190,13 @@ func (s *Room) change(ctx context.Context, r engine.Request) (*pb.MutateResponse
 }
 
 // Pass removes the entries whose time is over, a page a record; while entries take too much
-// memory, the oldest of who has most of it; and while room is short, the oldest of who has
-// deleted most bytes, some in a pass, so that what they free is seen before more go. Not in safe
-// mode. Then it counts what has come.
+// memory, the oldest of who has most of it; while the block store has little room, the oldest of
+// who has deleted most bytes; and while memory is used up, of who has deleted most inodes. Of the
+// last two some go in a pass, and more when it is seen what they freed: once their blocks are
+// deleted, or the memory is counted again. Not in safe mode. Then it counts what has come.
 func (s *Room) Pass(ctx context.Context) error {
-	short, early := s.Short(ctx), 0
+	store, heap := s.Short(ctx)
+	early, memory := 0, heap > 0 && heap != s.heap
 	for ctx.Err() == nil {
 		var ids []namespace.InodeID
 		r, err := s.Engine.Do(ctx, engine.Request{Plan: func(tx *engine.Tx) (namespace.Op, error) {
@@ -200,9 +204,12 @@ func (s *Room) Pass(ctx context.Context) error {
 				return nil, nil
 			}
 			ids = s.over(tx.Tree)
-			if c := tx.Tree.Counts(); len(ids) == 0 && short && c.Garbage == 0 && c.Detached == 0 {
-				ids = s.early(tx.Tree)
-				short, early = false, len(ids)
+			if c := tx.Tree.Counts(); len(ids) == 0 && c.Detached == 0 && (memory || store && c.Garbage == 0) {
+				if memory {
+					s.heap = heap
+				}
+				ids = s.early(tx.Tree, memory)
+				store, memory, early = false, false, len(ids)
 			}
 			if len(ids) == 0 {
 				return nil, nil
@@ -226,16 +233,22 @@ func (s *Room) Pass(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// earlyPage is how many entries go at once when room is short.
+// earlyPage is how many entries go at once when the block store has little room. Of memory they
+// take less, and it is counted seldom.
 const earlyPage = 100
 
-// early is what goes when room is short: nobody's things go because of what another has deleted.
-func (s *Room) early(t *namespace.Tree) (ids []namespace.InodeID) {
+// early is what goes when memory is used up, or else the block store has little room: nobody's
+// things go because of what another has deleted.
+func (s *Room) early(t *namespace.Tree, memory bool) (ids []namespace.InodeID) {
+	page := earlyPage
+	if memory {
+		page = maxPage
+	}
 	take := func(e *tables.Trashed) bool {
 		ids = append(ids, e.Inode)
-		return len(ids) < earlyPage
+		return len(ids) < page
 	}
-	if user := s.sizes.most(); user != "" {
+	if user := s.sizes.most(memory); user != "" {
 		t.Trash(nil).Oldest(user, take)
 	}
 	if len(ids) == 0 { // nothing is counted yet
