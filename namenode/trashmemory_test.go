@@ -86,3 +86,94 @@ func TestTrashMakesMemory(t *testing.T) {
 		}
 	}
 }
+
+// TestTrashOfMany: 100,000 deletions, most under one name, are listed page by page, each once and
+// the newest first, though more comes and goes meanwhile; those below a path, too, which are few;
+// and they can be emptied.
+func TestTrashOfMany(t *testing.T) {
+	const many, rare = 100_000, 20_000
+	s := startAt(t, new(clock.Fake)).calls
+	ctx := t.Context()
+	call := &namespace.Call{User: "ann", Super: true}
+	do := func(plan func(*engine.Tx) (namespace.Op, error)) {
+		t.Helper()
+		if _, _, err := s.Engine.Begin(ctx, engine.Request{Call: call, Plan: plan}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	trash := func(path string) {
+		t.Helper()
+		do(func(tx *engine.Tx) (namespace.Op, error) {
+			return engine.OrNil(namespace.PlanCreate(tx.Tree, call, namespace.CreateRequest{At: namespace.At(path), Mode: 0o644, Close: true, Parents: true, DirMode: 0o755}))
+		})
+		do(func(tx *engine.Tx) (namespace.Op, error) {
+			return engine.OrNil(namespace.PlanDelete(tx.Tree, call, namespace.At(path), false, 0))
+		})
+	}
+	do(func(tx *engine.Tx) (namespace.Op, error) {
+		return engine.OrNil(namespace.PlanXattr(tx.Tree, call, namespace.At("/"), tables.TrashXattr, []byte("1d"), tables.XattrSet))
+	})
+	for i := range many {
+		if trash("/k/f"); i%rare == 0 {
+			trash("/rare/f")
+		}
+	}
+	caller := &pb.Caller{User: "ann", Client: "ann", Session: []byte("0123456789abcdef"), Host: "h", Pid: 1}
+	pages := func(below string, meanwhile func()) (ids []uint64) {
+		t.Helper()
+		r := &pb.ListTrashRequest{Caller: caller, Below: below}
+		seen, time := map[uint64]bool{}, int64(1<<62)
+		for range many {
+			out, err := s.ListTrash(ctx, r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range out.GetEntries() {
+				if seen[e.GetInode()] || e.GetTimeUnixMs() > time {
+					t.Fatalf("entry %d comes twice, or late", e.GetInode())
+				}
+				seen[e.GetInode()], time = true, e.GetTimeUnixMs()
+				ids = append(ids, e.GetInode())
+			}
+			if r.Cursor = out.GetNextCursor(); r.Cursor == "" {
+				return ids
+			}
+			meanwhile()
+		}
+		t.Fatal("the list does not end")
+		return nil
+	}
+	if ids := pages("/rare", func() {}); len(ids) != many/rare {
+		t.Errorf("%d below /rare", len(ids))
+	}
+	all := pages("", func() {})
+	if len(all) != many+many/rare {
+		t.Errorf("%d of all", len(all))
+	}
+	seq := uint64(0)
+	empty := func(ids []uint64) {
+		t.Helper()
+		seq++
+		r := &pb.EmptyTrashRequest{Call: &pb.CallId{Session: caller.Session, Seq: seq}, Caller: caller, Inodes: ids}
+		if out, err := s.EmptyTrash(ctx, r); err != nil || out.GetAttr().GetLength() != int64(len(ids)) {
+			t.Fatal(out, err)
+		}
+	}
+	gone := 0 // of the oldest, and of those under the cursor
+	ids := pages("", func() {
+		trash("/k/later")
+		if gone < 10_000 {
+			empty(all[len(all)-gone-1000 : len(all)-gone])
+			gone += 1000
+		}
+	})
+	if len(ids) != len(all)-gone {
+		t.Errorf("%d are listed while some go, of %d", len(ids), len(all)-gone)
+	}
+	for left := pages("", func() {}); len(left) > 0; left = left[min(1000, len(left)):] {
+		empty(left[:min(1000, len(left))])
+	}
+	if ids := pages("", func() {}); len(ids) != 0 {
+		t.Errorf("%d are left", len(ids))
+	}
+}
