@@ -5,6 +5,7 @@ import (
 	"hash/crc32"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/clock"
@@ -175,5 +176,53 @@ func TestTrashOfMany(t *testing.T) {
 	}
 	if ids := pages("", func() {}); len(ids) != 0 {
 		t.Errorf("%d are left", len(ids))
+	}
+}
+
+// TestTrashByClocks: what is kept for 20 hours is there for 20 hours, however far ahead the time
+// of day leaps meanwhile, and goes an hour later at most.
+func TestTrashByClocks(t *testing.T) {
+	clk := new(clock.Fake)
+	s := startAt(t, clk).calls
+	call := &namespace.Call{User: "root", Super: true}
+	do := func(op namespace.Op, err error) {
+		t.Helper()
+		if err == nil {
+			_, err = s.Engine.Do(t.Context(), engine.Request{Call: call, Plan: func(*engine.Tx) (namespace.Op, error) { return op, nil }})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	do(&namespace.OpXattr{Inode: namespace.RootID, Name: tables.TrashXattr, Value: []byte("20h")}, nil)
+	do(&namespace.OpCreate{Parent: namespace.RootID, Name: "f", Mode: 0o644, User: "root", Group: "root", Closed: true}, nil)
+	var op *namespace.OpDelete
+	s.Engine.Look(func(tree *namespace.Tree) { op, _ = namespace.PlanDelete(tree, call, namespace.At("/f"), false, 0) })
+	do(op, nil)
+	left := func() (ms []int64) {
+		t.Helper()
+		if err := s.Pass(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		out, err := s.ListTrash(t.Context(), &pb.ListTrashRequest{Caller: &pb.Caller{User: "root", Client: "c", Session: []byte("0123456789abcdef"), Host: "h", Pid: 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range out.GetEntries() {
+			ms = append(ms, e.GetLeftMs())
+		}
+		return ms
+	}
+	if ms := left(); len(ms) != 1 || ms[0] != (20*time.Hour).Milliseconds() {
+		t.Fatalf("%v ms are left at first", ms)
+	}
+	clk.ShiftWall(365 * 24 * time.Hour)
+	clk.Advance(20*time.Hour - time.Minute)
+	if ms := left(); len(ms) != 1 {
+		t.Fatalf("a minute before its time: %v", ms)
+	}
+	clk.Advance(time.Hour + 2*time.Minute)
+	if ms := left(); len(ms) != 0 {
+		t.Errorf("%v ms are left an hour later", ms)
 	}
 }

@@ -256,7 +256,7 @@ func PlanRestore(t *Tree, c *Call, id InodeID, r Ref) (*OpTrash, error) {
 
 // throwAway moves an entry into the trash. Of its directory the caller takes care.
 func (t applier) throwAway(n *inode, ms int64, reason string) (closed []ClosedFile) {
-	e := &tables.Trashed{Inode: n.ID, User: strings.Clone(t.keep.user), Owner: t.UserNames.Name(n.User), Time: t.now.Time, At: t.now.reigned, Due: t.now.reigned + ms}
+	e := &tables.Trashed{Inode: n.ID, User: strings.Clone(t.keep.user), Owner: t.UserNames.Name(n.User), Time: t.now.Time, At: t.now.reigned, Due: tables.TrashDue(t.now.reigned, ms)}
 	if e.Path, _ = t.Path(n.ID); t.keep.as != "" {
 		dir, _ := fspath.Split(e.Path)
 		e.Path = fspath.Join(dir, t.keep.as)

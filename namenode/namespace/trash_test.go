@@ -44,7 +44,7 @@ func (m *trashModel) lose(path, user string, skip bool) {
 		}
 	}
 	if kept(path) && !skip {
-		m.bins[gone[""]] = &bin{user, path, m.tree.Reigned() + trashDay, gone}
+		m.bins[gone[""]] = &bin{user, path, tables.TrashDue(m.tree.Reigned(), trashDay), gone}
 	}
 }
 
@@ -232,12 +232,12 @@ func TestTrashAges(t *testing.T) {
 		t.Errorf("events %+v", res.Events)
 	}
 	e := r.tree.Trash(nil).Get(op.Inode)
-	if e == nil || e.Path != "/k/was" || e.Due-r.tree.Reigned() != trashDay {
+	if e == nil || e.Path != "/k/was" || e.Left(r.tree.Reigned()) != trashDay {
 		t.Fatalf("the entry is %+v", e)
 	}
 	r.now += 365 * trashDay
 	r.must(t, &OpActivate{Term: r.tree.Term() + 1})
-	if left := e.Due - r.tree.Reigned(); left != trashDay {
+	if left := e.Left(r.tree.Reigned()); left != trashDay {
 		t.Errorf("%d ms are left after a jump of a year, not %d", left, trashDay)
 	}
 	if a, ok := r.tree.Trashed(nil, op.Inode); !ok || a.Length != int64(len("content")) {

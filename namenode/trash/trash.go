@@ -110,7 +110,7 @@ func (s *Room) ListTrash(ctx context.Context, r *pb.ListTrashRequest) (*pb.ListT
 				a.Length = -1
 			}
 			resp.Entries = append(resp.Entries, &pb.TrashEntry{
-				Inode: uint64(e.Inode), User: e.User, Path: e.Path, TimeUnixMs: e.Time, LeftMs: max(0, e.Due-now), Attr: s.Attr(a),
+				Inode: uint64(e.Inode), User: e.User, Path: e.Path, TimeUnixMs: e.Time, LeftMs: e.Left(now), Attr: s.Attr(a),
 			})
 			return true
 		})

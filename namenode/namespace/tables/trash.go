@@ -56,6 +56,13 @@ type Trashed struct {
 	Due   int64  // what it is when the entry may be removed
 }
 
+// TrashDue is Trashed.Due of what is deleted at and kept for so many milliseconds: the time of
+// reigns may run fast, by a twentieth at most (package engine).
+func TrashDue(at, ms int64) int64 { return at + ms + ms/20 }
+
+// Left is for how many milliseconds the entry is still kept, if time runs as it should.
+func (e *Trashed) Left(now int64) int64 { return max(0, e.At+(e.Due-e.At)/21*20-now) }
+
 // Memory is how many bytes of memory the entry takes.
 func (e *Trashed) Memory() int64 { return TrashOverhead + int64(len(e.Path)) }
 
