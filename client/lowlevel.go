@@ -81,10 +81,11 @@ func (f lowLevel) AttachInode(ctx context.Context, inode uint64, id LeaseID) err
 	return f.attach(ctx, id, "", pb.Inode(inode))
 }
 
-func (f lowLevel) LeaseHistory(ctx context.Context, r *pb.LeaseHistoryRequest) (*pb.LeaseHistoryResponse, error) {
-	r.Caller = f.caller
-	resp := new(pb.LeaseHistoryResponse)
-	return resp, f.nn.Do(ctx, &namecall.Call{Op: "lease history", Path: r.GetPath()}, pb.Namenode_LeaseHistory_FullMethodName, r, resp)
+func (f lowLevel) Ask(ctx context.Context, op, path, method string, req func(*pb.CallId, *pb.Caller) any, resp any) error {
+	id := f.ids.Begin()
+	defer f.ids.End(id)
+	_, mutates := resp.(*pb.MutateResponse)
+	return f.nn.Do(ctx, &namecall.Call{Op: op, Path: path, Mutates: mutates}, method, req(id, f.by(ctx)), resp)
 }
 
 func (f lowLevel) XattrsInode(inode uint64) *Xattrs { return &Xattrs{fs: f.engine, inode: inode} }
@@ -167,7 +168,7 @@ func (f lowLevel) RenameAt(ctx context.Context, from, to door.Ref, overwrite boo
 }
 
 func (f lowLevel) RemoveTaken(ctx context.Context, r door.Ref, old door.Taken) (hidden bool, err error) {
-	return f.remove(ctx, r, old.Inode, &pb.DeleteRequest{Only: pb.FileType_FILE_TYPE_FILE, Hide: hide(old)})
+	return f.remove(ctx, r, old.Inode, &pb.DeleteRequest{Only: pb.FileType_FILE_TYPE_FILE, Hide: hide(old), KeptAs: old.Was, SkipTrash: old.Scrap})
 }
 
 func hide(old door.Taken) *pb.Hide {

@@ -55,8 +55,9 @@ type Event struct {
 	Holder  string // of EventLease: the client name of who has it open
 	// Why something was deleted, or closed by another than its writer, and who did that, if
 	// it is known: user, client and host.
-	Why string
-	By  *Holder
+	Why     string
+	By      *Holder
+	Trashed bool // of EventDelete: the trash has it now
 }
 
 // WatchOptions choose what a Watch tells.
@@ -147,12 +148,11 @@ func (w *Watcher) receive() ([]Event, error) {
 		if w.started {
 			req.FromTxid = w.upTo + 1
 		}
-		stream, err := pb.NewNamenodeClient(w.ep.Conn()).Watch(ctx, req)
-		if err != nil {
+		var err error
+		if w.stream, err = pb.NewNamenodeClient(w.ep.Conn()).Watch(ctx, req); err != nil {
 			w.end()
 			return nil, err
 		}
-		w.stream = stream
 	}
 	m, err := w.stream.Recv()
 	if err != nil {
@@ -160,14 +160,13 @@ func (w *Watcher) receive() ([]Event, error) {
 		w.stream = nil
 		return nil, err
 	}
-	w.fails = 0
-	w.started = true
+	w.fails, w.started = 0, true
 	w.upTo = max(w.upTo, m.GetTxid())
 	events := make([]Event, len(m.GetEvents()))
 	for i, e := range m.GetEvents() {
 		events[i] = Event{
 			TxID: e.GetTxid(), Type: EventType(e.GetType()), Path: e.GetPath(), NewPath: e.GetNewPath(), Inode: e.GetInode(),
-			Time: time.UnixMilli(e.GetTimeUnixMs()), Length: e.GetLength(), IsDir: e.GetDirectory(), Holder: e.GetHolder(), Why: e.GetReason(),
+			Time: time.UnixMilli(e.GetTimeUnixMs()), Length: e.GetLength(), IsDir: e.GetDirectory(), Holder: e.GetHolder(), Why: e.GetReason(), Trashed: e.GetTrashed(),
 		}
 		if e.GetBy() != nil {
 			by := wire.Holder(e.GetBy())

@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/internal/lowlevel/door"
 	"github.com/leasefs/leasefs/internal/turn"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -105,7 +106,7 @@ func (s *scratch) write(ctx context.Context, path string, opts []OpenOption, fil
 	if err != nil {
 		// The caller may have given up, and Create have made it all the same.
 		late, cancel := lingering(ctx)
-		_ = s.f.Remove(late, temp) // else the lease's end deletes it
+		_, _ = s.f.remove(late, door.At(temp), 0, &pb.DeleteRequest{SkipTrash: true}) // else the lease's end deletes it
 		cancel()
 	}
 	return untemp(err, temp, path)

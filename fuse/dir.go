@@ -345,7 +345,7 @@ func (m *Mounted) take(ctx context.Context, name string, old taken, do func(lowl
 	m.kernel.changes(ctx, old.ino, old.thread)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	old.file.hidden, old.file.hiddenBy = true, lowlevel.CallerOf(ctx)
+	old.file.hidden, old.file.hiddenBy, old.file.was = true, lowlevel.CallerOf(ctx), name
 	return nil
 }
 

@@ -25,6 +25,7 @@ type file struct {
 	uses     int
 	hidden   bool
 	hiddenBy *lowlevel.Caller // who removed it
+	was      string           // the name that it had
 
 	// one is held over changes of the hold on the lease and over writes, which
 	// may take long; it is a channel so that waiting for it can be interrupted.
@@ -81,7 +82,7 @@ func (f *file) put() {
 	if f.uses == 1 && f.hidden {
 		f.naming <- struct{}{} // it is free: who holds it uses the file
 		f.m.mu.Unlock()
-		_, err := f.m.fs.RemoveTaken(lowlevel.As(f.m.ctx, f.hiddenBy), lowlevel.Inode(f.ino), lowlevel.Taken{}) // else it goes when the lease ends
+		_, err := f.m.fs.RemoveTaken(lowlevel.As(f.m.ctx, f.hiddenBy), lowlevel.Inode(f.ino), lowlevel.Taken{Was: f.was}) // else it goes when the lease ends
 		<-f.naming
 		f.m.mu.Lock()
 		if err == nil || errors.Is(err, fserror.NotFound) {

@@ -21,6 +21,7 @@ func (s *Server) startBackground() {
 	s.loops.Every("lease repair", 10*time.Second, nil, s.leases.RepairPass())
 	s.loops.Every("checkpoint", 5*time.Second, s.images.Wanted(), s.images.CheckpointIfDue)
 	s.loops.Every("reclaim", 5*time.Second, s.blocks.Deleted, s.blocks.Reclaim)
+	s.loops.Every("trash", time.Second, nil, s.calls.Pass)
 	s.loops.Every("seal", time.Second, nil, s.blocks.SealPass())
 	s.loops.Every("collect", s.cfg.CollectEvery, s.blocks.Due, s.blocks.CollectPass)
 	s.loops.Every("sweep", s.cfg.SweepEvery, nil, s.blocks.SweepPass)

@@ -270,6 +270,41 @@ func TestWhatWasNotCheckedIsNotRemoved(t *testing.T) {
 		t.Errorf("again: %v", err)
 	}
 	rename("/all/d/sub/open", "/bob/open")
+
+	// Nor what came out of the trash.
+	keep := &pb.SetXattrRequest{At: pb.At("/bob"), Name: "user.leasefs.trash", Value: []byte("1d")}
+	keep.Call, keep.Caller = who("root")
+	if _, err := s.SetXattr(t.Context(), keep); err != nil {
+		t.Fatal(err)
+	}
+	bin := &pb.DeleteRequest{At: pb.At("/bob/open"), Recursive: true}
+	bin.Call, bin.Caller = who("root")
+	if out, err := s.Delete(t.Context(), bin); err != nil || !out.GetTrashed() {
+		t.Fatal(out, err)
+	}
+	list := &pb.ListTrashRequest{}
+	_, list.Caller = who("root")
+	entries, err := s.ListTrash(t.Context(), list)
+	if err != nil || len(entries.GetEntries()) != 1 {
+		t.Fatal(entries, err)
+	}
+	checked, r = new(removal), remove()
+	if err := s.mayRemoveAll(t.Context(), r, checked); err != nil {
+		t.Fatal(err)
+	}
+	back := &pb.RestoreTrashRequest{Inode: entries.GetEntries()[0].GetInode(), To: pb.At("/all/d/sub/open")}
+	back.Call, back.Caller = who("root")
+	if _, err := s.RestoreTrash(t.Context(), back); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.remove(t.Context(), r, checked); !errors.Is(err, fserror.Retry) {
+		t.Errorf("removed what was restored later: %v", err)
+	}
+	s.removals.end(checked)
+	if _, err := s.Delete(t.Context(), remove()); !errors.Is(err, fserror.Permission) {
+		t.Errorf("again: %v", err)
+	}
+	rename("/all/d/sub/open", "/bob/open")
 	if _, err := s.Delete(t.Context(), remove()); err != nil {
 		t.Error(err)
 	}

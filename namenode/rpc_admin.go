@@ -48,6 +48,8 @@ func (s *operators) Status(ctx context.Context, r *pb.StatusRequest) (*pb.Status
 	resp.UptimeMs = (s.cfg.Clock.Mono() - s.started).Milliseconds()
 	resp.NamespaceId = hex.EncodeToString(s.dir.ID[:])
 	resp.TailBytes, resp.StoredBytes, resp.GarbageBlocks, resp.GarbageBytes = n.TailBytes, n.StoredBytes, uint64(n.Garbage), n.GarbageBytes
+	bin := s.trash.Sizes()
+	resp.TrashFiles, resp.TrashBytes = bin.Files, bin.Bytes
 	resp.OldestOverdueMs = ls.OldestOverdue.Milliseconds()
 	if n.SafeMode {
 		resp.SafeMode, resp.SafeModeWhy = true, "entered by an operator"

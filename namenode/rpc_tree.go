@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/namenode/blocks"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
@@ -48,6 +49,11 @@ func (s *tree) Rename(ctx context.Context, r *pb.RenameRequest) (*pb.MutateRespo
 // Delete takes a file or, if recursive, a directory with all below it out of
 // the tree at once; memory and blocks are given back behind.
 func (s *tree) Delete(ctx context.Context, r *pb.DeleteRequest) (*pb.MutateResponse, error) {
+	if as := r.GetKeptAs(); as != "" {
+		if err := fspath.CheckName(as); err != nil {
+			return nil, err
+		}
+	}
 	checked := &removal{}
 	if r.GetRecursive() {
 		defer s.removals.end(checked)
@@ -57,10 +63,7 @@ func (s *tree) Delete(ctx context.Context, r *pb.DeleteRequest) (*pb.MutateRespo
 	}
 	resp, err := s.remove(ctx, r, checked)
 	if err == nil {
-		select {
-		case s.blocks.Deleted <- struct{}{}:
-		default:
-		}
+		s.blocks.Wake()
 	}
 	return resp, err
 }
@@ -69,8 +72,8 @@ func (s *tree) Delete(ctx context.Context, r *pb.DeleteRequest) (*pb.MutateRespo
 // is checked that the caller may.
 type removal struct {
 	dir namespace.InodeID // 0: none
-	// moved: a directory came into it since the check began, from where nothing was
-	// checked, or was not yet. Guarded by removals.mu.
+	// moved: a directory came into it since the check began, out of the trash too, from where
+	// nothing was checked, or was not yet. Guarded by removals.mu.
 	moved bool
 }
 
@@ -112,15 +115,21 @@ func (l *removals) tell(t *namespace.Tree, op namespace.Op) {
 		return
 	}
 	for _, part := range namespace.Parts(op) {
-		move, ok := part.(*namespace.OpRename)
-		if !ok {
+		var to namespace.Ref // that something comes to
+		switch p := part.(type) {
+		case *namespace.OpRename:
+			to = namespace.Ref{Base: p.ToParent, Path: p.ToName}
+		case *namespace.OpTrash:
+			to = namespace.Ref{Base: p.Parent, Path: p.Name}
+		}
+		if to.Base == 0 {
 			continue
 		}
-		if a, err := t.Stat(nil, namespace.Ref{Base: move.ToParent, Path: move.ToName}); err == nil && a.Type != namespace.TypeDir {
+		if a, err := t.Stat(nil, to); err == nil && a.Type != namespace.TypeDir {
 			continue
 		}
 		for r := range l.all {
-			r.moved = r.moved || t.IsBelow(move.ToParent, r.dir)
+			r.moved = r.moved || t.IsBelow(to.Base, r.dir)
 		}
 	}
 }
@@ -130,6 +139,7 @@ func (l *removals) tell(t *namespace.Tree, op namespace.Op) {
 // caller has to try again.
 func (s *tree) remove(ctx context.Context, r *pb.DeleteRequest, checked *removal) (*pb.MutateResponse, error) {
 	return s.mutate(ctx, r, false, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
+		c.SkipTrash, c.TrashAs = r.GetSkipTrash(), r.GetKeptAs()
 		op, err := namespace.PlanDelete(tx.Tree, c, ref(r.GetAt()), r.GetRecursive(), namespace.Type(r.GetOnly())) //nolint:gosec // an unknown type matches nothing
 		if err == nil && r.GetRecursive() && !c.Super && (op.Inode != checked.dir || s.removals.disturbed(checked)) && tx.Tree.IsDir(op.Inode) {
 			return nil, &fserror.Error{Kind: fserror.Retry, Message: "another directory got this name, or was moved into it, while the permissions below it were checked; try again"}
@@ -282,7 +292,7 @@ func (s *desk) mutate(ctx context.Context, r request, grows bool, plan func(*eng
 	if err != nil {
 		return nil, err
 	}
-	resp := &pb.MutateResponse{Txid: out.TxID, Hidden: out.Flag}
+	resp := &pb.MutateResponse{Txid: out.TxID, Hidden: out.Flag, Trashed: out.Op == namespace.TrashKind}
 	if out.Inode != 0 {
 		resp.Attr = &pb.Attr{Inode: uint64(out.Inode), Length: out.Length}
 	}

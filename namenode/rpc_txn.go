@@ -47,10 +47,7 @@ func (s *writers) Transact(ctx context.Context, r *pb.TransactRequest) (*pb.Muta
 		return engine.OrNil(op, nil)
 	})
 	if err == nil {
-		select {
-		case s.blocks.Deleted <- struct{}{}: // something may be
-		default:
-		}
+		s.blocks.Wake() // something may be deleted
 	}
 	return resp, err
 }

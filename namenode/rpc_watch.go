@@ -37,7 +37,7 @@ func watchEvents(e *namespace.Entry, r *namespace.Result) []watch.Event {
 		out[i] = watch.Event{
 			TxID: e.TxID, Time: e.Time, Type: watch.Type(ev.Type), Inode: uint64(ev.Inode),
 			Dir: uint64(ev.Dir), NewDir: uint64(ev.NewDir), Path: ev.Path, NewPath: ev.NewPath,
-			Length: ev.Length, IsDir: ev.IsDir, Holder: ev.Holder,
+			Length: ev.Length, IsDir: ev.IsDir, Holder: ev.Holder, Trashed: ev.Trashed,
 		}
 		if out[i].Type == watch.Delete || out[i].Type == watch.Close && !closes {
 			why, by := history.Why(e, r, "")
@@ -224,7 +224,7 @@ func encodeEvent(e *watch.Event) []byte {
 	}
 	b, _ := proto.Marshal(&pb.WatchResponse{Events: []*pb.Event{{
 		Txid: e.TxID, Type: pb.EventType(e.Type), Path: valid(e.Path), NewPath: valid(e.NewPath), Inode: e.Inode,
-		TimeUnixMs: e.Time, Length: e.Length, Directory: e.IsDir, Holder: valid(e.Holder), Reason: valid(e.Why), By: by,
+		TimeUnixMs: e.Time, Length: e.Length, Directory: e.IsDir, Holder: valid(e.Holder), Reason: valid(e.Why), By: by, Trashed: e.Trashed,
 	}}})
 	return b
 }

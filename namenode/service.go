@@ -1,6 +1,7 @@
 package namenode
 
 import (
+	"context"
 	"time"
 
 	"google.golang.org/grpc"
@@ -18,6 +19,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/images"
 	"github.com/leasefs/leasefs/namenode/leases"
 	"github.com/leasefs/leasefs/namenode/loops"
+	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/owner"
 	"github.com/leasefs/leasefs/namenode/reign"
 	"github.com/leasefs/leasefs/namenode/scrub"
@@ -25,6 +27,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/sessions"
 	"github.com/leasefs/leasefs/namenode/share"
 	"github.com/leasefs/leasefs/namenode/space"
+	"github.com/leasefs/leasefs/namenode/trash"
 	"github.com/leasefs/leasefs/namenode/waiting"
 	"github.com/leasefs/leasefs/namenode/watch"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -39,6 +42,7 @@ type service struct {
 	*streams
 	*watches
 	*operators
+	*trash.Room
 }
 
 // unimplemented answers the calls of newer clients. What service has goes before it.
@@ -111,6 +115,7 @@ type operators struct {
 	started time.Duration
 	audit   *audit.Log
 	greedy  func() []share.Holding
+	trash   *trash.Room
 	journal journal.Journal
 	dir     *datadir.Dir
 	store   blockstore.Store
@@ -128,9 +133,17 @@ type operators struct {
 func (s *Server) newService() *service {
 	d := &desk{cfg: &s.cfg, loops: s.loops, engine: s.engine, role: s.role, front: s.front, sessions: &s.sessions, patience: time.Minute}
 	t := &tree{desk: d, walkers: share.NewTurns(2)}
+	bin := trash.Config{Log: s.log, Engine: s.engine, Caller: d.caller, Attr: d.attr, Emptied: func() { s.blocks.Wake() }, Short: func(ctx context.Context) (store bool, heap int64) {
+		few, err := s.blocks.RoomShort(ctx)
+		return err == nil && few, s.space.MemoryShort()
+	}}
+	room := &trash.Room{Config: bin, Asked: func(ctx context.Context, r trash.Request) (*namespace.Call, namespace.CallID, error) {
+		return d.asked(ctx, r)
+	}}
 	return &service{
+		Room: room,
 		tree: t, writers: &writers{desk: d, older: make(chan struct{}, 4), files: share.Of(maxWritten, share.Files, s.cfg.quota(share.Files))}, granted: &granted{desk: d, looks: share.NewTurns(2)}, streams: &streams{desk: d},
-		watches: &watches{desk: d, watchers: share.Of(maxWatchers, share.Watches, s.cfg.quota(share.Watches))}, operators: &operators{desk: d, tree: t, started: s.started, audit: s.audit, greedy: s.greedy},
+		watches: &watches{desk: d, watchers: share.Of(maxWatchers, share.Watches, s.cfg.quota(share.Watches))}, operators: &operators{desk: d, tree: t, trash: room, started: s.started, audit: s.audit, greedy: s.greedy},
 	}
 }
 

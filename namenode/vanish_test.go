@@ -101,6 +101,24 @@ func (v *vanisher) raw(name string) *env.Raw {
 	return r
 }
 
+// trashed deletes a file, and returns its entry in the trash.
+func (v *vanisher) trashed() uint64 {
+	v.t.Helper()
+	ctx, r, dir := v.t.Context(), v.r, v.path()
+	r.Create(dir + "/f")
+	a, err := r.NN.Stat(ctx, &pb.StatRequest{Caller: r.Who, At: pb.At(dir + "/f")})
+	if err == nil {
+		_, err = r.NN.SetXattr(ctx, &pb.SetXattrRequest{Call: r.Call(), Caller: r.Who, At: pb.At(dir), Name: "user.leasefs.trash", Value: []byte("7d")})
+	}
+	if err == nil {
+		_, err = r.NN.Delete(ctx, &pb.DeleteRequest{Call: r.Call(), Caller: r.Who, At: pb.At(dir + "/f")})
+	}
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	return a.GetAttr().GetInode()
+}
+
 // file makes a closed file.
 func (v *vanisher) file(data string) string {
 	v.t.Helper()
@@ -316,6 +334,21 @@ func (v *vanisher) sendings() (list map[string]func() sending, waits map[string]
 			}
 			req := &pb.DeleteRequest{Call: r.Call(), Caller: who, At: pb.At(dir), Recursive: true}
 			return func(ctx context.Context, l link) error { _, err := l.nn.Delete(ctx, req); return err }
+		},
+		"ListTrash": func() sending {
+			v.trashed()
+			return func(ctx context.Context, l link) error {
+				_, err := l.nn.ListTrash(ctx, &pb.ListTrashRequest{Caller: who})
+				return err
+			}
+		},
+		"RestoreTrash": func() sending {
+			req := &pb.RestoreTrashRequest{Call: r.Call(), Caller: who, Inode: v.trashed(), To: pb.At(v.path())}
+			return func(ctx context.Context, l link) error { _, err := l.nn.RestoreTrash(ctx, req); return err }
+		},
+		"EmptyTrash": func() sending {
+			req := &pb.EmptyTrashRequest{Call: r.Call(), Caller: who, Inodes: []uint64{v.trashed()}}
+			return func(ctx context.Context, l link) error { _, err := l.nn.EmptyTrash(ctx, req); return err }
 		},
 		"SetAttr": func() sending {
 			req := &pb.SetAttrRequest{Call: r.Call(), Caller: who, At: pb.At(v.file("x")), SetMode: true, Mode: 0o600}

@@ -65,7 +65,11 @@ func Read(ctx context.Context, fs *client.FS, f Filter, fn func(*Span) error) (a
 		if f.Limit > 0 {
 			req.Limit = int32(min(f.Limit-n, 1000)) //nolint:gosec // it fits
 		}
-		resp, err := lowlevel.Of(fs).LeaseHistory(ctx, req)
+		resp := new(pb.LeaseHistoryResponse)
+		err := lowlevel.Of(fs).Ask(ctx, "lease history", f.Path, pb.Namenode_LeaseHistory_FullMethodName, func(_ *pb.CallId, c *pb.Caller) any {
+			req.Caller = c
+			return req
+		}, resp)
 		if err != nil {
 			return about, err
 		}

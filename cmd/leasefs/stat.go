@@ -46,7 +46,8 @@ func dfCommand(p *program) *cli.Command {
 		Usage:     "show the space of the namespace",
 		UsageText: "leasefs df [-h]\n\nExample:\n  leasefs df -h",
 		Description: "Shows the disk of the active namenode: size, use, what the blocks of files and tails take of it, what\n" +
-			"blocks take that wait to be deleted (GARBAGE), and the number of inodes.",
+			"blocks take that wait to be deleted (GARBAGE), and the number of inodes. What is in the trash counts\n" +
+			"in all of these until it goes; TRASH is how much that is.",
 		Flags:  []cli.Flag{&cli.BoolFlag{Name: "human", Aliases: []string{"h"}, Usage: "bytes as 1.5K, 2.0M"}},
 		Action: p.action(operands{}, df),
 	}
@@ -69,19 +70,19 @@ func df(e *invocation) error {
 		}
 		return e.PrintJSON(map[string]any{
 			"namespace": s.NamespaceID, "disk_total": total, "disk_used": taken, "disk_free": free,
-			"stored": s.StoredBytes, "garbage": s.GarbageBytes, "tails": s.TailBytes, "journal": s.JournalBytes, "inodes": s.Inodes,
+			"stored": s.StoredBytes, "garbage": s.GarbageBytes, "trash": s.TrashBytes, "tails": s.TailBytes, "journal": s.JournalBytes, "inodes": s.Inodes,
 		})
 	}
 	human := e.flags.Bool("human")
 	w := e.Table()
-	fmt.Fprintln(w, "NAMESPACE\tSIZE\tUSED\tFREE\tUSE%\tBLOCKS\tGARBAGE\tTAILS\tINODES")
+	fmt.Fprintln(w, "NAMESPACE\tSIZE\tUSED\tFREE\tUSE%\tBLOCKS\tGARBAGE\tTRASH\tTAILS\tINODES")
 	percent := int64(0)
 	if s.DiskTotal > 0 {
 		percent = used * 100 / s.DiskTotal
 	}
 	fmt.Fprintln(w, strings.Join([]string{
 		screen.OrDash(s.NamespaceID[:min(8, len(s.NamespaceID))]), screen.Size(s.DiskTotal, human), screen.Size(used, human), screen.Size(s.DiskFree, human),
-		fmt.Sprintf("%d%%", percent), screen.Size(s.StoredBytes, human), screen.Size(s.GarbageBytes, human), screen.Size(s.TailBytes, human), fmt.Sprint(s.Inodes),
+		fmt.Sprintf("%d%%", percent), screen.Size(s.StoredBytes, human), screen.Size(s.GarbageBytes, human), screen.Size(s.TrashBytes, human), screen.Size(s.TailBytes, human), fmt.Sprint(s.Inodes),
 	}, "\t"))
 	return w.Flush()
 }

@@ -60,6 +60,7 @@ type statusJSON struct {
 	TailBytes       *int64  `json:"tail_bytes"`
 	StoredBytes     *int64  `json:"stored_bytes"`
 	GarbageBytes    *int64  `json:"garbage_bytes"` // of blocks that wait to be deleted
+	TrashBytes      *int64  `json:"trash_bytes"`   // of files in the trash, which the others count, too; null of a standby
 	JournalBytes    *int64  `json:"journal_bytes"`
 	HeapBytes       *int64  `json:"heap_bytes"`
 	ZooKeeperBytes  *int64  `json:"zookeeper_bytes"` // null with zookeeper_nodes of a namenode alone
@@ -186,7 +187,7 @@ func statusToJSON(s *client.NamenodeStatus) statusJSON {
 	j.ClockSkewMS, j.ClockBoundMS = skewJSON(s.ZooKeeperClock)
 	j.StoreClockSkewMS, j.StoreClockBoundMS = skewJSON(s.StoreClock)
 	if s.Role != "standby" {
-		j.Leases, j.Sessions, j.OldestOverdueMS = &s.Leases, &s.Sessions, &overdue
+		j.Leases, j.Sessions, j.OldestOverdueMS, j.TrashBytes = &s.Leases, &s.Sessions, &overdue, &s.TrashBytes
 	}
 	return j
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/cmd/leasefs/trash"
 	"github.com/leasefs/leasefs/internal/filemode"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
@@ -135,13 +136,14 @@ func rmCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:      "rm",
 		Usage:     "remove files, or trees with -r",
-		UsageText: "leasefs rm [-r] [-f] PATH...\n\nExample:\n  leasefs rm -r /tmp/job-7",
+		UsageText: "leasefs rm [-r] [-f] [--skip-trash] PATH...\n\nExample:\n  leasefs rm -r /tmp/job-7",
 		Description: "Removes files and links; with -r directories with all that is in them, each in one step. It\n" +
 			"continues after an error; the exit code is that of the first. / is refused. A writer\n" +
-			"of a removed file loses the lease.",
+			"of a removed file loses the lease. What a directory keeps in the trash leasefs trash shows.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "recursive", Aliases: []string{"r", "R"}, Usage: "directories too, with all that is in them"},
 			&cli.BoolFlag{Name: "force", Aliases: []string{"f"}, Usage: "what does not exist is no error"},
+			&cli.BoolFlag{Name: "skip-trash", Usage: "remove for good, also what the trash would keep"},
 		},
 		Action: p.connected(operands{min: 1, max: -1, names: "one path or more"}, func(e *invocation) error { return e.each(e.rm) }),
 	}
@@ -151,12 +153,7 @@ func (e *invocation) rm(path string) error {
 	if path == "/" {
 		return fserror.New(fserror.InvalidArgument, e.op, path, "the root is never removed; name what is in it")
 	}
-	var err error
-	if e.flags.Bool("recursive") {
-		err = lowlevel.Of(e.fs).RemoveTree(e.ctx, path)
-	} else {
-		_, err = lowlevel.Of(e.fs).RemoveTaken(e.ctx, lowlevel.At(path), lowlevel.Taken{})
-	}
+	err := trash.Remove(e.ctx, e.fs, &e.Printer, path, e.flags.Bool("recursive"), e.flags.Bool("skip-trash"))
 	if fserror.KindOf(err) == fserror.IsDirectory {
 		err = fserror.New(fserror.IsDirectory, e.op, path, "is a directory; -r removes it with all that is in it")
 	}
@@ -164,6 +161,14 @@ func (e *invocation) rm(path string) error {
 		return nil
 	}
 	return e.fail(err, path)
+}
+
+func trashCommand(p *program) *cli.Command {
+	return trash.Command(func(least, most int, names string, run func(*trash.Call) error) cli.ActionFunc {
+		return p.connected(operands{min: least, max: most, names: names, local: true}, func(e *invocation) error {
+			return e.fail(run(&trash.Call{Printer: &e.Printer, Ctx: e.ctx, FS: e.fs, Flags: e.flags, Args: e.args, Op: e.op}), "")
+		})
+	})
 }
 
 func touchCommand(p *program) *cli.Command {

@@ -40,6 +40,7 @@ type eventJSON struct {
 	Holder  *string               `json:"holder"`
 	Reason  *string               `json:"reason"` // of a deletion, and of a close that its writer did not make
 	By      *leasehistory.WhoJSON `json:"by"`
+	Trashed bool                  `json:"trashed"` // of a deletion: the trash has it now
 }
 
 func watch(e *invocation) error {
@@ -67,7 +68,7 @@ func watch(e *invocation) error {
 // printEvent prints an event, and as text with why the reason of an end.
 func (p *program) printEvent(ev *client.Event, why bool) error {
 	if p.JSON {
-		j := eventJSON{TxID: ev.TxID, Type: ev.Type.String(), Path: ev.Path, Inode: ev.Inode, Time: ev.Time.UTC().Format(screen.TimeJSON), Dir: ev.IsDir}
+		j := eventJSON{TxID: ev.TxID, Type: ev.Type.String(), Path: ev.Path, Inode: ev.Inode, Time: ev.Time.UTC().Format(screen.TimeJSON), Dir: ev.IsDir, Trashed: ev.Trashed}
 		if !ev.IsDir {
 			j.Length = &ev.Length
 		}
@@ -86,7 +87,7 @@ func (p *program) printEvent(ev *client.Event, why bool) error {
 	case ev.Holder != "":
 		p.Printf(" %s", screen.QuoteName(ev.Holder))
 	case why && ev.Why != "":
-		p.Printf(" %s", leasehistory.Ended(ev.Why, ev.By))
+		p.Printf(" %s%s", leasehistory.Ended(ev.Why, ev.By), map[bool]string{true: ", kept in the trash"}[ev.Trashed])
 	}
 	p.Printf("\n")
 	return nil

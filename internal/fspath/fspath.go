@@ -182,6 +182,19 @@ func Names(name, rest string) (dirs []string, last string, err error) {
 // Fits reports whether a path of so many components and bytes can be named.
 func Fits(depth, size int) bool { return depth <= MaxDepth && size <= MaxPath }
 
+// End returns a path, or of one that is too long to be named the longest end that is not.
+func End(path string) string {
+	start := len(path)
+	for depth := 1; start > 0; depth++ {
+		i := strings.LastIndexByte(path[:start], '/')
+		if i < 0 || !Fits(depth, len(path)-i) {
+			break
+		}
+		start = i
+	}
+	return path[start:]
+}
+
 // TooLong is the error (NameTooLong) of a call about a path, if what would not fit.
 func TooLong(op, path, what string) error {
 	return fserror.New(fserror.NameTooLong, op, path, "%s would be over the limits of %d components and %d bytes", what, MaxDepth, MaxPath)

@@ -99,3 +99,21 @@ func TestCheckNameBytes(t *testing.T) {
 		t.Errorf("a usual name takes %v allocations", n)
 	}
 }
+
+// TestEnd: of a path that is too long, the longest end that can be named.
+func TestEnd(t *testing.T) {
+	name := "/" + strings.Repeat("n", MaxName)
+	for _, c := range []struct{ in, want string }{
+		{"/", "/"},
+		{"/a/b", "/a/b"},
+		{strings.Repeat("/d", MaxDepth), strings.Repeat("/d", MaxDepth)},
+		{"/x" + strings.Repeat("/d", MaxDepth), strings.Repeat("/d", MaxDepth)},
+		{strings.Repeat(name, MaxPath/len(name)), strings.Repeat(name, MaxPath/len(name))},
+		{"/x" + strings.Repeat(name, MaxPath/len(name)), strings.Repeat(name, MaxPath/len(name))},
+		{strings.Repeat("/d", 100_000) + name, strings.Repeat("/d", MaxDepth-1) + name},
+	} {
+		if got := End(c.in); got != c.want || Check(got) != nil {
+			t.Errorf("End(%.40q): %.40q of %d bytes, want %d", c.in, got, len(got), len(c.want))
+		}
+	}
+}

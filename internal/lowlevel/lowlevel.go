@@ -134,8 +134,10 @@ type Calls interface {
 	// ChangeACLAll is SetAttrAll for ACLs; change returns false to change nothing.
 	ChangeACLAll(ctx context.Context, path string, change func(*client.FileInfo) (client.ACLChange, bool)) error
 
-	// LeaseHistory asks for a page of it, see package leasehistory.
-	LeaseHistory(ctx context.Context, r *pb.LeaseHistoryRequest) (*pb.LeaseHistoryResponse, error)
+	// Ask makes a call that is for a package of its own, such as client/leasehistory: op and path
+	// are for errors, method is its full name, and req makes the request. It is repeated until
+	// it is answered; one that changes something is answered by a *pb.MutateResponse.
+	Ask(ctx context.Context, op, path, method string, req func(*pb.CallId, *pb.Caller) any, resp any) error
 
 	// Vouch says that whoever this client writes for is alive: from the first call on, a
 	// lease is renewed only after another one. For who serves clients that renew, or do not.

@@ -108,6 +108,7 @@ type RoomStatus struct {
 	TailBytes    int64
 	StoredBytes  int64 // of blocks in files
 	GarbageBytes int64 // of blocks that wait to be deleted
+	TrashBytes   int64 // of files in the trash, which the others count, too
 	DiskFree     int64
 	DiskTotal    int64
 }
@@ -191,6 +192,7 @@ func Of(ctx context.Context, ep *namecall.Node, caller *pb.Caller) NamenodeStatu
 	out.Term, out.TxID, out.DurableTxID, out.ImageTxID = r.GetTerm(), r.GetTxid(), r.GetDurableTxid(), r.GetImageTxid()
 	out.Inodes, out.Files, out.Directories = r.GetInodes(), r.GetFiles(), r.GetDirectories()
 	out.Blocks, out.GarbageBlocks, out.GarbageBytes = r.GetBlocks(), r.GetGarbageBlocks(), r.GetGarbageBytes()
+	out.TrashBytes = r.GetTrashBytes()
 	out.Leases, out.GrantedLeases, out.Sessions, out.OpenFiles = r.GetLeases(), r.GetGrantedLeases(), r.GetSessions(), r.GetOpenFiles()
 	out.Uptime, out.OldestOverdue = ms(r.GetUptimeMs()), ms(r.GetOldestOverdueMs())
 	out.Trusts = r.GetTrusts()

@@ -455,12 +455,12 @@ func (p *putter) place(ctx context.Context, temp, remote string) error {
 	return named(err, remote)
 }
 
-// discard removes a temporary file even though ctx may be over. Its failure
+// discard removes a temporary file for good, even though ctx may be over. Its failure
 // adds nothing to the error that led here.
 func (p *putter) discard(ctx context.Context, temp string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 	defer cancel()
-	_ = p.fs.Remove(ctx, temp)
+	_, _ = p.fs.RemoveTaken(ctx, lowlevel.At(temp), lowlevel.Taken{Scrap: true})
 }
 
 // besides is a temporary path in the same directory.

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/client/trash"
 	"github.com/leasefs/leasefs/internal/transfer"
 	"github.com/leasefs/leasefs/test/env"
 )
@@ -95,11 +97,14 @@ func TestAKilledPutLeavesNothing(t *testing.T) {
 	}
 }
 
-// A put that is interrupted takes back what it began.
+// A put that is interrupted takes back what it began, for good.
 func TestAnInterruptedPutLeavesNothing(t *testing.T) {
 	t.Parallel()
 	n := env.Start(t)
 	fs, wire := n.Wired(t)
+	if err := fs.Xattrs("/").Set(t.Context(), trash.Xattr, []byte("1d"), client.XattrAny); err != nil {
+		t.Fatal(err)
+	}
 	path, _ := localFile(t)
 	stop := errors.New("interrupted")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -114,5 +119,9 @@ func TestAnInterruptedPutLeavesNothing(t *testing.T) {
 	}
 	if names := list(t, fs); len(names) != 0 {
 		t.Errorf("it left %q", names)
+	}
+	err := trash.List(t.Context(), fs, trash.Filter{}, func(e *trash.Entry) error { return fmt.Errorf("the trash has %+v", e) })
+	if err != nil {
+		t.Error(err)
 	}
 }

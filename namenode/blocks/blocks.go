@@ -60,6 +60,7 @@ type Blocks struct {
 	early     atomic.Int64 // blocks that were deleted although the archive needs them
 	tellEarly seldom
 	full      atomic.Bool  // the store has refused something for want of room
+	fullAt    atomic.Int64 // when it last did, by the clock
 	unswept   atomic.Int64 // blocks that the last sweep left, for nothing vouches for them
 
 	mu    sync.Mutex
@@ -102,6 +103,7 @@ func (bs *Blocks) hurry() {
 // garbage goes, whether or not it is due. An S3 store does not tell how much room it has.
 func (bs *Blocks) NoteFull() {
 	bs.full.Store(true)
+	bs.fullAt.Store(int64(bs.Clock.Mono()))
 	bs.hurry()
 }
 

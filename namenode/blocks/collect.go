@@ -98,9 +98,11 @@ func (bs *Blocks) collectSome(ctx context.Context) (deleted, waiting int, err er
 	if err != nil {
 		return 0, 0, err
 	}
-	short, err := bs.roomShort(ctx)
-	if err != nil {
-		return 0, 0, err
+	short := bs.full.Swap(false)
+	if !short {
+		if short, err = bs.fewFree(ctx); err != nil {
+			return 0, 0, err
+		}
 	}
 	var keys []blockstore.Key
 	var last uint64
@@ -156,11 +158,17 @@ func (bs *Blocks) excess(n calls.Counts, keep time.Duration) int64 {
 	return n.GarbageBytes - n.StoredBytes - SpareBlocks*bs.BlockSize
 }
 
-// roomShort reports whether the block store has room for a few blocks only.
-func (bs *Blocks) roomShort(ctx context.Context) (bool, error) {
-	if bs.full.Swap(false) {
+// RoomShort reports whether the block store has room for a few blocks only, or has refused
+// something for want of room within the last minute.
+func (bs *Blocks) RoomShort(ctx context.Context) (bool, error) {
+	if at := bs.fullAt.Load(); at > 0 && int64(bs.Clock.Mono())-at < int64(time.Minute) {
 		return true, nil
 	}
+	return bs.fewFree(ctx)
+}
+
+// fewFree reports whether the block store has room for a few blocks only.
+func (bs *Blocks) fewFree(ctx context.Context) (bool, error) {
 	free, total, err := bs.Store.Usage(ctx)
 	return total > 0 && free < shortBlocks*bs.BlockSize, err
 }

@@ -26,3 +26,11 @@ func (bs *Blocks) Reclaim(ctx context.Context) error {
 	}
 	return nil
 }
+
+// Wake has Reclaim run soon.
+func (bs *Blocks) Wake() {
+	select {
+	case bs.Deleted <- struct{}{}:
+	default:
+	}
+}

@@ -147,7 +147,12 @@ func mergeable(b namespace.Block, tail int, blockSize int64) bool {
 func (bs *Blocks) sealView(ctx context.Context, id namespace.InodeID) (v calls.FileView, err error) {
 	c := &namespace.Call{Super: true}
 	err = bs.Engine.View(ctx, c, func(tx *engine.Tx) (err error) {
-		v, err = tx.Tree.File(c, namespace.Inode(id))
+		if v, err = tx.Tree.File(c, namespace.Inode(id)); errors.Is(err, fserror.NotFound) {
+			var kept bool
+			if v, kept = tx.Tree.FileInTrash(c, id); kept {
+				err = nil
+			}
+		}
 		return err
 	})
 	if errors.Is(err, fserror.NotFound) || v.Attr.Open != nil {

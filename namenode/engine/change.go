@@ -148,6 +148,10 @@ func (tx *Tx) change(ctx context.Context, r *Request, recall *Recall) (out Outco
 		out.Noop = err == nil
 		return out, err
 	}
+	op, fits := namespace.PlanKeep(tx.Tree, r.Call, op)
+	if !fits {
+		return out, &fserror.Error{Kind: fserror.Retry, Message: "the trash is full, and its oldest entries are being removed; wait, or delete for good", RetryAfter: time.Second}
+	}
 	if r.ID.Seq == 0 {
 		if err := tx.admit(r.Call, r.Grows); err != nil {
 			return out, err

@@ -59,7 +59,7 @@ func TestACLDecidesCalls(t *testing.T) {
 	r := newRig(t)
 	r.create(t, "/d/f", "data")
 	bob := &Call{User: "bob"}
-	r.must(t, &OpSetAttr{Inode: r.tree.lookup(RootID, "d").id, SetMode: true, Mode: 0o700})
+	r.must(t, &OpSetAttr{Inode: r.tree.lookup(RootID, "d").ID, SetMode: true, Mode: 0o700})
 	_, err := r.tree.Stat(bob, At("/d/f"))
 	wantKind(t, err, fserror.Permission)
 	r.setACL(t, "/d", "u:bob:rx")
@@ -75,7 +75,7 @@ func TestACLDecidesCalls(t *testing.T) {
 	if !strings.Contains(err.Error(), "mode 0750, and an ACL") {
 		t.Errorf("it does not say that there is an ACL: %v", err)
 	}
-	r.must(t, &OpSetAttr{Inode: r.tree.lookup(RootID, "d").id, SetMode: true, Mode: 0o700})
+	r.must(t, &OpSetAttr{Inode: r.tree.lookup(RootID, "d").ID, SetMode: true, Mode: 0o700})
 	_, err = r.tree.Stat(bob, At("/d/f"))
 	wantKind(t, err, fserror.Permission)
 }
@@ -142,7 +142,7 @@ func TestACLMemoryIsShared(t *testing.T) {
 		r.must(t, &OpSetAttr{Inode: r.create(t, path, ""), User: user})
 	}
 	r.setACL(t, "/g", "u:x:r")
-	use := r.tree.Uses.Of(r.tree.get(r.tree.lookup(RootID, "g").id).user)
+	use := r.tree.Uses.Of(r.tree.get(r.tree.lookup(RootID, "g").ID).User)
 	if use.ACLs != r.tree.Counts().ACLBytes || use.ACLs == 0 {
 		t.Fatalf("it counts %+v of %+v", use, r.tree.Counts())
 	}

@@ -40,7 +40,7 @@ func (a affected) newEntry(dir InodeID, dirs []string, name string) affected {
 // moved is for what has a name, if anything has, and gets another.
 func (a affected) moved(dir InodeID, name string) affected {
 	if n := a.t.lookup(dir, name); n != nil {
-		a = a.entry(dir, name).attr(n.id)
+		a = a.entry(dir, name).attr(n.ID)
 	}
 	return a
 }
@@ -49,8 +49,8 @@ func (a affected) moved(dir InodeID, name string) affected {
 func (a affected) deleted(ids ...InodeID) affected {
 	for _, id := range ids {
 		a = a.attr(id)
-		if n := a.t.get(id); n != nil && n.parent != 0 {
-			a = a.entry(n.parent, n.nameString())
+		if n := a.t.get(id); n != nil && n.Parent != 0 {
+			a = a.entry(n.Parent, n.Name())
 		}
 	}
 	return a

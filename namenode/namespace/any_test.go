@@ -92,7 +92,7 @@ func drawOp(t *rapid.T, next uint64) Op {
 		}
 		return op
 	case 29:
-		return &OpXattr{Inode: id("inode"), Name: rapid.SampledFrom([]string{"user.a", "user.b", "user.", "other"}).Draw(t, "xattr"), Value: data(), Remove: rapid.Bool().Draw(t, "remove")}
+		return &OpXattr{Inode: id("inode"), Name: rapid.SampledFrom([]string{"user.a", "user.b", "user.", "other", tables.TrashXattr}).Draw(t, "xattr"), Value: data(), Remove: rapid.Bool().Draw(t, "remove")}
 	case 30:
 		return &OpReserve{Session: session(), Count: uint32(num("count") + 2)}
 	case 31:
@@ -143,6 +143,21 @@ func drawOp(t *rapid.T, next uint64) Op {
 		return &OpPass{Pass: p}
 	case 37:
 		return &OpPassChange{ID: uint64(num("pass") + 2), Cancel: rapid.Bool().Draw(t, "cancel")}
+	case TrashKind:
+		op := &OpTrash{Do: TrashAction(rapid.IntRange(1, 3).Draw(t, "do"))}
+		switch op.Do {
+		case TrashKeep:
+			op.User, op.As = user(), rapid.SampledFrom([]string{"", "a", "x/y"}).Draw(t, "as")
+			switch op.Op = drawOp(t, next); op.Op.(type) {
+			case *OpTrash:
+				op.Op = &OpDelete{Parent: id("parent"), Name: name("name"), Inode: id("inode")}
+			}
+		case TrashRestore:
+			op.Inodes, op.Parent, op.Name = []InodeID{id("inode")}, id("parent"), name("name")
+		case TrashEmpty:
+			op.Inodes = []InodeID{id("inode"), id("inode")}[:rapid.IntRange(0, 2).Draw(t, "inodes")]
+		}
+		return op
 	case 26:
 		return &OpCaching{Session: session(), Term: num("term")}
 	}
@@ -160,6 +175,7 @@ func TestApplyAnything(t *testing.T) {
 		r.open(t, "/b", "client")
 		r.grant(t, 1, 60_000)
 		r.attach(t, 1, "/b")
+		r.must(t, &OpXattr{Inode: RootID, Name: tables.TrashXattr, Value: []byte("1d")})
 		r.tree.Events(true)
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			call := CallID{}

@@ -8,8 +8,8 @@ import (
 )
 
 func closedFile(n *inode, reason string) ClosedFile {
-	g := n.ext.open.grant
-	return ClosedFile{Inode: n.id, Epoch: g.epoch, Session: g.holder.Session, Reason: reason, Holder: g.holder, Since: g.since}
+	g := n.Ext.Open.Grant
+	return ClosedFile{Inode: n.ID, Epoch: g.Epoch, Session: g.Holder.Session, Reason: reason, Holder: g.Holder, Since: g.Since}
 }
 
 // Apply changes the state as a journal record says. It is the one way to change
@@ -35,7 +35,7 @@ func (t *Tree) Apply(e Entry) (Result, error) {
 	if _, activation := e.Op.(*OpActivate); !activation {
 		now.reigned += e.Time - t.time
 	}
-	r, err := e.Op.apply(applier{t, now})
+	r, err := e.Op.apply(applier{t, now, keeper{}})
 	if err != nil {
 		return Result{}, t.refusal(&e, err)
 	}
@@ -57,7 +57,8 @@ func (t *Tree) Apply(e Entry) (Result, error) {
 // applier applies one record to a tree.
 type applier struct {
 	*Tree
-	now stamp
+	now  stamp
+	keep keeper
 }
 
 // stamp is what a record tells those who apply it of itself.
@@ -116,7 +117,7 @@ func (t applier) reachableDir(id InodeID) (*inode, error) {
 	switch {
 	case n == nil:
 		return nil, misfitf("there is no inode %d", id)
-	case n.typ != TypeDir:
+	case n.Type != TypeDir:
 		return nil, misfitf("inode %d is no directory", id)
 	case !t.reachable(n, nil):
 		return nil, misfitf("directory %d is deleted", id)
@@ -132,8 +133,8 @@ func (t applier) entry(dir InodeID, name string, id InodeID) (*inode, error) {
 		return nil, nil
 	case n == nil:
 		return nil, misfitf("directory %d has no entry %q", dir, name)
-	case n.id != id:
-		return nil, misfitf("entry %q of directory %d is inode %d, not %d", name, dir, n.id, id)
+	case n.ID != id:
+		return nil, misfitf("entry %q of directory %d is inode %d, not %d", name, dir, n.ID, id)
 	}
 	return n, nil
 }

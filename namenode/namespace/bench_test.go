@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"github.com/leasefs/leasefs/namenode/namespace/node"
 	"io"
 	"os"
 	"path/filepath"
@@ -94,25 +95,24 @@ func processor(b *testing.B) time.Duration {
 func BenchmarkImage(b *testing.B) {
 	tree := fill(b, 0).tree
 	put := func(n *inode) {
-		s := n.slot()
-		tree.slots.Put(n.id, &s, n.ext)
-		tree.linkEntry(n)
-		tree.counts.Add(n.typ, 1)
+		tree.slots.PutInode(n)
+		tree.slots.LinkInode(n)
+		tree.counts.Add(n.Type, 1)
 	}
 	for i, files := 0, *benchFiles; i < files; i += 1000 {
 		n := min(1000, files-i)
-		dir := &inode{id: tree.nextInode, parent: RootID, typ: TypeDir, mode: 0o755, mtime: testStart, ext: &ext{n: int64(n)}}
-		dir.setName(fmt.Sprintf("dir%07d", i/1000))
+		dir := &inode{ID: tree.nextInode, Parent: RootID, Type: TypeDir, Mode: 0o755, MTime: testStart, Ext: &node.Ext{N: int64(n)}}
+		dir.SetName(fmt.Sprintf("dir%07d", i/1000))
 		put(dir)
 		for j := range n {
-			f := &inode{id: dir.id + 1 + InodeID(j), parent: dir.id, typ: TypeFile, mode: 0o644, mtime: testStart + int64(j)}
-			f.setName(fmt.Sprintf("file%09d", i+j))
+			f := &inode{ID: dir.ID + 1 + InodeID(j), Parent: dir.ID, Type: TypeFile, Mode: 0o644, MTime: testStart + int64(j)}
+			f.SetName(fmt.Sprintf("file%09d", i+j))
 			put(f)
 		}
-		tree.nextInode = dir.id + 1 + InodeID(n)
+		tree.nextInode = dir.ID + 1 + InodeID(n)
 	}
 	root := tree.get(RootID)
-	root.ownExt().n = int64(tree.counts.Dirs - 1)
+	root.OwnExt().N = int64(tree.counts.Dirs - 1)
 	tree.put(root)
 	file := filepath.Join(b.TempDir(), "image")
 	for b.Loop() {

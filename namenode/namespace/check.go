@@ -6,6 +6,7 @@ import (
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/namenode/namespace/calls"
+	"github.com/leasefs/leasefs/namenode/namespace/node"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
@@ -41,7 +42,7 @@ func (t *Tree) Check() []string {
 		c.entries()
 		c.counts.XattrBytes = c.t.xattrs.Check(c.problem, func(id InodeID) *int64 {
 			if n := c.t.get(id); n != nil {
-				return &c.uses.Of(n.user).Xattrs
+				return &c.uses.Of(n.User).Xattrs
 			}
 			return nil
 		})
@@ -55,46 +56,23 @@ func (t *Tree) Check() []string {
 func (c *checker) inode(n *inode) {
 	t := c.t
 	c.counts.Inodes++
-	if n.mode&aclBit != 0 {
+	if n.Mode&node.ACLBit != 0 {
 		c.counts.ACLs++
 	}
-	switch n.typ {
-	case TypeFile:
-		c.counts.Files++
+	n.Check(c.problem, t.txid)
+	c.counts.Add(n.Type, 1)
+	if n.Type == TypeFile {
 		c.file(n)
-	case TypeDir:
-		c.counts.Dirs++
-		if n.ext != nil && (len(n.ext.blocks) > 0 || len(n.ext.tail) > 0 || n.ext.open != nil || n.ext.n < 0) {
-			c.problem("directory %d has the content of a file", n.id)
-		}
-	case TypeSymlink:
-		c.counts.Symlinks++
-		if n.ext == nil || len(n.ext.tail) == 0 || len(n.ext.blocks) > 0 || n.ext.open != nil || n.ext.n != 0 {
-			c.problem("link %d has no target, or the content of a file", n.id)
-		}
-	default:
-		c.problem("inode %d has the type %d", n.id, n.typ)
-	}
-	if x := n.ext; x != nil {
-		bare := *n
-		if bare.dropEmptyExt(); bare.ext == nil {
-			c.problem("inode %d has an empty extension", n.id)
-		}
-		if (x.name != nil) != (n.nameLen > inlineName) {
-			c.problem("inode %d has a name in its extension that does not belong there", n.id)
-		}
-		if x.cut > t.txid || x.cut != 0 && n.typ != TypeFile {
-			c.problem("inode %d was cut by record %d, which cannot be", n.id, x.cut)
-		}
 	}
 	switch {
-	case n.id >= t.nextInode:
-		c.problem("inode %d is not below the next number %d", n.id, t.nextInode)
-	case int(n.user) >= t.UserNames.Len() || int(n.group) >= t.GroupNames.Len():
-		c.problem("inode %d has an unknown owner or group", n.id)
-	case n.parent == 0:
-		if n.typ != TypeDir || (n.id != RootID && !t.detached.Has(n.id)) || n.nameLen != 0 {
-			c.problem("inode %d has no parent", n.id)
+	case n.ID >= t.nextInode:
+		c.problem("inode %d is not below the next number %d", n.ID, t.nextInode)
+	case int(n.User) >= t.UserNames.Len() || int(n.Group) >= t.GroupNames.Len():
+		c.problem("inode %d has an unknown owner or group", n.ID)
+	case n.Parent == 0:
+		kept := t.trash.Get(n.ID) != nil
+		if n.Type != TypeDir && !kept || kept == (n.ID == RootID || t.detached.Has(n.ID)) || n.NameLen != 0 || n.Open() != nil {
+			c.problem("inode %d has no parent", n.ID)
 		}
 	default:
 		c.entry(n)
@@ -103,19 +81,19 @@ func (c *checker) inode(n *inode) {
 
 // entry checks an inode that has a parent.
 func (c *checker) entry(n *inode) {
-	name := n.nameString()
+	name := n.Name()
 	if err := fspath.CheckName(name); err != nil {
-		c.problem("inode %d: %v", n.id, err)
+		c.problem("inode %d: %v", n.ID, err)
 	}
-	dir := c.t.get(n.parent)
+	dir := c.t.get(n.Parent)
 	switch {
-	case dir == nil || dir.typ != TypeDir:
-		c.problem("inode %d is in %d, which is no directory", n.id, n.parent)
+	case dir == nil || dir.Type != TypeDir:
+		c.problem("inode %d is in %d, which is no directory", n.ID, n.Parent)
 	case !c.hang(dir):
-		c.problem("inode %d hangs neither from the root nor from a deleted directory", n.id)
+		c.problem("inode %d hangs neither from the root nor from a deleted directory", n.ID)
 	}
-	if n.id == RootID || c.t.detached.Has(n.id) {
-		c.problem("inode %d has a parent and should not", n.id)
+	if n.ID == RootID || c.t.detached.Has(n.ID) || c.t.trash.Get(n.ID) != nil {
+		c.problem("inode %d has a parent and should not", n.ID)
 	}
 }
 
@@ -123,13 +101,13 @@ func (c *checker) entry(n *inode) {
 func (c *checker) hang(dir *inode) bool {
 	var way []InodeID
 	seen := map[InodeID]bool{}
-	for !c.hangs[dir.id] && dir.parent != 0 {
-		if seen[dir.id] {
+	for !c.hangs[dir.ID] && dir.Parent != 0 {
+		if seen[dir.ID] {
 			return false
 		}
-		seen[dir.id] = true
-		way = append(way, dir.id)
-		if dir = c.t.get(dir.parent); dir == nil {
+		seen[dir.ID] = true
+		way = append(way, dir.ID)
+		if dir = c.t.get(dir.Parent); dir == nil {
 			return false
 		}
 	}
@@ -141,49 +119,36 @@ func (c *checker) hang(dir *inode) bool {
 
 // inTree is Tree.reachable for a tree that may have circles.
 func (c *checker) inTree(n *inode) bool {
-	dir := c.t.get(n.parent)
+	dir := c.t.get(n.Parent)
 	return dir != nil && c.hang(dir) && c.t.reachable(n, nil)
 }
 
 func (c *checker) file(n *inode) {
 	t := c.t
-	sum := int64(0)
-	for _, b := range n.blocks() {
-		sum += int64(b.Used)
+	for _, b := range n.Blocks() {
 		c.counts.StoredBytes += int64(b.Stored)
-		if b.Used == 0 || b.Used > b.Stored || b.Key.Seq == 0 {
-			c.problem("file %d has block %d.%d with %d bytes used of %d", n.id, b.Key.Term, b.Key.Seq, b.Used, b.Stored)
-		}
 		if other, twice := c.keys[b.Key]; twice {
-			c.problem("block %d.%d is in file %d and in file %d", b.Key.Term, b.Key.Seq, other, n.id)
+			c.problem("block %d.%d is in file %d and in file %d", b.Key.Term, b.Key.Seq, other, n.ID)
 		}
-		c.keys[b.Key] = n.id
+		c.keys[b.Key] = n.ID
 		if !t.blocks.Has(b.Key) {
-			c.problem("block %d.%d of file %d is not in the index", b.Key.Term, b.Key.Seq, n.id)
+			c.problem("block %d.%d of file %d is not in the index", b.Key.Term, b.Key.Seq, n.ID)
 		}
 		if t.garbage.Has(b.Key) {
-			c.problem("block %d.%d of file %d is garbage", b.Key.Term, b.Key.Seq, n.id)
+			c.problem("block %d.%d of file %d is garbage", b.Key.Term, b.Key.Seq, n.ID)
 		}
 	}
-	if sum != n.blocksLength() {
-		c.problem("file %d has blocks of %d bytes, but counts %d", n.id, sum, n.blocksLength())
-	}
-	c.counts.AddTail(n.tailMemory(), n.open() != nil, 1)
-	c.uses.Of(n.user).Tails += n.tailMemory()
-	o := n.open()
-	if o == nil {
+	c.counts.AddTail(n.TailMemory(), n.Open() != nil, 1)
+	c.uses.Of(n.User).Tails += n.TailMemory()
+	if n.Open() == nil {
 		return
 	}
 	c.counts.Open++
 	switch {
-	case !t.open.Has(n.id):
-		c.problem("file %d is open but not in the index", n.id)
+	case !t.open.Has(n.ID):
+		c.problem("file %d is open but not in the index", n.ID)
 	case !c.inTree(n):
-		c.problem("file %d is open but deleted", n.id)
-	case o.grant == nil || o.grant.holder == nil || o.grant.epoch == 0 || o.grant.epoch > t.txid:
-		c.problem("file %d is open with a wrong epoch", n.id)
-	case !o.last.Within(n.length()):
-		c.problem("file %d is shorter than what was last appended", n.id)
+		c.problem("file %d is open but deleted", n.ID)
 	}
 }
 
@@ -192,12 +157,12 @@ func (c *checker) entries() {
 	t := c.t
 	count := t.slots.Check(c.problem)
 	t.each(0, func(n *inode) bool {
-		if n.typ == TypeDir && t.stored(n) != count[n.id] {
-			c.problem("directory %d has %d entries, but counts %d", n.id, count[n.id], t.stored(n))
+		if n.Type == TypeDir && t.stored(n) != count[n.ID] {
+			c.problem("directory %d has %d entries, but counts %d", n.ID, count[n.ID], t.stored(n))
 		}
 		return true
 	})
-	if root := t.get(RootID); root == nil || root.typ != TypeDir || root.parent != 0 {
+	if root := t.get(RootID); root == nil || root.Type != TypeDir || root.Parent != 0 {
 		c.problem("there is no root directory")
 	}
 }
@@ -206,7 +171,7 @@ func (c *checker) entries() {
 func (c *checker) indexes() {
 	t, have := c.t, c.t.Counts()
 	c.counts.Blocks, c.counts.Garbage, c.counts.Detached, c.counts.Sessions = len(c.keys), have.Garbage, have.Detached, have.Sessions
-	c.counts.Leases, c.counts.Attached, c.counts.GarbageBytes, c.counts.Passes = have.Leases, have.Attached, have.GarbageBytes, have.Passes
+	c.counts.Leases, c.counts.Attached, c.counts.GarbageBytes, c.counts.Passes, c.counts.Trashed = have.Leases, have.Attached, have.GarbageBytes, have.Passes, have.Trashed
 	if have != c.counts {
 		c.problem("counts are %+v, but should be %+v", have, c.counts)
 	}
@@ -215,17 +180,17 @@ func (c *checker) indexes() {
 			c.problem("files of user %s take %+v, but should %+v", t.UserNames.Name(uint16(i)), have, want) //nolint:gosec // the same
 		}
 	}
-	if n := t.slots.Entries() + 1 + t.detached.Len(); n != have.Inodes {
+	if n := t.slots.Entries() + 1 + t.detached.Len() + t.trash.Len(); n != have.Inodes {
 		c.problem("%d inodes have a place, %d are there", n, have.Inodes)
 	}
 	t.open.Ascend(func(id InodeID) bool {
-		if n := t.get(id); n == nil || n.open() == nil {
+		if n := t.get(id); n == nil || n.Open() == nil {
 			c.problem("file %d is in the index of open files but is not open", id)
 		}
 		return true
 	})
 	t.detached.Ascend(func(id InodeID) bool {
-		if n := t.get(id); n == nil || n.parent != 0 || n.typ != TypeDir || id == RootID {
+		if n := t.get(id); n == nil || n.Parent != 0 || n.Type != TypeDir || id == RootID {
 			c.problem("inode %d is no deleted directory", id)
 		}
 		return true
@@ -240,6 +205,7 @@ func (c *checker) tables() {
 	t.leases.Check(c.problem, t.whereAttached)
 	t.AgeTable.Check(c.problem, t.canAge)
 	t.CacherTable.Check(c.problem, t.nextInode)
+	t.trash.Check(c.problem, t.nextInode, t.reigned)
 	t.PassTable.Check(c.problem, t.txid, t.time)
 }
 
@@ -248,7 +214,7 @@ func (c *checker) acls() {
 	t := c.t
 	t.acls.Check(c.problem, func(id InodeID) (has, isDir bool) {
 		n := t.get(id)
-		return n != nil && n.mode&aclBit != 0, n != nil && n.typ == TypeDir
+		return n != nil && n.Mode&node.ACLBit != 0, n != nil && n.Type == TypeDir
 	}, func(user uint16, bytes int64) {
 		c.uses.Of(user).ACLs += bytes
 		c.counts.ACLBytes += bytes

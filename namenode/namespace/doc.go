@@ -131,10 +131,10 @@
 // the table in record.go. layout.go has what layouts have in common, over package
 // codec.
 //
-// A [Tree] consists of parts: inodes (inodes.go, over inode.go and package slots; hierarchy.go is what is
+// A [Tree] consists of parts: inodes (inodes.go, over packages node and slots; hierarchy.go is what is
 // above and below, openfiles.go who writes what) with their owners (owners.go) and
 // extended attributes (xattr.go), the space of blocks and garbage (garbage.go), granted
-// leases (granted.go), what is remembered of clients (clients.go) and of the namespace
+// leases (granted.go), the trash (op_trash.go), what is remembered of clients (clients.go) and of the namespace
 // as a whole (history.go). What they keep in tables is in package tables, and what a
 // file's bytes are made of in package content.
 //

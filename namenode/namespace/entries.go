@@ -5,6 +5,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/namenode/namespace/acl"
+	"github.com/leasefs/leasefs/namenode/namespace/node"
 )
 
 // chain is directories to be made, each inside the one before, and a leaf in
@@ -52,14 +53,14 @@ func (t applier) makeChain(c *chain, old *inode) *inode {
 	}
 	parent, byDefault := c.parent, t.defaultOf(c.parent)
 	for _, name := range c.dirs {
-		d := &inode{typ: TypeDir, mode: c.dirMode & modeBits, mtime: t.now.Time}
-		d.ownExt().n = 1
-		t.attach(d, parent, name, user, group, d.inherit(byDefault))
-		parent = d.id
+		d := &inode{Type: TypeDir, Mode: c.dirMode & node.ModeBits, MTime: t.now.Time}
+		d.OwnExt().N = 1
+		t.attach(d, parent, name, user, group, d.Inherit(byDefault))
+		parent = d.ID
 	}
 	acls := acl.Of{Access: c.kept}
 	if old == nil {
-		acls = c.leaf.inherit(byDefault)
+		acls = c.leaf.Inherit(byDefault)
 	}
 	t.attach(c.leaf, parent, c.name, user, group, acls)
 	t.touchEntry(c.parent, top)
@@ -70,23 +71,23 @@ func (t applier) makeChain(c *chain, old *inode) *inode {
 // attach numbers and names a new inode and hangs it into a directory, whose
 // own attributes are the caller's affair.
 func (t applier) attach(n *inode, parent InodeID, name string, user, group uint16, acls acl.Of) {
-	if n.id == 0 {
-		n.id = t.nextInode
+	if n.ID == 0 {
+		n.ID = t.nextInode
 		t.nextInode++
 	}
-	n.parent, n.user, n.group = parent, user, group
-	if acls.Inode = n.id; acls.Access != nil || acls.Default != nil {
-		n.marked(t.acls.Give(acls, user, t.countACL))
+	n.Parent, n.User, n.Group = parent, user, group
+	if acls.Inode = n.ID; acls.Access != nil || acls.Default != nil {
+		n.Mark(t.acls.Give(acls, user, t.countACL))
 	}
-	if len(name) > inlineName {
+	if len(name) > node.Inline {
 		name = strings.Clone(name)
 	}
-	n.setName(name)
+	n.SetName(name)
 	t.clear(parent, name)
 	t.put(n)
-	t.linkEntry(n)
-	t.counts.Add(n.typ, 1)
-	t.touch(Change{Kind: ChangeAttr, Inode: n.id})
+	t.slots.LinkInode(n)
+	t.counts.Add(n.Type, 1)
+	t.touch(Change{Kind: ChangeAttr, Inode: n.ID})
 }
 
 func delta(grew bool) int64 {
@@ -99,43 +100,51 @@ func delta(grew bool) int64 {
 // changeEntries adds d to the number of a directory's entries and sets its
 // mtime to the record's time.
 func (t applier) changeEntries(dir InodeID, d int64) {
-	n := t.get(dir).edit()
-	n.mtime = t.now.Time
+	n := t.get(dir).Edit()
+	n.MTime = t.now.Time
 	if d != 0 {
-		n.ownExt().n += d
-		n.dropEmptyExt()
+		n.OwnExt().N += d
+		n.DropEmptyExt()
 	}
 	t.put(n)
 }
 
-func (t applier) grant(h Holder, token Token) *grant {
-	return &grant{holder: t.holders.Share(h), epoch: t.now.TxID, token: token, since: t.now.Time}
+func (t applier) grant(h Holder, token Token) *node.Grant {
+	return &node.Grant{Holder: t.holders.Share(h), Epoch: t.now.TxID, Token: token, Since: t.now.Time}
 }
 
 // move gives an inode, which is no entry any more, another place. grown is by
 // how many entries the directory that it comes to grows.
 func (t applier) move(n *inode, dir InodeID, name string, grown int64) Result {
-	from, fromName := n.parent, n.nameString()
-	moved := n.edit()
-	moved.parent = dir
-	if len(name) > inlineName {
+	from, fromName := n.Parent, n.Name()
+	moved := n.Edit()
+	moved.Parent = dir
+	if len(name) > node.Inline {
 		name = strings.Clone(name)
 	}
-	moved.setName(name)
+	moved.SetName(name)
 	t.clear(dir, name)
 	t.put(moved)
-	t.linkEntry(moved)
-	t.leases.Move(n.id, from, dir)
-	if from == dir {
+	t.slots.LinkInode(moved)
+	t.leases.Move(n.ID, from, dir)
+	switch from {
+	case 0: // it was in the trash
+		t.trash.Take(n.ID)
+		t.touch(trashChange)
+		t.changeEntries(dir, grown)
+		t.touchEntry(dir, name)
+		t.touch(Change{Kind: ChangeAttr, Inode: n.ID})
+		return Result{Inode: n.ID, Length: moved.Length(), BlocksLength: moved.BlocksLength()}
+	case dir:
 		t.changeEntries(dir, grown-1)
-	} else {
+	default:
 		t.changeEntries(from, -1)
 		t.changeEntries(dir, grown)
 	}
 	t.touchEntry(from, fromName)
 	t.touchEntry(dir, name)
-	t.touch(Change{Kind: ChangeAttr, Inode: n.id})
-	return Result{Inode: n.id, Length: moved.length(), BlocksLength: moved.blocksLength()}
+	t.touch(Change{Kind: ChangeAttr, Inode: n.ID})
+	return Result{Inode: n.ID, Length: moved.Length(), BlocksLength: moved.BlocksLength()}
 }
 
 // clear removes a dead entry from a name that something else is about to get.
@@ -148,11 +157,11 @@ func (t applier) clear(dir InodeID, name string) {
 // unlink takes an entry out of its directory.
 func (t applier) unlink(n *inode) []ClosedFile {
 	var closed []ClosedFile
-	dir, name := n.parent, n.nameString()
-	if n.typ == TypeDir && n.entries() > 0 {
+	dir, name := n.Parent, n.Name()
+	if n.Type == TypeDir && n.Entries() > 0 {
 		for _, f := range t.openBelow(n) {
 			closed = append(closed, closedFile(f, ReasonDeleted))
-			t.shut(f.edit())
+			t.shut(f.Edit())
 		}
 	}
 	closed = append(closed, t.takeOut(n, ReasonDeleted)...)
@@ -165,10 +174,14 @@ func (t applier) unlink(n *inode) []ClosedFile {
 // does, or End did for a dead one. A directory with entries is detached, anything else freed
 // at once.
 func (t applier) takeOut(n *inode, reason string) []ClosedFile {
-	if n.typ == TypeDir && t.stored(n) > 0 {
-		t.detach(n)
+	if ms := t.keeps(n); ms > 0 {
+		return t.throwAway(n, ms, reason)
+	}
+	if n.Type == TypeDir && t.stored(n) > 0 {
+		t.hangOff(n)
+		t.detached.ReplaceOrInsert(n.ID)
 		return nil
 	}
-	t.unlinkEntry(n)
+	t.slots.UnlinkInode(n)
 	return t.free(n, reason)
 }

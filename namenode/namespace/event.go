@@ -8,14 +8,14 @@ func (t *Tree) Events(on bool) { t.events = on && !t.frozen }
 
 // event is an event about an inode as it is now.
 func (t *Tree) event(typ EventType, n *inode) Event {
-	path, ok := t.Path(n.id)
-	if !ok && n.parent != 0 { // it is dead
-		path, _ = t.Path(n.parent)
-		path = fspath.Join(path, n.nameString())
+	path, ok := t.Path(n.ID)
+	if !ok && n.Parent != 0 { // it is dead
+		path, _ = t.Path(n.Parent)
+		path = fspath.Join(path, n.Name())
 	}
-	e := Event{Type: typ, Inode: n.id, Dir: n.parent, Path: path, Length: n.length(), IsDir: n.typ == TypeDir}
-	if typ == EventLease && n.open() != nil {
-		e.Holder = n.openFile().Holder.Client
+	e := Event{Type: typ, Inode: n.ID, Dir: n.Parent, Path: path, Length: n.Length(), IsDir: n.Type == TypeDir}
+	if typ == EventLease && n.Open() != nil {
+		e.Holder = n.OpenFile().Holder.Client
 	}
 	return e
 }
@@ -41,7 +41,7 @@ func (n news) gone(ids ...InodeID) news {
 // buried reports the removal of a dead inode as a deletion, unless the record of the
 // lease's end has reported that already.
 func (n news) buried(f *inode) news {
-	if f.id > n.t.leases.Of(f.id).Told && n.t.reachable(n.t.get(f.parent), nil) {
+	if f.ID > n.t.leases.Of(f.ID).Told && n.t.reachable(n.t.get(f.Parent), nil) {
 		n.list = append(n.list, n.t.event(EventDelete, f))
 	}
 	return n
@@ -62,7 +62,7 @@ func (n news) moved(dir InodeID, name string, detach bool) news {
 	if f == nil {
 		return n
 	}
-	if detach && n.t.leaseOf(f.id) != 0 {
+	if detach && n.t.leaseOf(f.ID) != 0 {
 		n.list = append(n.list, n.t.event(EventLease, f))
 	}
 	n.list = append(n.list, n.t.event(EventRename, f))
@@ -83,7 +83,7 @@ func (n news) made(dir InodeID, names ...string) news {
 
 // length is for a file that gets this length.
 func (n news) length(id InodeID, length int64) news {
-	if f := n.t.get(id); f == nil || f.length() == length {
+	if f := n.t.get(id); f == nil || f.Length() == length {
 		return n
 	}
 	return n.after(EventLength, id)
@@ -103,14 +103,15 @@ func (n news) of(r *Result) []Event {
 	told := n.list[:0]
 	for _, e := range n.list {
 		f := n.t.get(e.Inode)
+		e.Trashed = e.Type == EventDelete && n.t.trash.Get(e.Inode) != nil
 		switch {
 		case e.Path == "" && (f == nil || !n.t.reachable(f, nil)):
 			continue
 		case e.Path == "":
 			e = n.t.event(e.Type, f)
 		case e.Type == EventRename:
-			e.NewDir = f.parent
-			e.NewPath, _ = n.t.Path(f.id)
+			e.NewDir = f.Parent
+			e.NewPath, _ = n.t.Path(f.ID)
 		}
 		told = append(told, e)
 	}

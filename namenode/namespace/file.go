@@ -1,28 +1,31 @@
 package namespace
 
-import "github.com/leasefs/leasefs/namenode/namespace/content"
+import (
+	"github.com/leasefs/leasefs/namenode/namespace/content"
+	"github.com/leasefs/leasefs/namenode/namespace/node"
+)
 
 // fileResult is the result of a record about one file.
 func fileResult(n *inode) Result {
-	return Result{Inode: n.id, Length: n.length(), BlocksLength: n.blocksLength()}
+	return Result{Inode: n.ID, Length: n.Length(), BlocksLength: n.BlocksLength()}
 }
 
 // store puts a changed file in the place of the old one.
 func (t applier) store(n *inode) {
-	n.dropEmptyExt()
+	n.DropEmptyExt()
 	t.put(n)
-	t.touch(Change{Kind: ChangeAttr, Inode: n.id})
+	t.touch(Change{Kind: ChangeAttr, Inode: n.ID})
 }
 
 // shut closes the copy n of an open file, gives its lists their exact size and
 // stores it.
 func (t applier) shut(n *inode) {
-	x := n.ownExt()
-	x.open = nil
-	x.tail = content.ExactTail(x.tail)
-	x.blocks = content.ExactBlocks(x.blocks)
-	t.open.Delete(n.id)
-	t.AgeTable.Forget(AgeKey{Inode: n.id})
+	x := n.OwnExt()
+	x.Open = nil
+	x.Tail = content.ExactTail(x.Tail)
+	x.Blocks = content.ExactBlocks(x.Blocks)
+	t.open.Delete(n.ID)
+	t.AgeTable.Forget(AgeKey{Inode: n.ID})
 	t.store(n)
 }
 
@@ -32,7 +35,7 @@ func (t applier) openForWrite(id InodeID) (*inode, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n.open() == nil {
+	if n.Open() == nil {
 		return nil, misfitf("file %d is not open", id)
 	}
 	return n, nil
@@ -42,15 +45,15 @@ func (t applier) openForWrite(id InodeID) (*inode, error) {
 // the reason for who had n open.
 func (t applier) opened(n, next *inode, why string, h Holder, token Token) Result {
 	var closed []ClosedFile
-	if n.open() != nil {
+	if n.Open() != nil {
 		closed = []ClosedFile{closedFile(n, why)}
 	}
-	next.ownExt().open = &openState{grant: t.grant(h, token)}
-	t.open.ReplaceOrInsert(next.id)
-	t.AgeTable.Forget(AgeKey{Inode: next.id})
+	next.OwnExt().Open = &node.Open{Grant: t.grant(h, token)}
+	t.open.ReplaceOrInsert(next.ID)
+	t.AgeTable.Forget(AgeKey{Inode: next.ID})
 	t.store(next)
 	r := fileResult(next)
-	o := next.openFile()
+	o := next.OpenFile()
 	r.Opened, r.Closed = &o, closed
 	r.Flag = closed != nil && why == ReasonTakenOver
 	return r
@@ -58,18 +61,18 @@ func (t applier) opened(n, next *inode, why string, h Holder, token Token) Resul
 
 // shortened returns a copy of a file, cut to length bytes, to be stored.
 func (t applier) shortened(n *inode, length int64) (*inode, error) {
-	if length < 0 || length > n.length() {
-		return nil, misfitf("length %d is not within the file's %d bytes", length, n.length())
+	if length < 0 || length > n.Length() {
+		return nil, misfitf("length %d is not within the file's %d bytes", length, n.Length())
 	}
-	n = n.edit()
-	n.mtime = t.now.Time
-	if length == n.length() {
+	n = n.Edit()
+	n.MTime = t.now.Time
+	if length == n.Length() {
 		return n, nil
 	}
-	x := n.ownExt()
-	x.cut = t.now.TxID
-	short, lost := n.content().Cut(length)
-	x.setContent(short)
+	x := n.OwnExt()
+	x.Cut = t.now.TxID
+	short, lost := n.Content().Cut(length)
+	x.SetContent(short)
 	t.disownBlocks(lost)
 	return n, nil
 }

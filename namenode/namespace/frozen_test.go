@@ -46,15 +46,17 @@ func TestFrozenRecords(t *testing.T) {
 // TestFrozenImage reads images as earlier programs wrote them, and writes the same bytes
 // again as long as that is the format.
 func TestFrozenImage(t *testing.T) {
-	frozenImage(t, 7, "record 138 at 1700000000138, term 7, {Inodes:16 Files:9 Dirs:6 Symlinks:1 Blocks:2 Open:1 StoredBytes:21 TailBytes:18 ClosedTailBytes:14 Garbage:3 GarbageBytes:4294967309 Detached:1 Sessions:3 Leases:4 Attached:3 XattrBytes:412 ACLs:0 ACLBytes:0 Passes:0}, "+
+	frozenImage(t, 7, "record 138 at 1700000000138, term 7, {Inodes:16 Files:9 Dirs:6 Symlinks:1 Blocks:2 Open:1 StoredBytes:21 TailBytes:18 ClosedTailBytes:14 Garbage:3 GarbageBytes:4294967309 Detached:1 Sessions:3 Leases:4 Attached:3 XattrBytes:412 ACLs:0 ACLBytes:0 Passes:0 Trashed:0}, "+
 		"images [{TxID:5 Name:image-1 Size:7 CRC:9} {TxID:5 Name:image-2 Size:7 CRC:9}], ages 5, numbers 9")
-	frozenImage(t, 8, "record 145 at 1700000000145, term 7, {Inodes:19 Files:12 Dirs:6 Symlinks:1 Blocks:2 Open:1 StoredBytes:21 TailBytes:21 ClosedTailBytes:17 Garbage:3 GarbageBytes:4294967309 Detached:1 Sessions:3 Leases:6 Attached:6 XattrBytes:412 ACLs:0 ACLBytes:0 Passes:0}, "+
+	frozenImage(t, 8, "record 145 at 1700000000145, term 7, {Inodes:19 Files:12 Dirs:6 Symlinks:1 Blocks:2 Open:1 StoredBytes:21 TailBytes:21 ClosedTailBytes:17 Garbage:3 GarbageBytes:4294967309 Detached:1 Sessions:3 Leases:6 Attached:6 XattrBytes:412 ACLs:0 ACLBytes:0 Passes:0 Trashed:0}, "+
 		"images [{TxID:5 Name:image-1 Size:7 CRC:9} {TxID:5 Name:image-2 Size:7 CRC:9}], ages 5, numbers 9")
-	frozenImage(t, 9, "record 150 at 1700000000150, term 7, {Inodes:20 Files:13 Dirs:6 Symlinks:1 Blocks:2 Open:1 StoredBytes:21 TailBytes:21 ClosedTailBytes:17 Garbage:3 GarbageBytes:4294967309 Detached:1 Sessions:3 Leases:9 Attached:7 XattrBytes:412 ACLs:0 ACLBytes:0 Passes:0}, "+
+	frozenImage(t, 9, "record 150 at 1700000000150, term 7, {Inodes:20 Files:13 Dirs:6 Symlinks:1 Blocks:2 Open:1 StoredBytes:21 TailBytes:21 ClosedTailBytes:17 Garbage:3 GarbageBytes:4294967309 Detached:1 Sessions:3 Leases:9 Attached:7 XattrBytes:412 ACLs:0 ACLBytes:0 Passes:0 Trashed:0}, "+
 		"images [{TxID:5 Name:image-1 Size:7 CRC:9} {TxID:5 Name:image-2 Size:7 CRC:9}], ages 5, numbers 9")
-	frozenImage(t, 10, "record 156 at 1700000000156, term 7, {Inodes:24 Files:15 Dirs:8 Symlinks:1 Blocks:2 Open:1 StoredBytes:21 TailBytes:22 ClosedTailBytes:18 Garbage:3 GarbageBytes:4294967309 Detached:1 Sessions:3 Leases:9 Attached:7 XattrBytes:412 ACLs:4 ACLBytes:1521 Passes:0}, "+
+	frozenImage(t, 10, "record 156 at 1700000000156, term 7, {Inodes:24 Files:15 Dirs:8 Symlinks:1 Blocks:2 Open:1 StoredBytes:21 TailBytes:22 ClosedTailBytes:18 Garbage:3 GarbageBytes:4294967309 Detached:1 Sessions:3 Leases:9 Attached:7 XattrBytes:412 ACLs:4 ACLBytes:1521 Passes:0 Trashed:0}, "+
 		"images [{TxID:5 Name:image-1 Size:7 CRC:9} {TxID:5 Name:image-2 Size:7 CRC:9}], ages 5, numbers 9")
-	frozenImage(t, 11, "record 155 at 1700000000155, term 7, {Inodes:23 Files:14 Dirs:8 Symlinks:1 Blocks:2 Open:1 StoredBytes:21 TailBytes:22 ClosedTailBytes:18 Garbage:3 GarbageBytes:4294967309 Detached:1 Sessions:3 Leases:6 Attached:6 XattrBytes:412 ACLs:4 ACLBytes:1521 Passes:3}, "+
+	frozenImage(t, 11, "record 155 at 1700000000155, term 7, {Inodes:23 Files:14 Dirs:8 Symlinks:1 Blocks:2 Open:1 StoredBytes:21 TailBytes:22 ClosedTailBytes:18 Garbage:3 GarbageBytes:4294967309 Detached:1 Sessions:3 Leases:6 Attached:6 XattrBytes:412 ACLs:4 ACLBytes:1521 Passes:3 Trashed:0}, "+
+		"images [{TxID:5 Name:image-1 Size:7 CRC:9} {TxID:5 Name:image-2 Size:7 CRC:9}], ages 5, numbers 9")
+	frozenImage(t, 12, "record 163 at 1700000000163, term 7, {Inodes:28 Files:17 Dirs:10 Symlinks:1 Blocks:2 Open:1 StoredBytes:21 TailBytes:31 ClosedTailBytes:27 Garbage:3 GarbageBytes:4294967309 Detached:1 Sessions:3 Leases:6 Attached:6 XattrBytes:560 ACLs:4 ACLBytes:1521 Passes:3 Trashed:3}, "+
 		"images [{TxID:5 Name:image-1 Size:7 CRC:9} {TxID:5 Name:image-2 Size:7 CRC:9}], ages 5, numbers 9")
 }
 

@@ -2,6 +2,7 @@ package namespace
 
 import (
 	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/namenode/namespace/node"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
@@ -45,32 +46,31 @@ func (t applier) disownBlocks(blocks []Block) {
 // file that was open is returned as closed for reason.
 func (t applier) free(n *inode, reason string) []ClosedFile {
 	var closed []ClosedFile
-	if n.open() != nil {
-		t.open.Delete(n.id)
-		t.AgeTable.Forget(AgeKey{Inode: n.id})
+	if n.Open() != nil {
+		t.open.Delete(n.ID)
+		t.AgeTable.Forget(AgeKey{Inode: n.ID})
 		closed = []ClosedFile{closedFile(n, reason)}
 	}
 	t.unattach(n)
-	t.dropXattrs(n.id)
-	if n.mode&aclBit != 0 {
-		t.acls.Drop(n.id, t.countACL)
+	t.dropXattrs(n.ID)
+	if n.Mode&node.ACLBit != 0 {
+		t.acls.Drop(n.ID, t.countACL)
 	}
-	t.disownBlocks(n.blocks())
+	t.disownBlocks(n.Blocks())
 	t.drop(n)
-	t.counts.Add(n.typ, -1)
-	t.touch(Change{Kind: ChangeAttr, Inode: n.id})
+	t.counts.Add(n.Type, -1)
+	t.touch(Change{Kind: ChangeAttr, Inode: n.ID})
 	return closed
 }
 
-// detach hangs a directory that has entries off the tree: its own entry is
-// taken away, it has no parent, and all below it is unreachable from then on.
-func (t applier) detach(n *inode) {
-	t.unlinkEntry(n)
+// hangOff hangs an inode off the tree: its own entry is taken away, it has no parent, and
+// all below it is unreachable from then on. The caller keeps it as detached, or in the trash.
+func (t applier) hangOff(n *inode) {
+	t.slots.UnlinkInode(n)
 	t.unattach(n)
-	n = n.edit()
-	n.parent = 0
-	n.setName("")
+	n = n.Edit()
+	n.Parent = 0
+	n.SetName("")
 	t.put(n)
-	t.detached.ReplaceOrInsert(n.id)
-	t.touch(Change{Kind: ChangeAttr, Inode: n.id})
+	t.touch(Change{Kind: ChangeAttr, Inode: n.ID})
 }

@@ -38,8 +38,8 @@ func (t *granted) LeaseFiles(id LeaseID, after InodeID, limit int) (files []Inod
 // deadWith is the lease whose end deleted an inode; nil if that is no longer known, or
 // the inode was deleted otherwise.
 func (t *inodes) deadWith(n *inode) *Lease {
-	for ; n != nil; n = t.get(n.parent) {
-		if l := t.leases.Of(n.id); l != nil && l.Dead {
+	for ; n != nil; n = t.get(n.Parent) {
+		if l := t.leases.Of(n.ID); l != nil && l.Dead {
 			return l
 		}
 	}

@@ -5,13 +5,13 @@ import (
 	"io"
 
 	"github.com/leasefs/leasefs/namenode/namespace/codec"
-	"github.com/leasefs/leasefs/namenode/namespace/slots"
+	"github.com/leasefs/leasefs/namenode/namespace/node"
 )
 
 // imageVersion is the version of the layout, and grows with each change to it. Versions
 // from oldestImage on can be read.
 const (
-	imageVersion = 11
+	imageVersion = 12
 	oldestImage  = 7
 )
 
@@ -20,10 +20,9 @@ type imageCoder struct {
 	coder
 	t       *Tree
 	version uint32
-	prev    inode  // the previous one; numbers are relative to it
-	name    []byte // of the last one; in writing preceded by its length
 	read    unlinked
-	place   *slots.Loader[ext]
+	nodes   node.Coder
+	place   node.Loader
 }
 
 // imageParts are the parts of an image in their order, each since a version.
@@ -33,6 +32,7 @@ var imageParts = []struct {
 	code  func(*imageCoder)
 }{
 	{"head", oldestImage, (*imageCoder).head},
+	{"trash", 12, func(im *imageCoder) { im.t.trash.Code(im.Coder, im.t.nextInode, im.t.reigned) }},
 	{"inodes", oldestImage, (*imageCoder).inodes},
 	{"garbage", oldestImage, func(im *imageCoder) { im.t.garbage.Code(im.Coder, im.t.blocks.Has) }},
 	{"calls' results", oldestImage, func(im *imageCoder) { im.t.ResultTable.Code(im.Coder) }},

@@ -43,10 +43,10 @@ func rich(t tb) *rig {
 	r.create(t, "/gone/deep/deeper/f", "x")
 	v := r.open(t, "/gone/blocks", "client")
 	r.commit(t, v, "block")
-	r.must(t, &OpDelete{Parent: RootID, Name: "gone", Inode: r.tree.lookup(RootID, "gone").id})
+	r.must(t, &OpDelete{Parent: RootID, Name: "gone", Inode: r.tree.lookup(RootID, "gone").ID})
 	r.must(t, &OpReclaim{Limit: 2})
 	r.must(t, PlanTombstone(r.tree, []tables.StoredBlock{{Key: blockstore.Key{Term: 1, Seq: 1000}, Stored: 5}, {Key: blockstore.Key{Term: 2, Seq: 1}, Stored: 1<<32 - 1}}))
-	r.must(t, &OpSetAttr{Inode: r.tree.lookup(RootID, "a").id, SetMode: true, Mode: 0o1777, User: "someone", Group: "some group"})
+	r.must(t, &OpSetAttr{Inode: r.tree.lookup(RootID, "a").ID, SetMode: true, Mode: 0o1777, User: "someone", Group: "some group"})
 	for i := range 20 {
 		call := CallID{Session: SessionID{byte(i % 3), 9}, Seq: uint64(i + 1), Acked: uint64(i / 2), Hash: uint64(i)}
 		if _, err := r.apply(call, &OpSetAttr{Inode: RootID, SetMTime: true}); err != nil {
@@ -141,7 +141,7 @@ func TestImageOfLargeItems(t *testing.T) {
 		n := r.tree.get(w.Inode)
 		b := Block{Stored: 8, Used: 8}
 		b.Key.Term, b.Key.Seq = 1<<60, 1<<60+r.keySeq
-		r.must(t, &OpCommit{Inode: w.Inode, Offset: n.blocksLength(), Block: b})
+		r.must(t, &OpCommit{Inode: w.Inode, Offset: n.BlocksLength(), Block: b})
 	}
 	big := strings.Repeat("tail", 1<<20) // above maxChunk
 	r.must(t, &OpAppendTail{Inode: w.Inode, Offset: 320_000, Data: []byte(big)})

@@ -22,11 +22,11 @@ func (im *imageCoder) link() {
 	t, r := im.t, &im.read
 	for i, id := range r.dirs {
 		n := t.get(id)
-		if n == nil || n.typ != TypeDir {
+		if n == nil || n.Type != TypeDir {
 			im.wrong("inode %d has entries but is no directory", id)
 			return
 		}
-		n.ownExt().n = r.in[i]
+		n.OwnExt().N = r.in[i]
 		t.put(n)
 	}
 	if id, hangs := t.slots.Hanging(r.dirs, uint8(TypeDir)); hangs {
@@ -50,9 +50,9 @@ func (im *imageCoder) link() {
 func (im *imageCoder) linkLeases() {
 	t := im.t
 	t.leases.EachDead(func(id InodeID) {
-		dir := t.get(t.get(id).parent)
-		dir.ownExt().n--
-		dir.dropEmptyExt()
+		dir := t.get(t.get(id).Parent)
+		dir.OwnExt().N--
+		dir.DropEmptyExt()
 		t.put(dir)
 	})
 	slices.Sort(im.read.open)

@@ -1,6 +1,8 @@
 package namespace
 
 import (
+	"fmt"
+
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/namespace/codec"
@@ -47,8 +49,25 @@ func (c coder) strings(v *[]string)         { codec.List(c.Coder, v, 2, c.Text) 
 func (c coder) inodes(v *[]InodeID)         { codec.List(c.Coder, v, 1, c.inode) }
 func (c coder) keys(v *[]blockstore.Key)    { codec.List(c.Coder, v, 2, c.key) }
 func (c coder) key(v *blockstore.Key)       { c.U64(&v.Term); c.U64(&v.Seq) }
-func (c coder) block(v *Block)              { c.key(&v.Key); c.U32(&v.Stored); c.U32(&v.Used); c.Sum32(&v.CRC) }
+func (c coder) block(v *Block)              { v.Code(c.Coder) }
 func (c coder) owner(user, group *string)   { c.Text(user); c.Text(group) }
 func (c coder) entry(d *InodeID, n *string) { c.inode(d); c.Text(n) }
+
+// op codes a record within another one, in, which cannot be of the same kind; nor can it be
+// about the trash within a transaction, so that records are not nested deeply.
+func (c coder) op(p *Op, in Op) {
+	var typ uint8
+	if c.Writes() {
+		typ = opType(*p)
+	}
+	c.U8(&typ)
+	if !c.Writes() {
+		if *p = newOp(typ); *p == nil || typ == opType(in) || typ == TrashKind {
+			c.Fail(fmt.Sprintf("a record of kind %d cannot be in another", typ))
+			return
+		}
+	}
+	(*p).fields(c)
+}
 
 func (c coder) lease(v *LeaseID) { c.U64((*uint64)(v)) }

@@ -76,6 +76,10 @@ func samples() []Op {
 		&OpPass{Pass: tables.Pass{Sum: [32]byte{1, 31: 2}, User: "u", Renewer: "yarn", Known: true, Groups: []string{"g", "h"}, TTL: 60_000}},
 		&OpPassChange{ID: 1 << 40},
 		&OpPassChange{ID: 5, Cancel: true},
+		&OpTrash{Do: TrashKeep, User: "u", As: "a", Op: &OpDelete{Parent: 1, Name: ".a.leasefs-x", Inode: 2}},
+		&OpTrash{Do: TrashKeep, User: "u", Op: &OpTxn{Parts: []Op{&OpDelete{Parent: 1, Name: "a", Inode: 2}}}},
+		&OpTrash{Do: TrashRestore, Inodes: []InodeID{1 << 40}, Parent: 1, Name: longName},
+		&OpTrash{Do: TrashEmpty, Inodes: []InodeID{2, 3}},
 	}
 }
 

@@ -15,13 +15,13 @@ const (
 // attachTo attaches an entry to a living lease, and detaches it from another one first.
 func (t applier) attachTo(id LeaseID, n *inode) {
 	t.unattach(n)
-	t.leases.Attach(id, n.id, n.parent, n.typ == TypeDir)
+	t.leases.Attach(id, n.ID, n.Parent, n.Type == TypeDir)
 	t.touch(Change{Kind: ChangeLease, Inode: InodeID(id)})
 }
 
 // unattach detaches an inode if it is attached.
 func (t applier) unattach(n *inode) {
-	if id := t.leases.Detach(n.id, n.parent); id != 0 {
+	if id := t.leases.Detach(n.ID, n.Parent); id != 0 {
 		t.touch(Change{Kind: ChangeLease, Inode: InodeID(id)})
 	}
 }

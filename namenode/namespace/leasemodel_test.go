@@ -70,7 +70,7 @@ func (m *machine) drawLease(t *rapid.T, none bool) LeaseID {
 func (m *machine) lives(id LeaseID) bool { return m.leases[id] != nil && m.leases[id].ended == 0 }
 
 // ending reports whether a file is about to be deleted with its lease.
-func (m *machine) ending(n *node) bool {
+func (m *machine) ending(n *modelNode) bool {
 	return n != nil && n.lease != 0 && m.leases[n.lease].ended != 0
 }
 
@@ -259,10 +259,10 @@ func (m *machine) Bulk(t *rapid.T) {
 		t.Skip("no lease, or done before")
 	}
 	m.bulk = true
-	m.nodes["/bulk"] = &node{id: m.mkdir(t, "/bulk"), typ: TypeDir}
+	m.nodes["/bulk"] = &modelNode{id: m.mkdir(t, "/bulk"), typ: TypeDir}
 	for i := range endFiles + 6 {
 		path := fmt.Sprintf("/bulk/%d", i)
-		m.nodes[path] = &node{id: m.attachNew(t, id, path), typ: TypeFile, bytes: "x", lease: id}
+		m.nodes[path] = &modelNode{id: m.attachNew(t, id, path), typ: TypeFile, bytes: "x", lease: id}
 	}
 }
 
@@ -347,7 +347,7 @@ func (m *machine) Ages(t *rapid.T) {
 }
 
 // heard is called when the writer of a file has made a record.
-func (m *machine) heard(n *node) {
+func (m *machine) heard(n *modelNode) {
 	delete(m.ages, AgeKey{Session: n.session})
 	delete(m.ages, AgeKey{Inode: n.id})
 }

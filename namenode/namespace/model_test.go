@@ -13,10 +13,11 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/internal/posixacl"
+	"github.com/leasefs/leasefs/namenode/namespace/node"
 )
 
-// node is an inode of the model; the model is a plain map of paths.
-type node struct {
+// modelNode is an inode of the model; the model is a plain map of paths.
+type modelNode struct {
 	id      InodeID
 	typ     Type
 	bytes   string
@@ -28,7 +29,7 @@ type node struct {
 }
 
 // heir is the ACL of something that is made with a mode in a directory.
-func heir(dir *node, typ Type, mode uint16) posixacl.ACL {
+func heir(dir *modelNode, typ Type, mode uint16) posixacl.ACL {
 	if dir == nil || dir.acl == nil {
 		return nil
 	}
@@ -78,7 +79,7 @@ type snapshot struct {
 // machine compares a tree with the model under random operations.
 type machine struct {
 	*rig
-	nodes map[string]*node
+	nodes map[string]*modelNode
 	leaseModel
 	passes passModel
 	clones []snapshot
@@ -88,16 +89,16 @@ type machine struct {
 
 func (m *machine) init(t *rapid.T) {
 	m.rig = newRig(t)
-	m.nodes = map[string]*node{"/": {id: RootID, typ: TypeDir, acl: posixacl.FromMode(0o755)}}
+	m.nodes = map[string]*modelNode{"/": {id: RootID, typ: TypeDir, acl: posixacl.FromMode(0o755)}}
 	m.initLeases()
 	m.passes = passModel{}
 	m.watch = newObserver(m.tree)
 }
 
 var (
-	longName = strings.Repeat("n", inlineName+1)
+	longName = strings.Repeat("n", node.Inline+1)
 	hugeName = strings.Repeat("x", fspath.MaxName-1)
-	names    = []string{"a", "b", "c", "d", strings.Repeat("n", inlineName), longName, longName + "1", hugeName + "1", hugeName + "2", "é"}
+	names    = []string{"a", "b", "c", "d", strings.Repeat("n", node.Inline), longName, longName + "1", hugeName + "1", hugeName + "2", "é"}
 )
 
 func (m *machine) path(t *rapid.T, label string) string {
@@ -166,7 +167,7 @@ func (m *machine) learn(path string, mode uint16) {
 		if i > 0 && c == '/' && m.nodes[path[:i]] == nil {
 			a, _ := m.tree.Stat(nil, At(path[:i]))
 			dir, _ := fspath.Split(path[:i])
-			m.nodes[path[:i]] = &node{id: a.ID, typ: TypeDir, acl: heir(m.nodes[dir], TypeDir, mode)}
+			m.nodes[path[:i]] = &modelNode{id: a.ID, typ: TypeDir, acl: heir(m.nodes[dir], TypeDir, mode)}
 		}
 	}
 }
@@ -205,7 +206,7 @@ func (m *machine) Mkdir(t *rapid.T) {
 	id := m.must(t, op).Inode
 	m.learn(path, 0o755)
 	dir, _ := fspath.Split(path)
-	m.nodes[path] = &node{id: id, typ: TypeDir, lease: lease, acl: heir(m.nodes[dir], TypeDir, 0o755)}
+	m.nodes[path] = &modelNode{id: id, typ: TypeDir, lease: lease, acl: heir(m.nodes[dir], TypeDir, 0o755)}
 }
 
 func (m *machine) Create(t *rapid.T) {
@@ -248,7 +249,7 @@ func (m *machine) Create(t *rapid.T) {
 			of = chmod(n.acl, 0o644)
 		}
 	}
-	m.nodes[path] = &node{id: res.Inode, typ: TypeFile, bytes: data, open: !closed, lease: lease, acl: of}
+	m.nodes[path] = &modelNode{id: res.Inode, typ: TypeFile, bytes: data, open: !closed, lease: lease, acl: of}
 	if !closed {
 		m.nodes[path].writer = Writer{Inode: res.Inode, Epoch: res.Opened.Epoch, Token: token}
 		m.nodes[path].session = h.Session
@@ -257,8 +258,8 @@ func (m *machine) Create(t *rapid.T) {
 }
 
 // file draws a path of a file; nil if there is none.
-func (m *machine) file(t *rapid.T, open bool) *node {
-	var ids []*node
+func (m *machine) file(t *rapid.T, open bool) *modelNode {
+	var ids []*modelNode
 	for _, n := range m.nodes {
 		if n.typ == TypeFile && n.open == open {
 			ids = append(ids, n)
@@ -267,7 +268,7 @@ func (m *machine) file(t *rapid.T, open bool) *node {
 	if len(ids) == 0 {
 		t.Skip("no file")
 	}
-	slices.SortFunc(ids, func(a, b *node) int { return int(a.id) - int(b.id) })
+	slices.SortFunc(ids, func(a, b *modelNode) int { return int(a.id) - int(b.id) })
 	return rapid.SampledFrom(ids).Draw(t, "file")
 }
 
@@ -436,7 +437,7 @@ func (m *machine) Rename(t *rapid.T) {
 		src.lease = 0
 	}
 	delete(m.nodes, to)
-	moved := make(map[string]*node)
+	moved := make(map[string]*modelNode)
 	for p, n := range m.nodes {
 		if p == from || strings.HasPrefix(p, from+"/") {
 			moved[to+p[len(from):]] = n
@@ -513,7 +514,7 @@ func (m *machine) Symlink(t *rapid.T) {
 			t.Fatalf("symlink: %v", err)
 		}
 	}
-	m.nodes[path] = &node{id: m.must(t, record).Inode, typ: TypeSymlink, bytes: target, lease: lease}
+	m.nodes[path] = &modelNode{id: m.must(t, record).Inode, typ: TypeSymlink, bytes: target, lease: lease}
 }
 
 func (m *machine) Concat(t *rapid.T) {

@@ -39,9 +39,9 @@ func (op *OpActivate) apply(t applier) (Result, error) {
 	}
 	if first {
 		t.namespace = op.NamespaceID
-		root := t.get(RootID).edit()
-		root.user, root.group = t.UserNames.Add(op.User), t.GroupNames.Add(op.Group)
-		root.mtime = t.now.Time
+		root := t.get(RootID).Edit()
+		root.User, root.Group = t.UserNames.Add(op.User), t.GroupNames.Add(op.Group)
+		root.MTime = t.now.Time
 		t.put(root)
 		t.touch(Change{Kind: ChangeAttr, Inode: RootID})
 	}

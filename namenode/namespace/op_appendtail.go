@@ -5,6 +5,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/namespace/content"
+	"github.com/leasefs/leasefs/namenode/namespace/node"
 )
 
 // OpAppendTail adds flushed bytes at the end of an open file.
@@ -34,16 +35,16 @@ func PlanAppendTail(t *Tree, c *Call, w Writer, offset int64, data []byte, maxTa
 	}
 	switch {
 	case tailRepeated(n, offset, data):
-		return nil, n.length(), nil
-	case offset != n.length():
-		return nil, n.length(), v.notAtEnd(n, offset)
+		return nil, n.Length(), nil
+	case offset != n.Length():
+		return nil, n.Length(), v.notAtEnd(n, offset)
 	case len(data) == 0:
-		return nil, n.length(), v.errorf(fserror.InvalidArgument, v.where(n), "no bytes to append")
+		return nil, n.Length(), v.errorf(fserror.InvalidArgument, v.where(n), "no bytes to append")
 	}
 	if err := v.checkTail(n, len(data), maxTail); err != nil {
-		return nil, n.length(), err
+		return nil, n.Length(), err
 	}
-	return &OpAppendTail{Inode: n.id, Offset: offset, Data: data}, offset + int64(len(data)), nil
+	return &OpAppendTail{Inode: n.ID, Offset: offset, Data: data}, offset + int64(len(data)), nil
 }
 
 func (op *OpAppendTail) apply(t applier) (Result, error) {
@@ -54,18 +55,18 @@ func (op *OpAppendTail) apply(t applier) (Result, error) {
 	switch {
 	case len(op.Data) == 0:
 		return Result{}, misfit("it brings no bytes")
-	case op.Offset != n.length():
-		return Result{}, misfitf("its offset %d is not the length %d", op.Offset, n.length())
+	case op.Offset != n.Length():
+		return Result{}, misfitf("its offset %d is not the length %d", op.Offset, n.Length())
 	case int64(len(op.Data)) > math.MaxInt32:
 		return Result{}, misfit("it brings too many bytes")
-	case int64(len(op.Data)) > math.MaxInt64-n.length():
-		return Result{}, misfitf("file %d would be too long", n.id)
+	case int64(len(op.Data)) > math.MaxInt64-n.Length():
+		return Result{}, misfitf("file %d would be too long", n.ID)
 	}
-	n = n.edit()
-	n.mtime = t.now.Time
-	x := n.ownExt()
-	x.tail = content.GrowTail(x.tail, op.Data)
-	x.open = &openState{grant: x.open.grant, last: content.NewAppend(op.Offset, op.Data)}
+	n = n.Edit()
+	n.MTime = t.now.Time
+	x := n.OwnExt()
+	x.Tail = content.GrowTail(x.Tail, op.Data)
+	x.Open = &node.Open{Grant: x.Open.Grant, Last: content.NewAppend(op.Offset, op.Data)}
 	t.store(n)
 	return fileResult(n), nil
 }

@@ -30,15 +30,15 @@ func PlanAttach(t *Tree, c *Call, id LeaseID, r Ref) (*OpAttach, error) {
 		return nil, fserror.With(err, v.op, r.Path)
 	}
 	n, path, err := v.attached(r)
-	if err != nil || t.leaseOf(n.id) == id {
+	if err != nil || t.leaseOf(n.ID) == id {
 		return nil, err
 	}
 	if !v.mayAttach(n) {
-		return nil, v.errorf(fserror.Permission, path, "user %s does not own it (owner %s); only its owner, or a superuser, may have it deleted with a lease", c.User, t.UserNames.Name(n.user)).Because(calls.NotOwner)
+		return nil, v.errorf(fserror.Permission, path, "user %s does not own it (owner %s); only its owner, or a superuser, may have it deleted with a lease", c.User, t.UserNames.Name(n.User)).Because(calls.NotOwner)
 	}
-	dirs := []InodeID{n.parent}
-	if n.typ == TypeDir {
-		dirs = append(dirs, n.id)
+	dirs := []InodeID{n.Parent}
+	if n.Type == TypeDir {
+		dirs = append(dirs, n.ID)
 	}
 	if err := v.checkRoom(id, path, dirs...); err != nil {
 		return nil, err
@@ -46,7 +46,7 @@ func PlanAttach(t *Tree, c *Call, id LeaseID, r Ref) (*OpAttach, error) {
 	if err := v.mayGoWhole(n, path); err != nil {
 		return nil, err
 	}
-	return &OpAttach{ID: id, Inode: n.id}, nil
+	return &OpAttach{ID: id, Inode: n.ID}, nil
 }
 
 // maxAttachLook is how many inodes below a directory are looked at before it is attached.
@@ -55,10 +55,10 @@ const maxAttachLook = 10_000
 // mayGoWhole checks that a caller could delete all that is below a directory now. Whoever
 // makes something there later entrusts it to the lease.
 func (v view) mayGoWhole(n *inode, path string) error {
-	if n.typ != TypeDir {
+	if n.Type != TypeDir {
 		return nil
 	}
-	done, err := v.CanRemoveAll(v.c, n.id, new(RemoveCheck), maxAttachLook)
+	done, err := v.CanRemoveAll(v.c, n.ID, new(RemoveCheck), maxAttachLook)
 	if err == nil && !done {
 		err = v.errorf(fserror.TooLarge, path, "there are more than %d files below it, too many to check for permission to delete them; only a superuser may attach it", maxAttachLook)
 	}
@@ -85,14 +85,14 @@ func (v view) attached(r Ref) (n *inode, path string, err error) {
 		return nil, "", err
 	}
 	n, path = at.node, at.path
-	if n.id == RootID {
+	if n.ID == RootID {
 		return nil, "", v.errorf(fserror.InvalidArgument, path, "the root directory is attached to no lease, and cannot be, since it cannot be deleted; name what is in it")
 	}
 	if err := v.requireRemove(at.dir, n, path); err != nil {
 		return nil, "", err
 	}
-	if v.attachable(n.id) != nil {
-		return nil, "", v.errorf(fserror.NotFound, path, "lease %x of the file has ended, it is being deleted", uint64(v.leaseOf(n.id)))
+	if v.attachable(n.ID) != nil {
+		return nil, "", v.errorf(fserror.NotFound, path, "lease %x of the file has ended, it is being deleted", uint64(v.leaseOf(n.ID)))
 	}
 	return n, path, nil
 }
@@ -105,11 +105,11 @@ func (op *OpAttach) apply(t applier) (Result, error) {
 	if _, err := t.liveLease(op.ID); err != nil {
 		return Result{}, err
 	}
-	if err := t.attachable(n.id); err != nil {
+	if err := t.attachable(n.ID); err != nil {
 		return Result{}, err
 	}
 	t.attachTo(op.ID, n)
-	t.touch(Change{Kind: ChangeAttr, Inode: n.id})
+	t.touch(Change{Kind: ChangeAttr, Inode: n.ID})
 	r := fileResult(n)
 	r.Lease = op.ID
 	return r, nil
@@ -121,7 +121,7 @@ func (t applier) entryInTree(id InodeID) (*inode, error) {
 	switch {
 	case n == nil:
 		return nil, misfitf("there is no inode %d", id)
-	case n.parent == 0 || !t.reachable(n, nil):
+	case n.Parent == 0 || !t.reachable(n, nil):
 		return nil, misfitf("inode %d is the root, or deleted", id)
 	}
 	return n, nil

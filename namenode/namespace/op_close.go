@@ -34,15 +34,15 @@ func PlanClose(t *Tree, c *Call, w Writer, offset int64, data []byte, length int
 		return nil, err
 	}
 	if len(data) > 0 {
-		if offset+int64(len(data)) == n.length() && tailRepeated(n, offset, data) {
+		if offset+int64(len(data)) == n.Length() && tailRepeated(n, offset, data) {
 			data = nil
-		} else if offset != n.length() {
+		} else if offset != n.Length() {
 			return nil, v.notAtEnd(n, offset)
 		}
 	}
-	if length >= 0 && length != n.length()+int64(len(data)) {
-		err := v.errorf(fserror.NotAtEnd, v.where(n), "the file has %d bytes, not %d as its writer believes", n.length()+int64(len(data)), length)
-		err.Length = n.length()
+	if length >= 0 && length != n.Length()+int64(len(data)) {
+		err := v.errorf(fserror.NotAtEnd, v.where(n), "the file has %d bytes, not %d as its writer believes", n.Length()+int64(len(data)), length)
+		err.Length = n.Length()
 		return nil, err
 	}
 	if len(data) > 0 {
@@ -53,10 +53,10 @@ func PlanClose(t *Tree, c *Call, w Writer, offset int64, data []byte, length int
 	if mtime == KeepMTime {
 		mtime = 0
 		if len(data) == 0 {
-			mtime = n.mtime
+			mtime = n.MTime
 		}
 	}
-	return &OpClose{Inode: n.id, Data: data, MTime: mtime}, nil
+	return &OpClose{Inode: n.ID, Data: data, MTime: mtime}, nil
 }
 
 func (op *OpClose) apply(t applier) (Result, error) {
@@ -64,20 +64,20 @@ func (op *OpClose) apply(t applier) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if int64(len(op.Data)) > math.MaxInt64-n.length() {
-		return Result{}, misfitf("file %d would be too long", n.id)
+	if int64(len(op.Data)) > math.MaxInt64-n.Length() {
+		return Result{}, misfitf("file %d would be too long", n.ID)
 	}
 	closed := []ClosedFile{closedFile(n, ReasonClosed)}
-	n = n.edit()
-	n.mtime = op.MTime
-	if n.mtime == 0 {
-		n.mtime = t.now.Time
+	n = n.Edit()
+	n.MTime = op.MTime
+	if n.MTime == 0 {
+		n.MTime = t.now.Time
 	}
 	if len(op.Data) > 0 {
-		x := n.ownExt()
-		tail := make([]byte, len(x.tail)+len(op.Data))
-		copy(tail[copy(tail, x.tail):], op.Data)
-		x.tail = tail
+		x := n.OwnExt()
+		tail := make([]byte, len(x.Tail)+len(op.Data))
+		copy(tail[copy(tail, x.Tail):], op.Data)
+		x.Tail = tail
 	}
 	t.shut(n)
 	r := fileResult(n)

@@ -40,19 +40,19 @@ func PlanCommit(t *Tree, c *Call, w Writer, offset int64, b Block, tailCovered i
 	if err != nil {
 		return nil, err
 	}
-	if n.content().HasBlock(offset, b) {
+	if n.Content().HasBlock(offset, b) {
 		return nil, nil
 	}
-	if end := n.blocksLength(); offset != end {
+	if end := n.BlocksLength(); offset != end {
 		err := v.errorf(fserror.NotAtEnd, v.where(n), "a block at offset %d is not at the end of the blocks, which is at %d", offset, end)
 		err.Length = end
 		return nil, err
 	}
-	o := &OpCommit{Inode: n.id, Offset: offset, Block: b, TailCovered: tailCovered}
+	o := &OpCommit{Inode: n.ID, Offset: offset, Block: b, TailCovered: tailCovered}
 	if err := t.checkCommit(n, o); err != nil {
 		return nil, v.errorf(fserror.InvalidArgument, v.where(n), "the block was refused: %v", err)
 	}
-	if content.Sum(n.tail()[:tailCovered]) != tailCRC {
+	if content.Sum(n.Tail()[:tailCovered]) != tailCRC {
 		return nil, v.errorf(fserror.InvalidArgument, v.where(n), "the block's first %d bytes are not what was flushed at offset %d", tailCovered, offset)
 	}
 	return o, nil
@@ -72,14 +72,14 @@ func PlanMerge(t *Tree, id InodeID, b Block, offset int64, tailCovered int64, re
 		return err
 	}
 	n := t.get(id)
-	if n == nil || n.typ != TypeFile || !t.reachable(n, nil) {
+	if n == nil || n.Type != TypeFile || !t.reachable(n, nil) && !t.inTrash(n) {
 		return nil, changed("the file was deleted")
 	}
-	blocks := n.blocks()
+	blocks := n.Blocks()
 	if (last == nil) != (len(blocks) == 0) || (last != nil && *last != blocks[len(blocks)-1]) {
 		return nil, changed("its blocks changed")
 	}
-	if tailCovered > int64(len(n.tail())) {
+	if tailCovered > int64(len(n.Tail())) {
 		return nil, changed("its tail became shorter")
 	}
 	o := &OpCommit{Inode: id, Offset: offset, Block: b, TailCovered: tailCovered, ReplaceLast: replaceLast}
@@ -96,7 +96,7 @@ func (op *OpCommit) commit() content.Commit {
 // checkCommit says why a block cannot become part of a file, whoever asks.
 func (t *Tree) checkCommit(n *inode, op *OpCommit) error {
 	key := op.Block.Key
-	if err := op.commit().Check(n.content(), n.open() != nil); err != nil {
+	if err := op.commit().Check(n.Content(), n.Open() != nil); err != nil {
 		return err
 	}
 	switch {
@@ -116,15 +116,15 @@ func (op *OpCommit) apply(t applier) (Result, error) {
 	if err := t.checkCommit(old, op); err != nil {
 		return Result{}, err
 	}
-	n := old.edit()
-	x := n.ownExt()
-	changed, lost := op.commit().To(old.content())
-	x.setContent(changed)
+	n := old.Edit()
+	x := n.OwnExt()
+	changed, lost := op.commit().To(old.Content())
+	x.SetContent(changed)
 	t.disownBlocks(lost)
 	t.ownBlock(op.Block)
 	t.reigns.Committed(op.Block.Key.Term, op.Block.Key.Seq)
-	if n.length() > old.length() {
-		n.mtime = t.now.Time
+	if n.Length() > old.Length() {
+		n.MTime = t.now.Time
 	}
 	t.store(n)
 	return fileResult(n), nil

@@ -38,11 +38,11 @@ func PlanConcat(t *Tree, c *Call, target Ref, sources []Ref) (*OpConcat, error) 
 	if err != nil {
 		return nil, err
 	}
-	if n.open() != nil {
+	if n.Open() != nil {
 		return nil, held(v.op, path, n)
 	}
-	o := &OpConcat{Target: n.id}
-	seen := map[InodeID]bool{n.id: true}
+	o := &OpConcat{Target: n.ID}
+	seen := map[InodeID]bool{n.ID: true}
 	for _, r := range sources {
 		at, err := v.find(r)
 		if err != nil {
@@ -50,11 +50,11 @@ func PlanConcat(t *Tree, c *Call, target Ref, sources []Ref) (*OpConcat, error) 
 		}
 		s, path := at.node, at.path
 		switch {
-		case s.typ == TypeDir:
+		case s.Type == TypeDir:
 			return nil, isDirectory(v.op, path)
-		case s.typ == TypeSymlink:
+		case s.Type == TypeSymlink:
 			return nil, v.errorf(fserror.InvalidArgument, path, "it is a symbolic link; name the file itself")
-		case seen[s.id]:
+		case seen[s.ID]:
 			return nil, v.errorf(fserror.InvalidArgument, path, "the file is named twice")
 		}
 		if err := v.require(s, mayRead|mayWrite, path); err != nil {
@@ -63,11 +63,11 @@ func PlanConcat(t *Tree, c *Call, target Ref, sources []Ref) (*OpConcat, error) 
 		if err := v.requireRemove(at.dir, s, path); err != nil {
 			return nil, err
 		}
-		if s.open() != nil {
+		if s.Open() != nil {
 			return nil, held(v.op, path, s)
 		}
-		seen[s.id] = true
-		o.Sources = append(o.Sources, s.id)
+		seen[s.ID] = true
+		o.Sources = append(o.Sources, s.ID)
 	}
 	return o, nil
 }
@@ -90,7 +90,7 @@ func (t *Tree) concatFiles(op *OpConcat) (files []*inode, err error) {
 		switch {
 		case err != nil:
 			return nil, err
-		case n.open() != nil:
+		case n.Open() != nil:
 			return nil, misfitf("file %d is open", id)
 		case seen[id]:
 			return nil, misfitf("file %d comes twice", id)
@@ -110,12 +110,12 @@ func (t *Tree) concatFiles(op *OpConcat) (files []*inode, err error) {
 // tails would come before other bytes.
 func tailsToSeal(files []*inode) (ids []InodeID) {
 	last := len(files) - 1
-	for last > 0 && files[last].length() == 0 {
+	for last > 0 && files[last].Length() == 0 {
 		last--
 	}
 	for _, n := range files[:last] {
-		if len(n.tail()) > 0 {
-			ids = append(ids, n.id)
+		if len(n.Tail()) > 0 {
+			ids = append(ids, n.ID)
 		}
 	}
 	return ids
@@ -131,22 +131,22 @@ func (op *OpConcat) apply(t applier) (Result, error) {
 	}
 	length := int64(0)
 	for _, f := range files {
-		if length > math.MaxInt64-f.length() {
+		if length > math.MaxInt64-f.Length() {
 			return Result{}, misfit("the whole would be too long")
 		}
-		length += f.length()
+		length += f.Length()
 	}
-	n := files[0].edit()
-	n.mtime = t.now.Time
-	x := n.ownExt()
+	n := files[0].Edit()
+	n.MTime = t.now.Time
+	x := n.OwnExt()
 	for _, s := range files[1:] {
-		x.setContent(n.content().Join(s.content()))
+		x.SetContent(n.Content().Join(s.Content()))
 		// The source goes without its blocks, which have a new owner.
-		if s.ext != nil {
-			bare := s.edit()
-			y := bare.ownExt()
-			y.blocks, y.tail, y.n = nil, nil, 0
-			bare.dropEmptyExt()
+		if s.Ext != nil {
+			bare := s.Edit()
+			y := bare.OwnExt()
+			y.Blocks, y.Tail, y.N = nil, nil, 0
+			bare.DropEmptyExt()
 			t.put(bare)
 			s = bare
 		}
@@ -161,7 +161,7 @@ func (op *OpConcat) affects(a affected) affected { return a.attr(op.Target).dele
 func (op *OpConcat) events(n news) news {
 	n = n.gone(op.Sources...)
 	for _, id := range op.Sources {
-		if s := n.t.get(id); s != nil && s.length() > 0 {
+		if s := n.t.get(id); s != nil && s.Length() > 0 {
 			return n.after(EventLength, op.Target)
 		}
 	}

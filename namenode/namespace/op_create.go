@@ -6,6 +6,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/namespace/calls"
 	"github.com/leasefs/leasefs/namenode/namespace/content"
+	"github.com/leasefs/leasefs/namenode/namespace/node"
 )
 
 // OpCreate makes a file, its missing parent directories first. If Replace
@@ -72,8 +73,8 @@ func PlanCreate(t *Tree, c *Call, r CreateRequest) (*OpCreate, error) {
 	if n := at.node; n != nil {
 		switch {
 		case !r.Overwrite:
-			return nil, calls.Exists(v.op, path, n.typ)
-		case n.typ == TypeDir:
+			return nil, calls.Exists(v.op, path, n.Type)
+		case n.Type == TypeDir:
 			return nil, isDirectory(v.op, path)
 		}
 		if err := v.require(n, mayWrite, path); err != nil {
@@ -85,14 +86,14 @@ func PlanCreate(t *Tree, c *Call, r CreateRequest) (*OpCreate, error) {
 		if err := v.checkOwners(path, o.User, v.groupIn(at.dir)); err != nil {
 			return nil, err
 		}
-		o.Replace, o.Name = n.id, at.name
+		o.Replace, o.Name = n.ID, at.name
 		if r.KeepMode {
-			o.Mode = n.perm()
+			o.Mode = n.Perm()
 		}
 	} else if o.Dirs, o.Name, err = v.planNew(at, r.Parents); err != nil {
 		return nil, err
 	}
-	o.Parent, o.Group = at.dir.id, v.groupIn(at.dir)
+	o.Parent, o.Group = at.dir.ID, v.groupIn(at.dir)
 	dir := o.Parent
 	if len(o.Dirs) > 0 {
 		dir = 0 // a new one
@@ -104,7 +105,7 @@ func (op *OpCreate) apply(t applier) (Result, error) { return op.create(t, 0) }
 
 // create makes the file, with a number that was set aside unless that is 0.
 func (op *OpCreate) create(t applier, id InodeID) (Result, error) {
-	leaf := &inode{id: id, typ: TypeFile, mode: op.Mode & modeBits, mtime: op.MTime}
+	leaf := &inode{ID: id, Type: TypeFile, Mode: op.Mode & node.ModeBits, MTime: op.MTime}
 	c := chain{
 		parent: op.Parent, dirs: op.Dirs, name: op.Name, dirMode: op.DirMode,
 		leaf: leaf, user: op.User, group: op.Group,
@@ -113,38 +114,37 @@ func (op *OpCreate) create(t applier, id InodeID) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if old != nil && old.typ != TypeFile {
-		return Result{}, misfitf("inode %d, which it replaces, is no file", old.id)
+	if old != nil && old.Type != TypeFile {
+		return Result{}, misfitf("inode %d, which it replaces, is no file", old.ID)
 	}
 	if op.Lease != 0 {
 		if _, err := t.liveLease(op.Lease); err != nil {
 			return Result{}, err
 		}
 	}
-	if leaf.mtime == 0 {
-		leaf.mtime = t.now.Time
+	if leaf.MTime == 0 {
+		leaf.MTime = t.now.Time
 	}
 	if len(op.Data) > 0 || !op.Closed {
-		leaf.ext = &ext{tail: content.CopyTail(op.Data)}
+		leaf.Ext = &node.Ext{Tail: content.CopyTail(op.Data)}
 	}
 	if !op.Closed {
-		leaf.ext.open = &openState{grant: t.grant(op.Holder, op.Token)}
+		leaf.Ext.Open = &node.Open{Grant: t.grant(op.Holder, op.Token)}
 	}
 
 	var r Result
 	if old != nil {
 		c.kept, _ = t.aclsOf(old)
-		t.unlinkEntry(old)
-		r.Closed = t.free(old, ReasonReplaced)
+		r.Closed = t.takeOut(old, ReasonReplaced)
 	}
 	t.makeChain(&c, old)
 	if op.Lease != 0 {
 		t.attachTo(op.Lease, leaf)
 	}
-	r.Inode, r.Length = leaf.id, leaf.length()
+	r.Inode, r.Length = leaf.ID, leaf.Length()
 	if !op.Closed {
-		t.open.ReplaceOrInsert(leaf.id)
-		o := leaf.openFile()
+		t.open.ReplaceOrInsert(leaf.ID)
+		o := leaf.OpenFile()
 		r.Opened = &o
 	}
 	return r, nil

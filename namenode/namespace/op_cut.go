@@ -29,7 +29,7 @@ func PlanCut(t *Tree, a Attr, length int64, h Holder, token Token) (*OpCut, erro
 	switch {
 	case length < 0:
 		return nil, fserror.New(fserror.InvalidArgument, op, path, "the length %d is below 0", length)
-	case length > n.length():
+	case length > n.Length():
 		return nil, noLonger(op, path, n)
 	}
 	return &OpCut{Inode: a.ID, Length: length, Holder: h, Token: token}, nil
@@ -41,19 +41,19 @@ func (op *OpCut) apply(t applier) (Result, error) {
 	case err != nil:
 		return Result{}, err
 	case !t.reachable(n, nil):
-		return Result{}, misfitf("file %d is deleted", n.id)
+		return Result{}, misfitf("file %d is deleted", n.ID)
 	}
 	short := n
-	if op.Length != n.length() {
+	if op.Length != n.Length() {
 		if short, err = t.shortened(n, op.Length); err != nil {
 			return Result{}, err
 		}
 	}
 	why := ReasonTakenOver
-	if n.open() != nil && n.ext.open.grant.holder.Session == op.Holder.Session {
+	if n.Open() != nil && n.Ext.Open.Grant.Holder.Session == op.Holder.Session {
 		why = ReasonClosed // by the same, who continues under a new epoch
 	}
-	return t.opened(n, short.edit(), why, op.Holder, op.Token), nil
+	return t.opened(n, short.Edit(), why, op.Holder, op.Token), nil
 }
 
 func (op *OpCut) affects(a affected) affected { return a.attr(op.Inode) }

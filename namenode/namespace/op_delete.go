@@ -28,25 +28,25 @@ func PlanDelete(t *Tree, c *Call, r Ref, recursive bool, only Type) (*OpDelete, 
 	}
 	n, path := at.node, at.path
 	switch {
-	case n.id == RootID:
+	case n.ID == RootID:
 		return nil, v.errorf(fserror.InvalidArgument, path, "the root directory cannot be deleted")
-	case only == TypeDir && n.typ != TypeDir:
+	case only == TypeDir && n.Type != TypeDir:
 		return nil, v.errorf(fserror.NotDirectory, path, "not a directory")
-	case only != 0 && only != TypeDir && n.typ == TypeDir:
+	case only != 0 && only != TypeDir && n.Type == TypeDir:
 		return nil, isDirectory(v.op, path)
-	case only == TypeSymlink && n.typ != TypeSymlink:
+	case only == TypeSymlink && n.Type != TypeSymlink:
 		return nil, v.errorf(fserror.InvalidArgument, path, "not a symbolic link")
 	}
 	if err := v.requireRemove(at.dir, n, path); err != nil {
 		return nil, err
 	}
-	if n.typ == TypeDir && !recursive {
+	if n.Type == TypeDir && !recursive {
 		v.lookShown(n)
-		if n.entries() > 0 {
+		if n.Entries() > 0 {
 			return nil, v.errorf(fserror.NotEmpty, path, "the directory is not empty; delete it recursively to delete all that is in it")
 		}
 	}
-	return &OpDelete{Parent: at.dir.id, Name: at.name, Inode: n.id}, nil
+	return &OpDelete{Parent: at.dir.ID, Name: at.name, Inode: n.ID}, nil
 }
 
 func (op *OpDelete) apply(t applier) (Result, error) {
@@ -60,13 +60,13 @@ func (op *OpDelete) apply(t applier) (Result, error) {
 	if n == nil {
 		return Result{}, misfit("it names no inode")
 	}
-	return Result{Inode: n.id, Closed: t.unlink(n)}, nil
+	return Result{Inode: n.ID, Closed: t.unlink(n)}, nil
 }
 
 func (op *OpDelete) affects(a affected) affected { return a.entry(op.Parent, op.Name).attr(op.Inode) }
 
 func (op *OpDelete) events(n news) news {
-	if dir := n.t.get(op.Inode); dir != nil && dir.typ == TypeDir {
+	if dir := n.t.get(op.Inode); dir != nil && dir.Type == TypeDir {
 		for _, f := range n.t.openBelow(dir) { // who reads one waits for news of it
 			n.list = append(n.list, n.t.event(EventClose, f))
 		}

@@ -11,10 +11,10 @@ func (op *OpDetach) fields(c coder) { c.inode(&op.Inode) }
 func PlanDetach(t *Tree, c *Call, r Ref) (*OpDetach, error) {
 	v := view{t, c, "lease detach"}
 	n, _, err := v.attached(r)
-	if err != nil || t.leaseOf(n.id) == 0 {
+	if err != nil || t.leaseOf(n.ID) == 0 {
 		return nil, err
 	}
-	return &OpDetach{Inode: n.id}, nil
+	return &OpDetach{Inode: n.ID}, nil
 }
 
 func (op *OpDetach) apply(t applier) (Result, error) {
@@ -22,14 +22,14 @@ func (op *OpDetach) apply(t applier) (Result, error) {
 	if n == nil {
 		return Result{}, misfitf("there is no inode %d", op.Inode)
 	}
-	if t.leaseOf(n.id) == 0 {
-		return Result{}, misfitf("file %d is attached to no lease", n.id)
+	if t.leaseOf(n.ID) == 0 {
+		return Result{}, misfitf("file %d is attached to no lease", n.ID)
 	}
-	if err := t.attachable(n.id); err != nil {
+	if err := t.attachable(n.ID); err != nil {
 		return Result{}, err
 	}
 	t.unattach(n)
-	t.touch(Change{Kind: ChangeAttr, Inode: n.id})
+	t.touch(Change{Kind: ChangeAttr, Inode: n.ID})
 	return fileResult(n), nil
 }
 

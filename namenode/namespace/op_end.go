@@ -35,7 +35,7 @@ func (op *OpEnd) apply(t applier) (Result, error) {
 	r := Result{Lease: op.ID, LeaseEnded: true, LeaseOwner: l.Owner.User, Ended: l, Reason: op.Reason}
 	for _, f := range t.openAttached(l) {
 		r.Closed = append(r.Closed, closedFile(f, ReasonDeleted))
-		t.shut(f.edit())
+		t.shut(f.Edit())
 	}
 	for _, p := range t.leases.Places(l) {
 		if p.Entries > 0 {
@@ -92,8 +92,8 @@ func (op *OpEnd) events(n news) news {
 // goesWithDir reports whether an inode needs no event of its own, since a directory above
 // it is attached to the same lease.
 func (t *Tree) goesWithDir(l *Lease, id InodeID) bool {
-	for n := t.get(t.get(id).parent); n != nil; n = t.get(n.parent) {
-		if n.id < id && t.leases.Of(n.id) == l {
+	for n := t.get(t.get(id).Parent); n != nil; n = t.get(n.Parent) {
+		if n.ID < id && t.leases.Of(n.ID) == l {
 			return true
 		}
 	}

@@ -51,7 +51,7 @@ func PlanHide(t *Tree, c *Call, op Op, h Hide) (Op, error) {
 	}
 	n := t.get(h.Inode)
 	path := v.where(n)
-	if n.typ != TypeFile {
+	if n.Type != TypeFile {
 		return nil, v.errorf(fserror.InvalidArgument, path, "only a file can be hidden")
 	}
 	if !v.mayAttach(n) && c.SessionUser == "" { // a mount keeps what its users have open
@@ -64,10 +64,10 @@ func PlanHide(t *Tree, c *Call, op Op, h Hide) (Op, error) {
 		return nil, fserror.With(err, v.op, path)
 	}
 	if old := v.entry(o.Parent, h.Name, new(inode)); old != nil {
-		return nil, calls.Exists(v.op, v.where(old), old.typ)
+		return nil, calls.Exists(v.op, v.where(old), old.Type)
 	}
-	if t.attachable(n.id) != nil {
-		return nil, v.errorf(fserror.NotFound, path, "lease %x of the file has ended, it is being deleted", uint64(t.leaseOf(n.id)))
+	if t.attachable(n.ID) != nil {
+		return nil, v.errorf(fserror.NotFound, path, "lease %x of the file has ended, it is being deleted", uint64(t.leaseOf(n.ID)))
 	}
 	if err := v.checkRoom(h.Lease, path, o.Parent); err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func (op *OpHide) apply(t applier) (Result, error) {
 		return Result{}, err
 	}
 	switch {
-	case n == nil || n.typ != TypeFile:
+	case n == nil || n.Type != TypeFile:
 		return Result{}, misfitf("entry %q of directory %d is no file", op.Name, op.Parent)
 	case t.lookup(op.Parent, op.Hidden) != nil:
 		return Result{}, misfitf("directory %d has an entry %q already", op.Parent, op.Hidden)
@@ -95,7 +95,7 @@ func (op *OpHide) apply(t applier) (Result, error) {
 	if _, err := t.liveLease(op.Lease); err != nil {
 		return Result{}, err
 	}
-	if err := t.attachable(n.id); err != nil {
+	if err := t.attachable(n.ID); err != nil {
 		return Result{}, err
 	}
 	var src *inode
@@ -105,23 +105,23 @@ func (op *OpHide) apply(t applier) (Result, error) {
 		}
 		src = t.lookup(op.FromParent, op.FromName)
 		switch {
-		case src == nil || src.id == n.id || src.typ == TypeDir:
-			return Result{}, misfitf("entry %q of directory %d cannot replace inode %d", op.FromName, op.FromParent, n.id)
+		case src == nil || src.ID == n.ID || src.Type == TypeDir:
+			return Result{}, misfitf("entry %q of directory %d cannot replace inode %d", op.FromName, op.FromParent, n.ID)
 		case op.Detach:
-			if err := t.attachable(src.id); err != nil {
+			if err := t.attachable(src.ID); err != nil {
 				return Result{}, err
 			}
 		}
 	}
 
 	t.attachTo(op.Lease, n)
-	t.unlinkEntry(n)
+	t.slots.UnlinkInode(n)
 	r := t.move(n, op.Parent, op.Hidden, 1)
 	if src != nil {
 		if op.Detach {
 			t.unattach(src)
 		}
-		t.unlinkEntry(src)
+		t.slots.UnlinkInode(src)
 		t.move(src, op.Parent, op.Name, 1)
 	}
 	r.Flag = true

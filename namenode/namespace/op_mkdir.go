@@ -1,6 +1,9 @@
 package namespace
 
-import "github.com/leasefs/leasefs/namenode/namespace/calls"
+import (
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
+	"github.com/leasefs/leasefs/namenode/namespace/node"
+)
 
 // OpMkdir makes one directory or, for -p, a chain of them: Names[1:] each
 // inside the one before.
@@ -31,16 +34,16 @@ func PlanMkdir(t *Tree, c *Call, r Ref, mode uint16, parents bool) (*OpMkdir, er
 	}
 	if at.node != nil {
 		n := at.node
-		if parents && n.typ == TypeSymlink {
+		if parents && n.Type == TypeSymlink {
 			r.How |= FollowLast
 			if to, err := v.resolve(r); err == nil && to.node != nil {
 				n = to.node
 			}
 		}
-		if parents && n.typ == TypeDir {
+		if parents && n.Type == TypeDir {
 			return nil, nil
 		}
-		return nil, calls.Exists(v.op, at.path, at.node.typ)
+		return nil, calls.Exists(v.op, at.path, at.node.Type)
 	}
 	dirs, name, err := v.planNew(at, parents)
 	if err != nil {
@@ -48,7 +51,7 @@ func PlanMkdir(t *Tree, c *Call, r Ref, mode uint16, parents bool) (*OpMkdir, er
 	}
 	_, less := c.Less()
 	return &OpMkdir{
-		Parent: at.dir.id, Names: append(dirs, name), Mode: v.masked(mode, less, at),
+		Parent: at.dir.ID, Names: append(dirs, name), Mode: v.masked(mode, less, at),
 		User: v.caller(), Group: v.groupIn(at.dir),
 	}, nil
 }
@@ -62,13 +65,13 @@ func (op *OpMkdir) apply(t applier) (Result, error) {
 		parent: op.Parent, dirs: op.Names[:last], name: op.Names[last],
 		// Its maker can make more in what mkdir -p makes on the way (POSIX).
 		dirMode: op.Mode | 0o300,
-		leaf:    &inode{typ: TypeDir, mode: op.Mode & modeBits, mtime: t.now.Time},
+		leaf:    &inode{Type: TypeDir, Mode: op.Mode & node.ModeBits, MTime: t.now.Time},
 		user:    op.User, group: op.Group,
 	}
 	if _, err := t.checkChain(&c, 0); err != nil {
 		return Result{}, err
 	}
-	return Result{Inode: t.makeChain(&c, nil).id}, nil
+	return Result{Inode: t.makeChain(&c, nil).ID}, nil
 }
 
 func (op *OpMkdir) affects(a affected) affected { return a.entry(op.Parent, op.Names[0]) }

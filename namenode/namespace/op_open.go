@@ -31,9 +31,9 @@ func (op *OpOpen) apply(t applier) (Result, error) {
 		return Result{}, err
 	}
 	if !t.reachable(n, nil) {
-		return Result{}, misfitf("file %d is deleted", n.id)
+		return Result{}, misfitf("file %d is deleted", n.ID)
 	}
-	return t.opened(n, n.edit(), ReasonTakenOver, op.Holder, op.Token), nil
+	return t.opened(n, n.Edit(), ReasonTakenOver, op.Holder, op.Token), nil
 }
 
 func (op *OpOpen) affects(a affected) affected { return a.attr(op.Inode) }

@@ -20,12 +20,12 @@ func (op *OpReclaim) apply(t applier) (Result, error) {
 		}
 		top := t.get(id)
 		var batch []*inode
-		t.everyChild(id, "", func(n *inode) bool {
+		t.slots.Children(id, "", func(n *inode) bool {
 			batch = append(batch, n)
 			left--
 			return left > 0
 		})
-		living := top.entries()
+		living := top.Entries()
 		for _, n := range batch {
 			if !t.isDead(n) {
 				living--
@@ -33,9 +33,9 @@ func (op *OpReclaim) apply(t applier) (Result, error) {
 			t.takeOut(n, ReasonDeleted)
 		}
 		if len(batch) > 0 && living+t.leases.DeadIn(id) > 0 {
-			top = top.edit()
-			top.ownExt().n = living
-			top.dropEmptyExt()
+			top = top.Edit()
+			top.OwnExt().N = living
+			top.DropEmptyExt()
 			t.put(top)
 			continue
 		}

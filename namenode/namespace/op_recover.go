@@ -18,7 +18,7 @@ func (op *OpRecover) apply(t applier) (Result, error) {
 		return Result{}, err
 	}
 	closed := []ClosedFile{closedFile(n, ReasonRecovered)}
-	n = n.edit()
+	n = n.Edit()
 	t.shut(n)
 	r := fileResult(n)
 	r.Closed, r.Reason = closed, op.Reason

@@ -41,62 +41,62 @@ func PlanRename(t *Tree, c *Call, from, to Ref, overwrite, detach bool) (*OpRena
 	}
 	n, old := src.node, dst.node
 	switch {
-	case n.id == RootID || (old != nil && old.id == RootID):
+	case n.ID == RootID || (old != nil && old.ID == RootID):
 		return nil, v.errorf(fserror.InvalidArgument, src.path, "the root directory can be neither renamed nor replaced")
 	case old == nil && dst.rest != "":
 		return nil, v.missing(dst)
-	case old != nil && old.id == n.id:
+	case old != nil && old.ID == n.ID:
 		return nil, nil
-	case n.typ == TypeDir && t.slots.IsBelow(dst.dir.id, n.id):
+	case n.Type == TypeDir && t.slots.IsBelow(dst.dir.ID, n.ID):
 		return nil, v.errorf(fserror.InvalidArgument, src.path, "%s is inside it", dst.path)
 	case old != nil && !overwrite:
-		return nil, calls.Exists(v.op, dst.path, old.typ)
-	case old != nil && old.typ == TypeDir && n.typ != TypeDir:
+		return nil, calls.Exists(v.op, dst.path, old.Type)
+	case old != nil && old.Type == TypeDir && n.Type != TypeDir:
 		return nil, isDirectory(v.op, dst.path)
-	case old != nil && old.typ != TypeDir && n.typ == TypeDir:
+	case old != nil && old.Type != TypeDir && n.Type == TypeDir:
 		return nil, v.errorf(fserror.NotDirectory, dst.path, "not a directory: a directory cannot replace it")
 	}
 	if err := v.requireRemove(src.dir, n, src.path); err != nil {
 		return nil, err
 	}
-	if n.typ == TypeDir && src.dir.id != dst.dir.id {
+	if n.Type == TypeDir && src.dir.ID != dst.dir.ID {
 		// Its entry ".." changes: it must itself be writable (POSIX, Linux).
 		if err := v.require(n, mayWrite, src.path); err != nil {
 			return nil, err
 		}
 	}
 	if detach {
-		if err := t.attachable(n.id); err != nil {
+		if err := t.attachable(n.ID); err != nil {
 			return nil, v.errorf(fserror.NotFound, src.path, "%v, it is being deleted", err)
 		}
 	}
-	if n.typ == TypeDir && src.dir.id != dst.dir.id && !c.IsSuper() && v.inAttached(dst.dir) {
+	if n.Type == TypeDir && src.dir.ID != dst.dir.ID && !c.IsSuper() && v.inAttached(dst.dir) {
 		if err := v.mayGoWhole(n, src.path); err != nil {
 			return nil, err
 		}
 	}
-	if n.typ == TypeDir && v.deepens(n, dst) {
+	if n.Type == TypeDir && v.deepens(n, dst) {
 		return nil, fspath.TooLong(v.op, dst.path, "the path of something in it")
 	}
 	if !detach {
-		if err := v.checkRoom(t.leaseOf(n.id), dst.path, dst.dir.id); err != nil {
+		if err := v.checkRoom(t.leaseOf(n.ID), dst.path, dst.dir.ID); err != nil {
 			return nil, err
 		}
 	}
-	o := &OpRename{FromParent: src.dir.id, FromName: src.name, ToParent: dst.dir.id, ToName: dst.name, Detach: detach}
+	o := &OpRename{FromParent: src.dir.ID, FromName: src.name, ToParent: dst.dir.ID, ToName: dst.name, Detach: detach}
 	if old == nil {
 		if _, _, err := v.planNew(dst, false); err != nil {
 			return nil, err
 		}
 		return o, nil
 	}
-	o.Replace = old.id
+	o.Replace = old.ID
 	if err := v.requireRemove(dst.dir, old, dst.path); err != nil {
 		return nil, err
 	}
-	if old.typ == TypeDir {
+	if old.Type == TypeDir {
 		v.lookShown(old)
-		if old.entries() > 0 {
+		if old.Entries() > 0 {
 			return nil, v.errorf(fserror.NotEmpty, dst.path, "the directory is not empty")
 		}
 	}
@@ -122,25 +122,25 @@ func (op *OpRename) apply(t applier) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if old != nil && old.id == n.id {
+	if old != nil && old.ID == n.ID {
 		return Result{}, misfit("it renames an inode to the name that it has")
 	}
-	if old != nil && ((old.typ == TypeDir) != (n.typ == TypeDir) || old.typ == TypeDir && old.entries() > 0) {
-		return Result{}, misfitf("inode %d cannot replace inode %d", n.id, old.id)
+	if old != nil && ((old.Type == TypeDir) != (n.Type == TypeDir) || old.Type == TypeDir && old.Entries() > 0) {
+		return Result{}, misfitf("inode %d cannot replace inode %d", n.ID, old.ID)
 	}
 	if op.Detach {
-		if err := t.attachable(n.id); err != nil {
+		if err := t.attachable(n.ID); err != nil {
 			return Result{}, err
 		}
 	}
-	if n.typ == TypeDir && t.slots.IsBelow(to.id, n.id) {
-		return Result{}, misfitf("directory %d would be inside itself", n.id)
+	if n.Type == TypeDir && t.slots.IsBelow(to.ID, n.ID) {
+		return Result{}, misfitf("directory %d would be inside itself", n.ID)
 	}
 
 	if op.Detach {
 		t.unattach(n)
 	}
-	t.unlinkEntry(n)
+	t.slots.UnlinkInode(n)
 	var closed []ClosedFile
 	if old != nil {
 		closed = t.takeOut(old, ReasonReplaced)

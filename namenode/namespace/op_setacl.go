@@ -5,41 +5,16 @@ import (
 	"github.com/leasefs/leasefs/internal/posixacl"
 	"github.com/leasefs/leasefs/namenode/namespace/acl"
 	"github.com/leasefs/leasefs/namenode/namespace/calls"
+	"github.com/leasefs/leasefs/namenode/namespace/node"
 	"github.com/leasefs/leasefs/namenode/share"
 )
 
-// aclBit is a bit of an inode's mode, in memory alone: it has ACLs, which are in the
-// table of these.
-const aclBit uint16 = 0o10000
-
-// perm is the mode of an inode as others see it.
-func (n *inode) perm() uint16 { return n.mode & modeBits }
-
-// marked notes whether an inode that is not yet in a tree has ACLs.
-func (n *inode) marked(has bool) {
-	if n.mode = n.perm(); has {
-		n.mode |= aclBit
-	}
-}
-
-// inherit gives an inode that is not yet in a tree the mode that it has in a directory with
-// a default ACL, nil if it has none, and returns the ACLs that it is to get.
-func (n *inode) inherit(byDefault *acl.ACL) (acls acl.Of) {
-	if byDefault == nil || n.typ == TypeSymlink {
-		return acls
-	}
-	if n.mode, acls.Access = byDefault.Inherit(n.mode); n.typ == TypeDir {
-		acls.Default = byDefault
-	}
-	return acls
-}
-
 // aclsOf are the ACLs of an inode, nil if there is none.
 func (t *inodes) aclsOf(n *inode) (access, byDefault *acl.ACL) {
-	if n.mode&aclBit == 0 {
+	if n.Mode&node.ACLBit == 0 {
 		return nil, nil
 	}
-	return t.acls.Get(n.id)
+	return t.acls.Get(n.ID)
 }
 
 // defaultOf is the default ACL of a directory, nil if it has none.
@@ -57,20 +32,20 @@ func (t *inodes) countACL(user uint16, bytes int64) {
 // addACL marks an inode that has ACLs by an image; false if it cannot have them.
 func (t *inodes) addACL(o acl.Of) bool {
 	n := t.get(o.Inode)
-	if n == nil || n.typ == TypeSymlink || o.Default != nil && n.typ != TypeDir {
+	if n == nil || n.Type == TypeSymlink || o.Default != nil && n.Type != TypeDir {
 		return false
 	}
-	n.marked(true)
+	n.Mark(true)
 	t.put(n)
 	return true
 }
 
 // masked is the mode of what a call makes at a place, or in directories to be made there.
 func (v view) masked(mode, less uint16, at place) uint16 {
-	if at.node != nil || v.defaultOf(at.dir.id) == nil {
+	if at.node != nil || v.defaultOf(at.dir.ID) == nil {
 		mode &^= less
 	}
-	return mode & modeBits
+	return mode & node.ModeBits
 }
 
 // ACL returns the access ACL and the default ACL of what a Ref leads to; of what has none,
@@ -83,12 +58,12 @@ func (t *Tree) ACL(c *Call, r Ref) (posixacl.ACL, error) {
 		return nil, err
 	}
 	n := at.node
-	v.lookAttr(n.id)
-	if n.typ == TypeSymlink {
+	v.lookAttr(n.ID)
+	if n.Type == TypeSymlink {
 		return nil, v.noACL(at.path)
 	}
 	access, byDefault := t.aclsOf(n)
-	return acl.Join(n.perm(), access, byDefault), nil
+	return acl.Join(n.Perm(), access, byDefault), nil
 }
 
 func (v view) noACL(path string) error {
@@ -120,21 +95,21 @@ func PlanSetACL(t *Tree, c *Call, r Ref, change posixacl.Change) (*OpSetACL, err
 	}
 	n, path := at.node, at.path
 	switch {
-	case n.typ == TypeSymlink:
+	case n.Type == TypeSymlink:
 		return nil, v.noACL(path)
 	case !c.IsSuper() && !v.isOwner(n):
-		return nil, v.errorf(fserror.Permission, path, "user %s may not change its ACL (owner %s)", c.User, t.UserNames.Name(n.user)).Because(calls.NotOwner)
+		return nil, v.errorf(fserror.Permission, path, "user %s may not change its ACL (owner %s)", c.User, t.UserNames.Name(n.User)).Because(calls.NotOwner)
 	}
-	mode, lists, more, err := t.acls.Plan(n.id, n.perm(), n.typ == TypeDir, change)
+	mode, lists, more, err := t.acls.Plan(n.ID, n.Perm(), n.Type == TypeDir, change)
 	switch {
 	case err != nil:
 		return nil, fserror.With(err, v.op, path)
 	case more < 0:
 		return nil, nil
-	case more > 0 && t.counts.ACLBytes+more > share.Room(acl.MaxMemory, t.Uses.Of(n.user).ACLs, more, c.IsSuper()):
-		return nil, v.errorf(fserror.NoSpace, path, "the different ACLs of all files take %d of %d bytes of the namenode's memory, and the room that is left is for owners whose files have few; give more of %s's files equal ACLs, or ACLs that name groups", t.counts.ACLBytes, acl.MaxMemory, t.UserNames.Name(n.user))
+	case more > 0 && t.counts.ACLBytes+more > share.Room(acl.MaxMemory, t.Uses.Of(n.User).ACLs, more, c.IsSuper()):
+		return nil, v.errorf(fserror.NoSpace, path, "the different ACLs of all files take %d of %d bytes of the namenode's memory, and the room that is left is for owners whose files have few; give more of %s's files equal ACLs, or ACLs that name groups", t.counts.ACLBytes, acl.MaxMemory, t.UserNames.Name(n.User))
 	}
-	return &OpSetACL{Inode: n.id, Mode: mode, Lists: lists}, nil
+	return &OpSetACL{Inode: n.ID, Mode: mode, Lists: lists}, nil
 }
 
 func (op *OpSetACL) apply(t applier) (Result, error) {
@@ -144,14 +119,14 @@ func (op *OpSetACL) apply(t applier) (Result, error) {
 		return Result{}, misfitf("there is no inode %d", op.Inode)
 	case err != nil:
 		return Result{}, err
-	case n.typ == TypeSymlink || n.typ != TypeDir && len(op.Default) > 0:
+	case n.Type == TypeSymlink || n.Type != TypeDir && len(op.Default) > 0:
 		return Result{}, misfitf("inode %d cannot have such an ACL", op.Inode)
 	}
-	n = n.edit()
-	n.mode = op.Mode
-	n.marked(t.acls.Put(n.id, op.Lists, n.user, t.countACL))
+	n = n.Edit()
+	n.Mode = op.Mode
+	n.Mark(t.acls.Put(n.ID, op.Lists, n.User, t.countACL))
 	t.put(n)
-	t.touch(Change{Kind: ChangeAttr, Inode: n.id})
+	t.touch(Change{Kind: ChangeAttr, Inode: n.ID})
 	return fileResult(n), nil
 }
 

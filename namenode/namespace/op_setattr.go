@@ -5,6 +5,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/namespace/calls"
+	"github.com/leasefs/leasefs/namenode/namespace/node"
 )
 
 // OpSetAttr changes attributes; what is not Set stays.
@@ -39,7 +40,7 @@ func PlanSetAttr(t *Tree, c *Call, r Ref, op OpSetAttr) (*OpSetAttr, error) {
 		return nil, err
 	}
 	n, path := at.node, at.path
-	op.Inode, op.Mode = n.id, op.Mode&modeBits
+	op.Inode, op.Mode = n.ID, op.Mode&node.ModeBits
 	if !op.SetMode && !op.SetMTime && op.User == "" && op.Group == "" {
 		return nil, nil
 	}
@@ -51,7 +52,7 @@ func PlanSetAttr(t *Tree, c *Call, r Ref, op OpSetAttr) (*OpSetAttr, error) {
 	}
 	owner := v.isOwner(n)
 	denied := func(what string) error {
-		return v.errorf(fserror.Permission, path, "user %s may not change its %s (owner %s)", c.User, what, t.UserNames.Name(n.user)).Because(calls.NotOwner)
+		return v.errorf(fserror.Permission, path, "user %s may not change its %s (owner %s)", c.User, what, t.UserNames.Name(n.User)).Because(calls.NotOwner)
 	}
 	switch {
 	case op.SetMode && !owner:
@@ -62,17 +63,17 @@ func PlanSetAttr(t *Tree, c *Call, r Ref, op OpSetAttr) (*OpSetAttr, error) {
 		return nil, denied("owner")
 	case op.Group != "" && !owner:
 		return nil, denied("group")
-	case op.Group != "" && op.Group != t.GroupNames.Name(n.group) && !slices.Contains(c.Groups, op.Group):
+	case op.Group != "" && op.Group != t.GroupNames.Name(n.Group) && !slices.Contains(c.Groups, op.Group):
 		return nil, v.errorf(fserror.Permission, path, "user %s is not in group %s", c.User, op.Group).Because(calls.NotOwner)
 	}
-	if op.Group != "" && !op.SetMode && n.typ == TypeFile && n.mode&setIDBits != 0 {
-		op.SetMode, op.Mode = true, n.perm()&^setIDBits
+	if op.Group != "" && !op.SetMode && n.Type == TypeFile && n.Mode&setIDBits != 0 {
+		op.SetMode, op.Mode = true, n.Perm()&^setIDBits
 	}
 	group := op.Group
 	if group == "" {
-		group = t.GroupNames.Name(n.group)
+		group = t.GroupNames.Name(n.Group)
 	}
-	if op.SetMode && n.typ == TypeFile && !slices.Contains(c.Groups, group) {
+	if op.SetMode && n.Type == TypeFile && !slices.Contains(c.Groups, group) {
 		op.Mode &^= setGIDBit
 	}
 	return &op, nil
@@ -86,25 +87,25 @@ func (op *OpSetAttr) apply(t applier) (Result, error) {
 	if err := t.Fit(op.User, op.Group); err != nil {
 		return Result{}, err
 	}
-	n = n.edit()
+	n = n.Edit()
 	if op.SetMode {
-		n.mode = op.Mode&modeBits | n.mode&aclBit // what is the mask of an ACL it says
+		n.Mode = op.Mode&node.ModeBits | n.Mode&node.ACLBit // what is the mask of an ACL it says
 	}
 	if op.User != "" {
-		n.user = t.UserNames.Add(op.User)
+		n.User = t.UserNames.Add(op.User)
 	}
 	if op.Group != "" {
-		n.group = t.GroupNames.Add(op.Group)
+		n.Group = t.GroupNames.Add(op.Group)
 	}
 	if op.SetMTime {
-		n.mtime = op.MTime
-		if n.mtime == 0 {
-			n.mtime = t.now.Time
+		n.MTime = op.MTime
+		if n.MTime == 0 {
+			n.MTime = t.now.Time
 		}
 	}
 	t.put(n)
-	t.touch(Change{Kind: ChangeAttr, Inode: n.id})
-	return Result{Inode: n.id, Length: n.length(), BlocksLength: n.blocksLength()}, nil
+	t.touch(Change{Kind: ChangeAttr, Inode: n.ID})
+	return Result{Inode: n.ID, Length: n.Length(), BlocksLength: n.BlocksLength()}, nil
 }
 
 func (op *OpSetAttr) affects(a affected) affected { return a.attr(op.Inode) }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/namespace/calls"
+	"github.com/leasefs/leasefs/namenode/namespace/node"
 )
 
 // OpSymlink makes a symbolic link.
@@ -45,14 +46,14 @@ func PlanSymlink(t *Tree, c *Call, r Ref, target string, parents bool) (*OpSymli
 		return nil, err
 	}
 	if at.node != nil {
-		return nil, calls.Exists(v.op, at.path, at.node.typ)
+		return nil, calls.Exists(v.op, at.path, at.node.Type)
 	}
 	dirs, name, err := v.planNew(at, parents)
 	if err != nil {
 		return nil, err
 	}
 	return &OpSymlink{
-		Parent: at.dir.id, Dirs: dirs, DirMode: 0o755, Name: name, Target: target,
+		Parent: at.dir.ID, Dirs: dirs, DirMode: 0o755, Name: name, Target: target,
 		User: v.caller(), Group: v.groupIn(at.dir),
 	}, nil
 }
@@ -64,13 +65,13 @@ func (op *OpSymlink) apply(t applier) (Result, error) {
 	target := []byte(op.Target)
 	c := chain{
 		parent: op.Parent, dirs: op.Dirs, name: op.Name, dirMode: op.DirMode,
-		leaf: &inode{typ: TypeSymlink, mode: 0o777, mtime: t.now.Time, ext: &ext{tail: target[:len(target):len(target)]}},
+		leaf: &inode{Type: TypeSymlink, Mode: 0o777, MTime: t.now.Time, Ext: &node.Ext{Tail: target[:len(target):len(target)]}},
 		user: op.User, group: op.Group,
 	}
 	if _, err := t.checkChain(&c, 0); err != nil {
 		return Result{}, err
 	}
-	return Result{Inode: t.makeChain(&c, nil).id}, nil
+	return Result{Inode: t.makeChain(&c, nil).ID}, nil
 }
 
 func (op *OpSymlink) affects(a affected) affected { return a.newEntry(op.Parent, op.Dirs, op.Name) }

@@ -24,14 +24,14 @@ func PlanTruncate(t *Tree, c *Call, r Ref, length int64) (*OpTruncate, error) {
 		return nil, err
 	case length < 0:
 		return nil, v.errorf(fserror.InvalidArgument, path, "the length %d is below 0", length)
-	case n.open() != nil:
+	case n.Open() != nil:
 		return nil, held(v.op, path, n)
-	case length > n.length():
+	case length > n.Length():
 		return nil, noLonger(v.op, path, n)
-	case length == n.length():
+	case length == n.Length():
 		return nil, nil
 	}
-	return &OpTruncate{Inode: n.id, Length: length}, nil
+	return &OpTruncate{Inode: n.ID, Length: length}, nil
 }
 
 func (op *OpTruncate) apply(t applier) (Result, error) {
@@ -39,8 +39,8 @@ func (op *OpTruncate) apply(t applier) (Result, error) {
 	switch {
 	case err != nil:
 		return Result{}, err
-	case n.open() != nil:
-		return Result{}, misfitf("file %d is open", n.id)
+	case n.Open() != nil:
+		return Result{}, misfitf("file %d is open", n.ID)
 	}
 	if n, err = t.shortened(n, op.Length); err != nil {
 		return Result{}, err

@@ -34,26 +34,20 @@ func part(op, first Op) bool {
 
 // Parts returns the records that a record consists of: for most kinds, only itself.
 func Parts(op Op) []Op {
-	if t, ok := op.(*OpTxn); ok {
+	switch t := op.(type) {
+	case *OpTxn:
 		return t.Parts
+	case *OpTrash:
+		if t.Do == TrashKeep {
+			return Parts(t.Op)
+		}
 	}
 	return []Op{op}
 }
 
 func (op *OpTxn) fields(c coder) {
 	codec.List(c.Coder, &op.Parts, 2, func(p *Op) {
-		var typ uint8
-		if c.Writes() {
-			typ = opType(*p)
-		}
-		c.U8(&typ)
-		if !c.Writes() {
-			if *p = newOp(typ); *p == nil || typ == opType(op) {
-				c.Fail(fmt.Sprintf("a part cannot be of kind %d", typ))
-				return
-			}
-		}
-		(*p).fields(c)
+		c.op(p, op)
 	})
 }
 
@@ -62,7 +56,7 @@ func (op *OpTxn) fields(c coder) {
 // no plan changes anything, the record is nil, too. If a plan fails, failed is its number,
 // from 0 on.
 func PlanTxn(t *Tree, plans ...func(*Tree) (Op, error)) (op *OpTxn, failed int, err error) {
-	trial := applier{t.trial(), stamp{TxID: t.txid + 1, Time: t.time, reigned: t.reigned}}
+	trial := applier{t.trial(), stamp{TxID: t.txid + 1, Time: t.time, reigned: t.reigned}, keeper{}}
 	op = new(OpTxn)
 	for i, plan := range plans {
 		p, err := plan(trial.Tree)
@@ -99,7 +93,7 @@ func (op *OpTxn) apply(t applier) (Result, error) {
 	if len(op.Parts) == 0 || len(op.Parts) > MaxTxn {
 		return Result{}, misfitf("it has %d parts; 1 to %d can be", len(op.Parts), MaxTxn)
 	}
-	trial := applier{t.trial(), t.now}
+	trial := applier{t.trial(), t.now, t.keep}
 	for i, p := range op.Parts {
 		if !part(p, op.Parts[0]) {
 			return Result{}, misfitf("part %d cannot be of kind %s", i, opName(p))

@@ -39,29 +39,34 @@ func PlanXattr(t *Tree, c *Call, r Ref, name string, value []byte, action tables
 	if err := tables.CheckXattrName(name); err != nil {
 		return nil, fserror.With(err, v.op, path)
 	}
-	if n.typ == TypeSymlink {
+	if n.Type == TypeSymlink {
 		return nil, v.errorf(fserror.Permission, path, "a symbolic link has no extended attributes")
 	}
 	if err := v.require(n, mayWrite, path); err != nil && !c.Made {
 		return nil, err
 	}
-	if n.typ == TypeDir && !v.stickyAllows(n, n) {
+	if name == tables.TrashXattr {
+		if err := mayTrash(v, n, string(value), action, path); err != nil {
+			return nil, err
+		}
+	}
+	if n.Type == TypeDir && !v.stickyAllows(n, n) {
 		return nil, v.errorf(fserror.Permission, path, "user %s does not own the directory, whose sticky bit is set", c.User).Because(calls.NotOwner)
 	}
-	x := tables.Xattr{Inode: n.id, Name: name, Value: string(value)}
+	x := tables.Xattr{Inode: n.ID, Name: name, Value: string(value)}
 	more, err := t.xattrs.Plan(x, action)
 	switch {
 	case err != nil:
 		return nil, fserror.With(err, v.op, path)
 	case action == tables.XattrRemove:
-		return &OpXattr{Inode: n.id, Name: name, Remove: true}, nil
+		return &OpXattr{Inode: n.ID, Name: name, Remove: true}, nil
 	case more < 0:
 		return nil, nil
 	}
-	if more > tables.XattrOverhead && t.counts.XattrBytes+more > share.Room(MaxXattrMemory, t.Uses.Of(n.user).Xattrs, more, c.IsSuper()) {
-		return nil, v.errorf(fserror.NoSpace, path, "the extended attributes of all files take %d of %d bytes of the namenode's memory, and the room that is left is for owners whose files have few; remove some of %s's", t.counts.XattrBytes, MaxXattrMemory, t.UserNames.Name(n.user))
+	if more > tables.XattrOverhead && t.counts.XattrBytes+more > share.Room(MaxXattrMemory, t.Uses.Of(n.User).Xattrs, more, c.IsSuper()) {
+		return nil, v.errorf(fserror.NoSpace, path, "the extended attributes of all files take %d of %d bytes of the namenode's memory, and the room that is left is for owners whose files have few; remove some of %s's", t.counts.XattrBytes, MaxXattrMemory, t.UserNames.Name(n.User))
 	}
-	return &OpXattr{Inode: n.id, Name: name, Value: value}, nil
+	return &OpXattr{Inode: n.ID, Name: name, Value: value}, nil
 }
 
 func (op *OpXattr) apply(t applier) (Result, error) {
@@ -72,20 +77,20 @@ func (op *OpXattr) apply(t applier) (Result, error) {
 	if err := tables.CheckXattrName(op.Name); err != nil {
 		return Result{}, err
 	}
-	x, had := t.xattrs.Get(n.id, op.Name)
+	x, had := t.xattrs.Get(n.ID, op.Name)
 	switch {
 	case op.Remove && (!had || len(op.Value) > 0):
-		return Result{}, misfitf("inode %d has no extended attribute %q to remove", n.id, op.Name)
+		return Result{}, misfitf("inode %d has no extended attribute %q to remove", n.ID, op.Name)
 	case op.Remove:
 		t.deleteXattr(x)
 	default:
-		x = tables.Xattr{Inode: n.id, Name: strings.Clone(op.Name), Value: string(op.Value)}
+		x = tables.Xattr{Inode: n.ID, Name: strings.Clone(op.Name), Value: string(op.Value)}
 		if sum, fits := t.xattrs.Fits(x); !fits {
-			return Result{}, misfitf("the extended attributes of inode %d would have %d bytes", n.id, sum)
+			return Result{}, misfitf("the extended attributes of inode %d would have %d bytes", n.ID, sum)
 		}
 		t.putXattr(x)
 	}
-	t.touch(Change{Kind: ChangeAttr, Inode: n.id})
+	t.touch(Change{Kind: ChangeAttr, Inode: n.ID})
 	return fileResult(n), nil
 }
 

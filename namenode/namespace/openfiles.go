@@ -3,10 +3,10 @@ package namespace
 // OpenFile returns who has a file open for write; false if nobody has.
 func (t *inodes) OpenFile(id InodeID) (OpenFile, bool) {
 	n := t.get(id)
-	if n == nil || n.open() == nil {
+	if n == nil || n.Open() == nil {
 		return OpenFile{}, false
 	}
-	return n.openFile(), true
+	return n.OpenFile(), true
 }
 
 // OpenFiles calls fn for every file open for write, by inode number, until it
@@ -16,7 +16,7 @@ func (t *inodes) OpenFiles(fn func(OpenFile) bool) { t.OpenFilesAfter(0, fn) }
 // OpenFilesAfter is OpenFiles for numbers greater than id.
 func (t *inodes) OpenFilesAfter(id InodeID, fn func(OpenFile) bool) {
 	t.open.AscendGreaterOrEqual(id, func(o InodeID) bool {
-		return o == id || fn(t.get(o).openFile())
+		return o == id || fn(t.get(o).OpenFile())
 	})
 }
 
@@ -39,5 +39,5 @@ func (t *inodes) WriterOf(op Op) (f OpenFile, ok bool) {
 // counts from the file's beginning.
 func (t *inodes) TailIs(id InodeID, offset int64, data []byte) bool {
 	n := t.get(id)
-	return n != nil && n.typ == TypeFile && n.content().Has(offset, data)
+	return n != nil && n.Type == TypeFile && n.Content().Has(offset, data)
 }

@@ -248,7 +248,7 @@ func TestCanRemoveAll(t *testing.T) {
 		}
 	}
 	// An empty directory may be removed whatever its own mode is.
-	r.must(t, &OpDelete{Parent: deep, Name: "file", Inode: r.tree.lookup(deep, "file").id})
+	r.must(t, &OpDelete{Parent: deep, Name: "file", Inode: r.tree.lookup(deep, "file").ID})
 	if _, err := check(5); err != nil {
 		t.Fatal(err)
 	}

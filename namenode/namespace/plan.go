@@ -22,7 +22,7 @@ func (v view) groupIn(dir *inode) string {
 	if v.c != nil && v.c.ForGroup != "" {
 		return v.c.ForGroup
 	}
-	return v.GroupNames.Name(dir.group)
+	return v.GroupNames.Name(dir.Group)
 }
 
 // planNew is what making an inode at a place takes: that nothing is
@@ -35,14 +35,14 @@ func (v view) planNew(at place, parents bool) (dirs []string, name string, err e
 	if dirs, name, err = fspath.Names(at.name, at.rest); err != nil {
 		return nil, "", fserror.With(err, v.op, at.path)
 	}
-	if at.dir.typ != TypeDir {
+	if at.dir.Type != TypeDir {
 		return nil, "", v.notDirectory(at.dir, at.path)
 	}
 	if err := v.requireChange(at.dir, at.path); err != nil {
 		return nil, "", err
 	}
 	if at.unmeasured {
-		depth, size := v.slots.Extent(at.dir.id)
+		depth, size := v.slots.Extent(at.dir.ID)
 		for _, d := range dirs {
 			depth, size = depth+1, size+1+len(d)
 		}

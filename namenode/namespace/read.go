@@ -17,25 +17,25 @@ const maxDeadLook = 10_000
 // attr is the public form of an inode.
 func (v view) attr(n *inode) Attr {
 	a := Attr{
-		ID: n.id, Parent: n.parent, Name: n.nameString(), Type: n.typ, Mode: n.perm(),
-		User: v.UserNames.Name(n.user), Group: v.GroupNames.Name(n.group), MTime: n.mtime, Lease: v.leaseOf(n.id),
+		ID: n.ID, Parent: n.Parent, Name: n.Name(), Type: n.Type, Mode: n.Perm(),
+		User: v.UserNames.Name(n.User), Group: v.GroupNames.Name(n.Group), MTime: n.MTime, Lease: v.leaseOf(n.ID),
 	}
-	a.Xattrs, a.Xattr = v.xattrs.Look(n.id, v.c.Wants(func() bool { return v.allowed(n, mayRead) }))
+	a.Xattrs, a.Xattr = v.xattrs.Look(n.ID, v.c.Wants(func() bool { return v.allowed(n, mayRead) }))
 	a.Access, a.Default = v.aclsOf(n)
-	switch n.typ {
+	switch n.Type {
 	case TypeFile:
-		a.Length = n.length()
-		a.Blocks = len(n.blocks())
-		a.TailLength = int64(len(n.tail()))
-		if n.open() != nil {
-			o := n.openFile()
+		a.Length = n.Length()
+		a.Blocks = len(n.Blocks())
+		a.TailLength = int64(len(n.Tail()))
+		if n.Open() != nil {
+			o := n.OpenFile()
 			a.Open = &o
 		}
 	case TypeDir:
-		a.Entries = int(n.entries())
+		a.Entries = int(n.Entries())
 	case TypeSymlink:
-		a.LinkTarget = n.target()
-		a.Length = n.length()
+		a.LinkTarget = n.Target()
+		a.Length = n.Length()
 	}
 	return a
 }
@@ -80,7 +80,7 @@ func (v view) reach(id InodeID) (*inode, error) {
 func (t *Tree) MaySearch(c *Call, dir InodeID) bool {
 	v := view{t, c, ""}
 	n, err := v.reach(dir)
-	return err == nil && n.typ == TypeDir && v.allowed(n, mayExecute)
+	return err == nil && n.Type == TypeDir && v.allowed(n, mayExecute)
 }
 
 // inodeName names an inode in an error message.
@@ -101,21 +101,21 @@ func (t *Tree) List(c *Call, r Ref, after string, limit int) (dir Attr, entries 
 	}
 	n := at.node
 	v.lookShown(n)
-	if n.typ != TypeDir {
+	if n.Type != TypeDir {
 		return v.attr(n), nil, "", v.notDirectory(n, at.path)
 	}
 	if err := v.require(n, mayRead, at.path); err != nil {
 		return Attr{}, nil, "", err
 	}
 	limit = cmp.Or(max(limit, 0), DefaultList)
-	entries = make([]Attr, 0, min(int64(limit), n.entries()))
+	entries = make([]Attr, 0, min(int64(limit), n.Entries()))
 	if c != nil {
 		c.DirLooks = len(c.Looks)
 	}
 	last, dead := (*inode)(nil), 0
-	t.everyChild(n.id, after, func(e *inode) bool {
+	t.slots.Children(n.ID, after, func(e *inode) bool {
 		if len(entries) == limit || dead == maxDeadLook {
-			next = last.nameString()
+			next = last.Name()
 			return false
 		}
 		if last = e; t.isDead(e) {
@@ -138,7 +138,7 @@ func (t *Tree) File(c *Call, r Ref) (calls.FileView, error) {
 		return calls.FileView{}, err
 	}
 	n := at.node
-	switch n.typ {
+	switch n.Type {
 	case TypeDir:
 		return calls.FileView{}, isDirectory("read", at.path)
 	case TypeSymlink:
@@ -147,6 +147,10 @@ func (t *Tree) File(c *Call, r Ref) (calls.FileView, error) {
 	if err := v.require(n, mayRead, at.path); err != nil {
 		return calls.FileView{}, err
 	}
-	blocks, tail := n.blocks(), n.tail()
-	return calls.FileView{Attr: v.attr(n), Blocks: blocks[:len(blocks):len(blocks)], Tail: tail[:len(tail):len(tail)], Cut: n.cut()}, nil
+	return fileView(v, n), nil
+}
+
+func fileView(v view, n *inode) calls.FileView {
+	blocks, tail := n.Blocks(), n.Tail()
+	return calls.FileView{Attr: v.attr(n), Blocks: blocks[:len(blocks):len(blocks)], Tail: tail[:len(tail):len(tail)], Cut: n.Cut()}
 }

@@ -42,8 +42,8 @@ func (v view) begin(r Ref, root *inode) (at place, rest string, err error) {
 		if err := fspath.Check(r.Path); err != nil {
 			return at, "", fserror.With(err, v.op, r.Path)
 		}
-		v.load(RootID, root)
-		v.lookAttr(root.id)
+		v.slots.Read(RootID, root)
+		v.lookAttr(root.ID)
 		return place{path: r.Path, dir: root, node: root}, r.Path[1:], nil
 	}
 	n, err := v.reach(r.Base)
@@ -51,10 +51,10 @@ func (v view) begin(r Ref, root *inode) (at place, rest string, err error) {
 		return at, "", err
 	}
 	at = place{dir: n, node: n, unmeasured: true}
-	if n.parent != 0 {
-		at.dir, at.name = v.get(n.parent), n.nameString()
+	if n.Parent != 0 {
+		at.dir, at.name = v.get(n.Parent), n.Name()
 	}
-	at.path, _ = v.Path(n.id)
+	at.path, _ = v.Path(n.ID)
 	if r.Path == "" {
 		return at, "", nil
 	}
@@ -69,7 +69,7 @@ func (v view) begin(r Ref, root *inode) (at place, rest string, err error) {
 // with NoLinks), NotFound (the base: Gone; or Expect) and InvalidArgument (How).
 func (v view) resolve(r Ref) (place, error) {
 	at, err := v.follow(r)
-	if err == nil && r.Expect != 0 && (at.node == nil || at.node.id != r.Expect) {
+	if err == nil && r.Expect != 0 && (at.node == nil || at.node.ID != r.Expect) {
 		err = v.errorf(fserror.NotFound, at.path, "inode %d does not have this name any more; look again", uint64(r.Expect))
 	}
 	return at, err
@@ -92,7 +92,7 @@ func (v view) follow(r Ref) (place, error) {
 		if name == "" {
 			return at, nil
 		}
-		if cur.typ != TypeDir {
+		if cur.Type != TypeDir {
 			return place{}, v.notDirectory(cur, at.path)
 		}
 		if err := v.require(cur, mayExecute, at.path); err != nil {
@@ -106,20 +106,20 @@ func (v view) follow(r Ref) (place, error) {
 		case ".":
 			child = cur
 		case "..":
-			if child = cur; cur.parent != 0 {
+			if child = cur; cur.Parent != 0 {
 				child = next
-				v.load(cur.parent, child)
+				v.slots.Read(cur.Parent, child)
 			}
 		default:
-			child = v.entry(cur.id, name, next)
+			child = v.entry(cur.ID, name, next)
 		}
 		at.dir, at.name, at.node = cur, name, child
 		if child == nil {
 			at.rest = rest
 			return at, nil
 		}
-		v.lookAttr(child.id)
-		if child.typ != TypeSymlink || rest == "" && r.How&FollowLast == 0 {
+		v.lookAttr(child.ID)
+		if child.Type != TypeSymlink || rest == "" && r.How&FollowLast == 0 {
 			cur = child
 			continue
 		}
@@ -129,7 +129,7 @@ func (v view) follow(r Ref) (place, error) {
 		if links++; links > MaxLinks {
 			return place{}, v.errorf(fserror.Loop, at.path, "the path leads through more than %d symbolic links", MaxLinks)
 		}
-		target := child.target()
+		target := child.Target()
 		if !v.c.Follow(len(target)) {
 			return place{}, v.errorf(fserror.Loop, at.path, "the call leads through symbolic links with targets of more than %d bytes in all", calls.MaxLinkBytes)
 		}
@@ -174,7 +174,7 @@ func isDirectory(op, path string) error {
 }
 
 // isOwner reports whether a caller owns an inode.
-func (v view) isOwner(n *inode) bool { return v.c.Owns(v.UserNames.Name(n.user)) }
+func (v view) isOwner(n *inode) bool { return v.c.Owns(v.UserNames.Name(n.User)) }
 
 // allowed reports whether a caller has all the permission bits want, by the
 // one class of the mode (owner, group, others) that is the caller's, or its ACL.
@@ -183,7 +183,7 @@ func (v view) allowed(n *inode, want uint16) bool {
 		return true
 	}
 	access, _ := v.aclsOf(n)
-	return v.c.Allowed(n.mode, v.UserNames.Name(n.user), v.GroupNames.Name(n.group), access, want)
+	return v.c.Allowed(n.Mode, v.UserNames.Name(n.User), v.GroupNames.Name(n.Group), access, want)
 }
 
 // require returns an error of kind Permission unless the caller is allowed.
@@ -193,7 +193,7 @@ func (v view) require(n *inode, want uint16, path string) error {
 	}
 	access, _ := v.aclsOf(n)
 	return v.errorf(fserror.Permission, path, "user %s may not %s %s (owner %s, group %s, mode %04o%s)",
-		v.c.User, wantNames[want&7], v.where(n), v.UserNames.Name(n.user), v.GroupNames.Name(n.group), n.perm(), access.Note())
+		v.c.User, wantNames[want&7], v.where(n), v.UserNames.Name(n.User), v.GroupNames.Name(n.Group), n.Perm(), access.Note())
 }
 
 // requireChange is what adding an entry to a directory takes.
@@ -214,15 +214,15 @@ func (v view) requireRemove(dir, n *inode, path string) error {
 }
 
 func (v view) stickyAllows(dir, n *inode) bool {
-	return v.c.IsSuper() || dir.mode&stickyBit == 0 || v.isOwner(dir) || v.isOwner(n)
+	return v.c.IsSuper() || dir.Mode&stickyBit == 0 || v.isOwner(dir) || v.isOwner(n)
 }
 
 // requireSearch is what it takes to reach an inode from the root: every
 // directory above may be searched. The inode must be reachable.
 func (v view) requireSearch(n *inode, path string) error {
 	var up inode
-	for at := n.parent; at != 0; at = up.parent {
-		v.load(at, &up)
+	for at := n.Parent; at != 0; at = up.Parent {
+		v.slots.Read(at, &up)
 		v.lookAttr(at)
 		if err := v.require(&up, mayExecute, path); err != nil {
 			return err

@@ -32,7 +32,7 @@ func TestAsOf(t *testing.T) {
 	}
 	wait("nothing changed", stat("/d/f"), 0)
 
-	n := r.must(t, &OpCreate{Parent: tree.lookup(RootID, "d").id, Name: "new", Closed: true}).TxID
+	n := r.must(t, &OpCreate{Parent: tree.lookup(RootID, "d").ID, Name: "new", Closed: true}).TxID
 	wait("sibling created", stat("/d/f"), 0)
 	wait("below a sibling directory", stat("/d/sub"), 0)
 	wait("by inode", statInode(file), 0)
@@ -48,7 +48,7 @@ func TestAsOf(t *testing.T) {
 	tree.SetDurable(n)
 	wait("the new one, durable", stat("/d/new"), 0)
 
-	n = r.must(t, &OpSetAttr{Inode: tree.lookup(RootID, "d").id, SetMode: true, Mode: 0o755}).TxID
+	n = r.must(t, &OpSetAttr{Inode: tree.lookup(RootID, "d").ID, SetMode: true, Mode: 0o755}).TxID
 	wait("mode of a directory above", stat("/d/f"), n)
 	wait("by inode", statInode(file), n)
 	wait("missing there", stat("/d/none"), n)
@@ -70,7 +70,7 @@ func TestAsOf(t *testing.T) {
 	tree.SetDurable(n)
 
 	dir := tree.lookup(RootID, "e")
-	n = r.must(t, &OpDelete{Parent: RootID, Name: "e", Inode: dir.id}).TxID
+	n = r.must(t, &OpDelete{Parent: RootID, Name: "e", Inode: dir.ID}).TxID
 	wait("deleted subtree", stat("/e/f"), n)
 	wait("inode in a deleted subtree", statInode(file), n)
 	wait("its writer", func(c *Call) { _ = tree.CheckWriter(c, w) }, n)

@@ -6,7 +6,7 @@ import (
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/namenode/namespace/acl"
 	"github.com/leasefs/leasefs/namenode/namespace/calls"
-	"github.com/leasefs/leasefs/namenode/namespace/slots"
+	"github.com/leasefs/leasefs/namenode/namespace/node"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
@@ -43,7 +43,7 @@ type Tree struct {
 func New() *Tree {
 	t := newTree()
 	t.nextInode = RootID + 1
-	t.put(&inode{id: RootID, typ: TypeDir, mode: 0o755})
+	t.put(&inode{ID: RootID, Type: TypeDir, Mode: 0o755})
 	t.counts.Dirs = 1
 	return t
 }
@@ -52,9 +52,10 @@ func New() *Tree {
 func newTree() *Tree {
 	return &Tree{
 		inodes: inodes{
-			table:    table{slots.New((*ext).nameRest)},
+			slots:    node.NewTable(),
 			open:     tables.NewSet(cmp.Less[InodeID]),
 			detached: tables.NewSet(cmp.Less[InodeID]),
+			trash:    tables.NewTrash(),
 			xattrs:   tables.NewXattrs(),
 			acls:     acl.NewTable(),
 			Named:    tables.Named{UserNames: tables.NewOwners(), GroupNames: tables.NewOwners()},
@@ -92,6 +93,7 @@ func (t *Tree) copied() Tree {
 	c.leases = t.leases.Clone()
 	c.AgeTable = t.AgeTable.Clone()
 	c.PassTable = t.PassTable.Clone()
+	c.trash = t.trash.Clone()
 	c.xattrs = t.xattrs.Clone()
 	c.acls = t.acls.Clone()
 	c.UserNames = t.UserNames.Clone()
@@ -122,6 +124,7 @@ func (t *Tree) Counts() calls.Counts {
 	c.Attached = t.leases.Attached()
 	c.ACLs = t.acls.Len()
 	c.Passes = t.PassTable.Len()
+	c.Trashed = t.trash.Len()
 	return c
 }
 
@@ -133,22 +136,23 @@ func (t *Tree) CountReachable() calls.Counts {
 	var dirs []InodeID
 	gone := func(n *inode) bool {
 		c.Inodes--
-		c.Add(n.typ, -1)
-		if n.typ == TypeDir {
-			dirs = append(dirs, n.id)
+		c.Add(n.Type, -1)
+		if n.Type == TypeDir {
+			dirs = append(dirs, n.ID)
 		}
 		return true
 	}
 	t.detached.Ascend(func(id InodeID) bool { return gone(t.get(id)) })
+	t.trash.Due(func(e *tables.Trashed) bool { return gone(t.get(e.Inode)) })
 	t.leases.EachDead(func(id InodeID) {
-		if n := t.get(id); t.reachable(t.get(n.parent), nil) {
+		if n := t.get(id); t.reachable(t.get(n.Parent), nil) {
 			gone(n)
 		}
 	})
 	for len(dirs) > 0 {
 		dir := dirs[len(dirs)-1]
 		dirs = dirs[:len(dirs)-1]
-		t.everyChild(dir, "", gone)
+		t.slots.Children(dir, "", gone)
 	}
 	return c
 }

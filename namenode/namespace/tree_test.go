@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace/node"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
@@ -19,8 +20,8 @@ import (
 func TestSizes(t *testing.T) {
 	for name, c := range map[string]struct{ have, want uintptr }{
 		"inode":     {unsafe.Sizeof(inode{}), 64},
-		"ext":       {unsafe.Sizeof(ext{}), 80},
-		"openState": {unsafe.Sizeof(openState{}), 24},
+		"ext":       {unsafe.Sizeof(node.Ext{}), 80},
+		"openState": {unsafe.Sizeof(node.Open{}), 24},
 		"Block":     {unsafe.Sizeof(Block{}), 32},
 	} {
 		if c.have != c.want {
@@ -29,7 +30,7 @@ func TestSizes(t *testing.T) {
 	}
 	r := newRig(t)
 	for _, id := range []InodeID{r.create(t, "/d/f", ""), r.mkdir(t, "/e")} {
-		if r.tree.get(id).ext != nil {
+		if r.tree.get(id).Ext != nil {
 			t.Errorf("empty inode %d has an extension", id)
 		}
 	}
@@ -69,7 +70,7 @@ func TestCloneIsIndependent(t *testing.T) {
 			_, _, _ = clone.CallResult(CallID{Session: SessionID{1, 9}, Seq: 100})
 			_ = clone.Counts()
 		})
-		n := r.tree.get(w.Inode).length()
+		n := r.tree.get(w.Inode).Length()
 		for j := range 50 {
 			r.write(t, w, n, "0123456789")
 			n += 10
@@ -215,7 +216,7 @@ func TestPlanMergeSeesChanges(t *testing.T) {
 	r.write(t, w, 0, "abc")
 	seal := func(covered int64, last *Block) error {
 		n := r.tree.get(w.Inode)
-		_, err := PlanMerge(r.tree, w.Inode, r.block("abc"), n.blocksLength(), covered, false, last)
+		_, err := PlanMerge(r.tree, w.Inode, r.block("abc"), n.BlocksLength(), covered, false, last)
 		return err
 	}
 	if err := seal(3, nil); err != nil {
@@ -310,25 +311,25 @@ func TestIterators(t *testing.T) {
 // TestCheckFinds damages a tree in several ways.
 func TestCheckFinds(t *testing.T) {
 	for name, damage := range map[string]func(r *rig){
-		"no longer open":    func(r *rig) { r.tree.open.Delete(r.tree.lookup(r.tree.lookup(RootID, "a").id, "open").id) },
-		"lost entry":        func(r *rig) { r.tree.unlinkEntry(r.tree.lookup(RootID, "link")) },
+		"no longer open":    func(r *rig) { r.tree.open.Delete(r.tree.lookup(r.tree.lookup(RootID, "a").ID, "open").ID) },
+		"lost entry":        func(r *rig) { r.tree.slots.UnlinkInode(r.tree.lookup(RootID, "link")) },
 		"lost inode":        func(r *rig) { r.tree.drop(r.tree.lookup(RootID, "link")) },
 		"block not indexed": func(r *rig) { k, _ := r.tree.blocks.Min(); r.tree.blocks.Delete(k) },
 		"block is garbage":  func(r *rig) { k, _ := r.tree.blocks.Min(); r.tree.garbage.Add(tables.StoredBlock{Key: k}, 0) },
 		"wrong count":       func(r *rig) { r.tree.counts.Files++ },
 		"wrong sum": func(r *rig) {
-			n := r.tree.lookup(r.tree.lookup(RootID, "a").id, "open").edit()
-			n.ownExt().n++
+			n := r.tree.lookup(r.tree.lookup(RootID, "a").ID, "open").Edit()
+			n.OwnExt().N++
 			r.tree.put(n)
 		},
 		"circle": func(r *rig) {
 			a := r.tree.lookup(RootID, "a")
-			b := r.tree.lookup(a.id, "b")
-			r.tree.unlinkEntry(a)
-			a = a.edit()
-			a.parent = b.id
+			b := r.tree.lookup(a.ID, "b")
+			r.tree.slots.UnlinkInode(a)
+			a = a.Edit()
+			a.Parent = b.ID
 			r.tree.put(a)
-			r.tree.linkEntry(a)
+			r.tree.slots.LinkInode(a)
 		},
 		"block of garbage": func(r *rig) {
 			k := r.tree.Garbage(math.MaxInt64, 1, 1)[0]

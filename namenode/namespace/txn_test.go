@@ -284,7 +284,7 @@ func (m *machine) Txn(t *rapid.T) {
 			return
 		}
 		if p != nil {
-			if _, err := p.apply(applier{one, now}); err != nil {
+			if _, err := p.apply(applier{one, now, keeper{}}); err != nil {
 				t.Fatalf("operation %d: %v", i, err)
 			}
 		}
@@ -306,16 +306,16 @@ func (m *machine) Txn(t *rapid.T) {
 
 // relearn takes over what the tree has, of what the model cannot know.
 func (m *machine) relearn(t *rapid.T) {
-	before := make(map[InodeID]*node)
+	before := make(map[InodeID]*modelNode)
 	for _, n := range m.nodes {
 		before[n.id] = n
 	}
-	m.nodes = make(map[string]*node)
+	m.nodes = make(map[string]*modelNode)
 	if err := m.tree.Walk(RootID, func(path []byte, a Attr) error {
 		n := before[a.ID]
 		delete(before, a.ID)
 		if n == nil {
-			n = &node{id: a.ID, typ: a.Type}
+			n = &modelNode{id: a.ID, typ: a.Type}
 			if a.Type == TypeFile {
 				n.bytes = m.content(t, m.tree, a.ID)
 			}

@@ -1,6 +1,8 @@
 package namespace
 
-import "github.com/leasefs/leasefs/internal/fserror"
+import (
+	"github.com/leasefs/leasefs/internal/fserror"
+)
 
 // view is the tree as a call sees it that wants to do op: it finds what a path
 // leads to, knows what the caller may do there, and notes what the call looks at.
@@ -17,7 +19,7 @@ func (v view) errorf(kind fserror.Kind, path, format string, args ...any) *fserr
 
 // where is the path of an inode, for errors.
 func (v view) where(n *inode) string {
-	path, _ := v.Path(n.id)
+	path, _ := v.Path(n.ID)
 	return path
 }
 
@@ -34,11 +36,11 @@ func (v view) lookAttr(id InodeID) {
 // entry is lookup into n, noted.
 func (v view) entry(dir InodeID, name string, n *inode) *inode {
 	v.look(Change{Kind: ChangeName, Inode: dir, Name: name})
-	if !v.load(v.nameTaken(dir, name), n) {
+	if !v.slots.Read(v.slots.Named(dir, name), n) {
 		return nil
 	}
 	if v.isDead(n) {
-		v.lookAttr(n.id)
+		v.lookAttr(n.ID)
 		return nil
 	}
 	return n
@@ -46,8 +48,8 @@ func (v view) entry(dir InodeID, name string, n *inode) *inode {
 
 // lookShown notes that a call has looked at all that stat shows of an inode.
 func (v view) lookShown(n *inode) {
-	v.lookAttr(n.id)
-	if n.typ == TypeDir {
-		v.look(Change{Kind: ChangeEntries, Inode: n.id})
+	v.lookAttr(n.ID)
+	if n.Type == TypeDir {
+		v.look(Change{Kind: ChangeEntries, Inode: n.ID})
 	}
 }

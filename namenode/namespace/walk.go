@@ -5,19 +5,8 @@ import (
 	"io/fs"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace/node"
 )
-
-// walkBatch is how many entries of a directory a walk takes at a time.
-const walkBatch = 256
-
-// level is a directory that a walk is in.
-type level struct {
-	id    InodeID
-	path  int      // bytes of its path
-	batch []*inode // entries not visited yet
-	after string   // the last entry taken
-	done  bool     // no entry comes after batch
-}
 
 // Walk calls fn for the inode root and for all that is below it: a directory
 // before its entries, entries by name. Paths are absolute and good until fn
@@ -32,7 +21,7 @@ func (t *Tree) Walk(root InodeID, fn func(path []byte, a Attr) error) error {
 		return fserror.New(fserror.NotFound, "walk", inodeName(root), "it was deleted, or never was")
 	}
 	path := []byte(top)
-	var stack []*level
+	var stack []*node.Level
 	visit := func(n *inode) error {
 		err := fn(path, view{t, nil, "walk"}.attr(n))
 		switch {
@@ -40,8 +29,8 @@ func (t *Tree) Walk(root InodeID, fn func(path []byte, a Attr) error) error {
 			return nil
 		case err != nil:
 			return err
-		case n.typ == TypeDir && n.entries() > 0:
-			stack = append(stack, &level{id: n.id, path: len(path)})
+		case n.Type == TypeDir && n.Entries() > 0:
+			stack = append(stack, &node.Level{ID: n.ID, Path: len(path)})
 		}
 		return nil
 	}
@@ -50,17 +39,17 @@ func (t *Tree) Walk(root InodeID, fn func(path []byte, a Attr) error) error {
 	}
 	for len(stack) > 0 {
 		l := stack[len(stack)-1]
-		n := t.next(l)
+		n := t.slots.Next(l)
 		if n == nil {
 			stack = stack[:len(stack)-1]
 		}
 		if n == nil || t.isDead(n) {
 			continue
 		}
-		if path = path[:l.path]; l.path > 1 { // not the root
+		if path = path[:l.Path]; l.Path > 1 { // not the root
 			path = append(path, '/')
 		}
-		path = n.appendName(path)
+		path = n.AppendName(path)
 		if err := visit(n); err != nil {
 			return err
 		}
@@ -109,17 +98,17 @@ func (t *Tree) CanRemoveAll(c *Call, id InodeID, check *RemoveCheck, budget int)
 		}
 		var sub, kept *inode
 		end := true
-		t.everyChild(l.id, l.after, func(n *inode) bool {
+		t.slots.Children(l.id, l.after, func(n *inode) bool {
 			budget--
 			switch {
 			case t.isDead(n):
 			case !v.stickyAllows(dir, n):
 				kept = n
-			case n.typ == TypeDir && n.entries() > 0:
+			case n.Type == TypeDir && n.Entries() > 0:
 				sub = n
 			}
 			if kept != nil || sub != nil || budget <= 0 {
-				l.after, end = n.nameString(), false
+				l.after, end = n.Name(), false
 			}
 			return end
 		})
@@ -127,7 +116,7 @@ func (t *Tree) CanRemoveAll(c *Call, id InodeID, check *RemoveCheck, budget int)
 		case kept != nil:
 			return false, v.requireRemove(dir, kept, v.where(kept))
 		case sub != nil:
-			if err := v.enterRemove(sub.id, check); err != nil {
+			if err := v.enterRemove(sub.ID, check); err != nil {
 				return false, err
 			}
 		case end:
@@ -140,7 +129,7 @@ func (t *Tree) CanRemoveAll(c *Call, id InodeID, check *RemoveCheck, budget int)
 // enterRemove checks one directory and has its entries checked next.
 func (v view) enterRemove(id InodeID, check *RemoveCheck) error {
 	n := v.get(id)
-	if n == nil || n.typ != TypeDir || n.entries() == 0 {
+	if n == nil || n.Type != TypeDir || n.Entries() == 0 {
 		return nil
 	}
 	v.lookAttr(id)
@@ -156,8 +145,8 @@ func (v view) enterRemove(id InodeID, check *RemoveCheck) error {
 // returns false.
 func (t *inodes) Referenced(from InodeID, fn func(id InodeID, b Block) bool) {
 	t.each(from, func(n *inode) bool {
-		for _, b := range n.blocks() {
-			if !fn(n.id, b) {
+		for _, b := range n.Blocks() {
+			if !fn(n.ID, b) {
 				return false
 			}
 		}
@@ -172,15 +161,15 @@ func (t *inodes) Referenced(from InodeID, fn func(id InodeID, b Block) bool) {
 // deleted subtrees that are not reclaimed yet are included.
 func (t *inodes) Tails(fn func(id InodeID, tailLen int, lastBlock *Block, open bool, mtime int64) bool) {
 	t.each(0, func(n *inode) bool {
-		tail := n.tail()
+		tail := n.Tail()
 		if len(tail) == 0 {
 			return true
 		}
 		var last *Block
-		if blocks := n.blocks(); len(blocks) > 0 {
+		if blocks := n.Blocks(); len(blocks) > 0 {
 			b := blocks[len(blocks)-1]
 			last = &b
 		}
-		return fn(n.id, len(tail), last, n.open() != nil, n.mtime)
+		return fn(n.ID, len(tail), last, n.Open() != nil, n.MTime)
 	})
 }

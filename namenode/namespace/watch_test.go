@@ -64,8 +64,8 @@ func (o *observer) before(op Op) {
 	o.next = o.tree.nextInode
 	o.spared = make(map[InodeID]bool)
 	o.tree.each(0, func(n *inode) bool {
-		if n.open() != nil || !o.tree.reachable(n, nil) {
-			o.spared[n.id] = true
+		if n.Open() != nil || !o.tree.reachable(n, nil) {
+			o.spared[n.ID] = true
 		}
 		return true
 	})

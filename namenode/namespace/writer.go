@@ -11,7 +11,7 @@ import (
 // until when is for the caller to fill in: it knows the leases.
 func held(op, path string, n *inode) error {
 	err := fserror.New(fserror.Held, op, path, "the file is open for write")
-	err.Holder = n.ext.open.grant.holder.ForError()
+	err.Holder = n.Ext.Open.Grant.Holder.ForError()
 	return err
 }
 
@@ -22,9 +22,9 @@ func (v view) findWritable(r Ref) (n *inode, path string, err error) {
 	switch {
 	case err != nil:
 		return nil, path, err
-	case n.typ == TypeDir:
+	case n.Type == TypeDir:
 		return nil, path, isDirectory(v.op, path)
-	case n.typ != TypeFile:
+	case n.Type != TypeFile:
 		return nil, path, v.errorf(fserror.InvalidArgument, path, "it is a symbolic link")
 	}
 	return n, path, v.require(n, mayWrite, path)
@@ -44,9 +44,9 @@ func (t *Tree) CheckWriter(c *Call, w Writer) error {
 func (v view) writable(w Writer) (*inode, error) {
 	n := v.get(w.Inode)
 	v.lookAttr(w.Inode)
-	if n != nil && n.open() != nil {
-		g := n.ext.open.grant
-		if g.epoch == w.Epoch && subtle.ConstantTimeCompare(g.token[:], w.Token[:]) == 1 {
+	if n != nil && n.Open() != nil {
+		g := n.Ext.Open.Grant
+		if g.Epoch == w.Epoch && subtle.ConstantTimeCompare(g.Token[:], w.Token[:]) == 1 {
 			return n, nil
 		}
 	}
@@ -60,12 +60,12 @@ func (v view) writable(w Writer) (*inode, error) {
 	}
 	err := v.errorf(fserror.LeaseLost, v.where(n), "lease lost: the file was closed by recovery, or by its writer before")
 	err.Reason = ReasonRecovered
-	if n.open() != nil {
-		g := n.ext.open.grant
-		err.Holder = g.holder.ForError()
+	if n.Open() != nil {
+		g := n.Ext.Open.Grant
+		err.Holder = g.Holder.ForError()
 		err.Reason = ReasonTakenOver
-		err.Message = "lease lost: taken over by " + g.holder.Client + " (host " + g.holder.Host + ")"
-		if g.epoch == w.Epoch {
+		err.Message = "lease lost: taken over by " + g.Holder.Client + " (host " + g.Holder.Host + ")"
+		if g.Epoch == w.Epoch {
 			err.Holder, err.Reason, err.Message = nil, "", "the token is not the one that came with the epoch"
 		}
 	}
@@ -73,21 +73,21 @@ func (v view) writable(w Writer) (*inode, error) {
 }
 
 func (v view) notAtEnd(n *inode, offset int64) error {
-	err := v.errorf(fserror.NotAtEnd, v.where(n), "offset %d is not the end of the file, which is at %d", offset, n.length())
-	err.Length = n.length()
+	err := v.errorf(fserror.NotAtEnd, v.where(n), "offset %d is not the end of the file, which is at %d", offset, n.Length())
+	err.Length = n.Length()
 	return err
 }
 
 // tailRepeated reports whether data at offset are in the file already: as bytes
 // of its tail, or as what was last appended.
 func tailRepeated(n *inode, offset int64, data []byte) bool {
-	return len(data) > 0 && (n.open().last.Was(offset, data) || n.content().Has(offset, data))
+	return len(data) > 0 && (n.Open().Last.Was(offset, data) || n.Content().Has(offset, data))
 }
 
 // checkTail returns an error of kind TooLarge if more bytes make a tail larger
 // than maxTail.
 func (v view) checkTail(n *inode, more, maxTail int) error {
-	tail := len(n.tail())
+	tail := len(n.Tail())
 	if tail+more <= maxTail {
 		return nil
 	}
@@ -95,5 +95,5 @@ func (v view) checkTail(n *inode, more, maxTail int) error {
 }
 
 func noLonger(op, path string, n *inode) error {
-	return fserror.New(fserror.Unsupported, op, path, "the file has %d bytes; truncate makes a file shorter, never longer", n.length())
+	return fserror.New(fserror.Unsupported, op, path, "the file has %d bytes; truncate makes a file shorter, never longer", n.Length())
 }

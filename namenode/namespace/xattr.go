@@ -35,7 +35,7 @@ func (t *inodes) deleteXattr(x tables.Xattr) {
 // countXattr counts one, sign times, for all and for the inode's owner.
 func (t *inodes) countXattr(x tables.Xattr, sign int64) {
 	t.counts.XattrBytes += sign * x.Memory()
-	t.Uses.Of(t.get(x.Inode).user).Xattrs += sign * x.Memory()
+	t.Uses.Of(t.get(x.Inode).User).Xattrs += sign * x.Memory()
 }
 
 // xattrMemory is how much those of an inode take.
@@ -62,12 +62,12 @@ func (t *Tree) Xattrs(c *Call, r Ref) (xattrs []calls.Xattr, err error) {
 		return nil, err
 	}
 	n := at.node
-	v.lookAttr(n.id)
-	if n.typ != TypeSymlink { // anybody may read a link
+	v.lookAttr(n.ID)
+	if n.Type != TypeSymlink { // anybody may read a link
 		if err := v.require(n, mayRead, at.path); err != nil {
 			return nil, err
 		}
 	}
-	t.xattrs.Of(n.id, func(x tables.Xattr) { xattrs = append(xattrs, calls.Xattr{Name: x.Name, Value: []byte(x.Value)}) })
+	t.xattrs.Of(n.ID, func(x tables.Xattr) { xattrs = append(xattrs, calls.Xattr{Name: x.Name, Value: []byte(x.Value)}) })
 	return xattrs, nil
 }

@@ -102,13 +102,13 @@ func TestPlanXattrRefuses(t *testing.T) {
 			_, err := PlanXattr(r.tree, nil, At("/f"), c.name, c.value, c.action)
 			wantKind(t, err, c.kind)
 			if c.kind != fserror.NotFound && c.kind != fserror.Exists && c.action <= calls.XattrRemove {
-				r.refused(t, &OpXattr{Inode: r.tree.lookup(RootID, "f").id, Name: c.name, Value: c.value})
+				r.refused(t, &OpXattr{Inode: r.tree.lookup(RootID, "f").ID, Name: c.name, Value: c.value})
 			}
 		})
 	}
 	_, err := PlanXattr(r.tree, &Call{User: "stranger"}, At("/f"), "user.x", nil, calls.XattrSet)
 	wantKind(t, err, fserror.Permission)
-	r.must(t, &OpSetAttr{Inode: r.tree.lookup(RootID, "f").id, SetMode: true, Mode: 0o600})
+	r.must(t, &OpSetAttr{Inode: r.tree.lookup(RootID, "f").ID, SetMode: true, Mode: 0o600})
 	_, err = r.tree.Xattrs(&Call{User: "stranger"}, At("/f"))
 	wantKind(t, err, fserror.Permission)
 }

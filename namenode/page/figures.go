@@ -34,7 +34,7 @@ type sample struct {
 
 // gauges are the metrics, without "leasefs_", that are kept.
 var gauges = []string{
-	"txid", "durable_txid", "image_txid", "journal_bytes", "journal_backlog_bytes", "zookeeper_journal_bytes", "tail_bytes", "garbage_bytes",
+	"txid", "durable_txid", "image_txid", "journal_bytes", "journal_backlog_bytes", "zookeeper_journal_bytes", "tail_bytes", "garbage_bytes", "trash_bytes",
 	"open_files", "leases", "granted_leases", "sessions_connected", "watchers", "connections", "lease_oldest_overdue_seconds",
 	"leases_expired_total", "shares_refused_total", "calls_shed_total", "calls_delayed_seconds_total", "watchers_too_slow_total",
 }

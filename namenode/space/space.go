@@ -72,7 +72,7 @@ func (s *Space) Measure(ctx context.Context) error {
 	case why != "":
 	case total > 0 && free <= 0: // its reserve is taken off already
 		why = fmt.Sprintf("the block store is full (all but the %d MiB that are kept); delete files or add space", s.Reserve>>20)
-	case HeapBytes() > s.Memory/4*3: // the rest is for objects that are dead but not yet collected
+	case s.MemoryShort() > 0:
 		why = fmt.Sprintf("the namenode's memory is used up (limit %d MiB); delete files or give it more", s.Memory>>20)
 	}
 	was := s.Short()
@@ -82,6 +82,15 @@ func (s *Space) Measure(ctx context.Context) error {
 	}
 	s.Blocks.Expire()
 	return nil
+}
+
+// MemoryShort is how much memory live objects take (HeapBytes), if that is too much, else 0: the
+// rest is for objects that are dead but not yet collected.
+func (s *Space) MemoryShort() (heap int64) {
+	if heap = HeapBytes(); heap > s.Memory/4*3 {
+		return heap
+	}
+	return 0
 }
 
 // LimitMemory has the runtime collect dead objects before the process outgrows

@@ -54,6 +54,7 @@ type Event struct {
 	Holder      string // the client's name, of a lease event
 	Why         string // of a Close that its writer did not make, and of a Delete
 	By          *Who   // who made that; nil: not known, or nobody but the namenode
+	Trashed     bool   // of a Delete: it is in the trash
 }
 
 // Who is a client.

@@ -33,6 +33,7 @@ var days = []day{
 	{"blocks", blocks, nil, false},
 	{"crowd", crowd, nil, false},
 	{"steps", steps, nil, false},
+	{"trash", bin, nil, false},
 	{"drafts", drafts, nil, false},
 	{"ends", ends, []option{func(c *namenode.Config) { c.ReapRate = 10 }}, false}, // one file at a time
 }

@@ -148,7 +148,7 @@ var root = &pb.Caller{User: "root", Client: "checker", Session: []byte("checker-
 func (m *machine) state() (*model, error) {
 	ctx, cancel := background()
 	defer cancel()
-	got := &model{nodes: map[string]*node{}}
+	got := &model{nodes: map[string]*node{}, bin: map[string]*node{}}
 	safe, err := m.admin.SafeMode(ctx, &pb.SafeModeRequest{Caller: root, Action: pb.SafeModeRequest_ACTION_GET})
 	if err != nil {
 		return nil, err
@@ -191,6 +191,14 @@ func (m *machine) state() (*model, error) {
 			}
 			got.nodes[e.GetPath()] = n
 		}
+	}
+	trash, err := m.api.ListTrash(ctx, &pb.ListTrashRequest{Caller: root, All: true})
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range trash.GetEntries() {
+		a := e.GetAttr()
+		got.bin[e.GetPath()] = &node{typ: a.GetType(), mode: a.GetMode(), cut: a.GetLength()}
 	}
 	return got, nil
 }
@@ -355,6 +363,10 @@ func (m *machine) collected() error {
 		if err != nil {
 			return err
 		}
+		trash, err := m.api.ListTrash(context.Background(), &pb.ListTrashRequest{Caller: root, All: true})
+		if err != nil {
+			return err
+		}
 		var lost, left []string
 		for k := range want {
 			if !have[k] {
@@ -362,7 +374,7 @@ func (m *machine) collected() error {
 			}
 		}
 		for k := range have {
-			if !want[k] {
+			if !want[k] && len(trash.GetEntries()) == 0 { // else it may be of what can be restored
 				left = append(left, k.String())
 			}
 		}

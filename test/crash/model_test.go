@@ -40,16 +40,17 @@ type writer struct {
 // model is a state of the namespace.
 type model struct {
 	nodes map[string]*node
+	bin   map[string]*node // the trash, by the paths that its entries and what is below them had
 	safe  bool
 	stale []*pb.WriterId // fenced
 }
 
 func newModel() *model {
-	return &model{nodes: map[string]*node{"/": {typ: folder, mode: 0o755}}}
+	return &model{nodes: map[string]*node{"/": {typ: folder, mode: 0o755}}, bin: map[string]*node{}}
 }
 
 func (m *model) clone() *model {
-	c := &model{nodes: make(map[string]*node, len(m.nodes)), safe: m.safe, stale: slices.Clone(m.stale)}
+	c := &model{nodes: make(map[string]*node, len(m.nodes)), bin: maps.Clone(m.bin), safe: m.safe, stale: slices.Clone(m.stale)}
 	for p, n := range m.nodes {
 		cp := *n
 		c.nodes[p] = &cp
@@ -145,6 +146,7 @@ func differs(want, got *model) string {
 			out = append(out, p+" should not be there")
 		}
 	}
+	out = append(out, binDiffers(want, got)...)
 	if want.safe != got.safe {
 		out = append(out, fmt.Sprintf("safe mode is %v", got.safe))
 	}

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/client/trash"
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -37,6 +38,17 @@ type rig struct {
 	n   *env.Namenode
 	a   *env.Raw
 	b   *client.FS
+}
+
+// trashed deletes a file in a directory that keeps it, and returns its entry in the trash.
+func (r *rig) trashed(t *testing.T, dir string) (id uint64) {
+	t.Helper()
+	path := "/" + dir + "/f"
+	r.replace(t, path)
+	id = stat(t, r.b, path).Inode
+	must(t, r.b.Xattrs("/"+dir).Set(t.Context(), trash.Xattr, []byte("1d"), client.XattrAny))
+	must(t, r.b.Remove(t.Context(), path))
+	return id
 }
 
 func (r *rig) path(dir, name string, other bool) string {
@@ -233,6 +245,29 @@ var changes = map[string]func(t *testing.T, r *rig, dir string) change{
 			},
 			undo:  func(t *testing.T) { r.replace(t, p) },
 			check: func(t *testing.T) { wantContent(t, r.b, p, "theirs") },
+		}
+	},
+	"RestoreTrash": func(t *testing.T, r *rig, dir string) change {
+		id := r.trashed(t, dir)
+		back := func(other bool) string { return r.path(dir, "back", other) }
+		return change{
+			records: 1,
+			send: func(call *pb.CallId, other bool) (proto.Message, error) {
+				return r.a.NN.RestoreTrash(r.ctx, &pb.RestoreTrashRequest{Call: call, Caller: r.a.Who, Inode: id, To: pb.At(back(other))})
+			},
+			undo:  func(t *testing.T) { must(t, r.b.Remove(t.Context(), back(false))) },
+			check: func(t *testing.T) { gone(t, r.b, back(false)) },
+		}
+	},
+	"EmptyTrash": func(t *testing.T, r *rig, dir string) change {
+		id := r.trashed(t, dir)
+		return change{
+			records: 1,
+			send: func(call *pb.CallId, other bool) (proto.Message, error) {
+				return r.a.NN.EmptyTrash(r.ctx, &pb.EmptyTrashRequest{Call: call, Caller: r.a.Who, Inodes: []uint64{id, 1 << 40}[:map[bool]int{true: 2, false: 1}[other]]})
+			},
+			undo:  func(*testing.T) {}, // nothing brings it back
+			check: func(t *testing.T) { gone(t, r.b, "/"+dir+"/f") },
 		}
 	},
 	"SetAttr": func(t *testing.T, r *rig, dir string) change {

@@ -13,6 +13,8 @@ type Taken struct {
 	Inode  uint64 // NotFound, and no change, if another has the name by then; 0: whatever has it
 	Hidden string // the name that it gets, in the directory where it is; empty: it is deleted
 	Lease  uint64 // with Hidden: the granted lease that it is attached to
+	Was    string // what is hidden: the name that it had, under which the trash shows it
+	Scrap  bool   // it is only its maker's, and the trash does not keep it
 }
 
 // Ref names what a call is about, as in the protocol: by a path from an inode.

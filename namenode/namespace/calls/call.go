@@ -37,6 +37,11 @@ type Call struct {
 	// does not stand in the way.
 	Made bool
 
+	// SkipTrash deletes for good what would be kept in the trash. TrashAs is the name under
+	// which the trash shows what is deleted, empty: that which it has.
+	SkipTrash bool
+	TrashAs   string
+
 	// NoNewUser refuses (NoSpace) to make anybody an owner who owns nothing yet.
 	NoNewUser bool
 

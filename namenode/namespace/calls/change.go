@@ -22,6 +22,8 @@ const (
 	ChangeLeaseName
 	// ChangePasses: which delegation tokens there are, and until when.
 	ChangePasses
+	// ChangeTrash: what there is in the trash.
+	ChangeTrash
 )
 
 // Change names something that can change.

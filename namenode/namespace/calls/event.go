@@ -27,5 +27,6 @@ type Event struct {
 	NewPath string
 	Length  int64 // bytes, of a file after the record
 	IsDir   bool
+	Trashed bool   // of EventDelete: it went to the trash
 	Holder  string // of EventLease: the client name of its writer; empty: it has none
 }

@@ -69,6 +69,7 @@ type Counts struct {
 	// ACLBytes is the memory that different ACLs take.
 	ACLBytes int64
 	Passes   int // delegation tokens
+	Trashed  int // entries of the trash
 }
 
 // AddTail counts a tail that takes so many bytes of memory, sign times.

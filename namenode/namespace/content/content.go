@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/namenode/namespace/codec"
 )
 
 // Block is one entry of a file's block list.
@@ -15,6 +16,15 @@ type Block struct {
 	Stored uint32 // bytes of the object: data and checksum table
 	Used   uint32 // bytes of its data that belong to the file
 	CRC    uint32 // CRC32C of the whole object
+}
+
+// Code codes a block.
+func (b *Block) Code(c *codec.Coder) {
+	c.U64(&b.Key.Term)
+	c.U64(&b.Key.Seq)
+	c.U32(&b.Stored)
+	c.U32(&b.Used)
+	c.Sum32(&b.CRC)
 }
 
 // File is the content of a file. It is a value: methods that change it return a new one.

@@ -55,17 +55,20 @@ func CheckXattrName(name string) error {
 
 // Xattrs are the extended attributes of all inodes. What they take is counted by the
 // tree, which knows the owners.
-type Xattrs struct{ set Set[Xattr] }
+type Xattrs struct {
+	set     Set[Xattr]
+	trashes int // how many are TrashXattr
+}
 
 // NewXattrs returns an empty table.
 func NewXattrs() Xattrs {
-	return Xattrs{NewSet(func(a, b Xattr) bool {
+	return Xattrs{set: NewSet(func(a, b Xattr) bool {
 		return cmp.Or(cmp.Compare(a.Inode, b.Inode), cmp.Compare(a.Name, b.Name)) < 0
 	})}
 }
 
 // Clone returns a snapshot.
-func (t *Xattrs) Clone() Xattrs { return Xattrs{t.set.Clone()} }
+func (t *Xattrs) Clone() Xattrs { return Xattrs{t.set.Clone(), t.trashes} }
 
 // Len is how many there are.
 func (t *Xattrs) Len() int { return t.set.Len() }
@@ -76,10 +79,38 @@ func (t *Xattrs) Get(inode InodeID, name string) (Xattr, bool) {
 }
 
 // Put makes or replaces one, and returns the one that it replaces.
-func (t *Xattrs) Put(x Xattr) (old Xattr, had bool) { return t.set.ReplaceOrInsert(x) }
+func (t *Xattrs) Put(x Xattr) (old Xattr, had bool) {
+	old, had = t.set.ReplaceOrInsert(x)
+	if !had && x.Name == TrashXattr {
+		t.trashes++
+	}
+	return old, had
+}
 
 // Delete deletes one, and returns it.
-func (t *Xattrs) Delete(x Xattr) (old Xattr, had bool) { return t.set.Delete(x) }
+func (t *Xattrs) Delete(x Xattr) (old Xattr, had bool) {
+	old, had = t.set.Delete(x)
+	if had && x.Name == TrashXattr {
+		t.trashes--
+	}
+	return old, had
+}
+
+// Trash is for how many milliseconds what is deleted below an inode is kept, as that says
+// itself, and whether it says so.
+func (t *Xattrs) Trash(inode InodeID) (ms int64, says bool) {
+	if t.trashes == 0 {
+		return 0, false
+	}
+	x, says := t.Get(inode, TrashXattr)
+	if says {
+		ms, _ = TrashKeep(x.Value)
+	}
+	return ms, says
+}
+
+// AnyTrash reports whether any inode says something about the trash.
+func (t *Xattrs) AnyTrash() bool { return t.trashes > 0 }
 
 // Of calls fn for those of an inode in the order of names.
 func (t *Xattrs) Of(inode InodeID, fn func(Xattr)) {

@@ -68,7 +68,7 @@ export async function figures({ main, signal }) {
         plot("Journal: bytes", [gauge("kept", "journal_bytes"), gauge("waiting for the disk", "journal_backlog_bytes"), gauge("in ZooKeeper", "zookeeper_journal_bytes")].filter((s) => s.points.length), bytes),
         plot("Leases", [gauge("open files", "open_files"), gauge("leases", "leases"), gauge("granted", "granted_leases"), gauge("connected", "sessions_connected")]),
         plot("Leases that expired, a second", [gauge("expired", "leases_expired_total")]),
-        plot("Bytes in memory and to be deleted", [gauge("tails", "tail_bytes"), gauge("garbage", "garbage_bytes")], bytes),
+        plot("Bytes in memory, in the trash and to be deleted", [gauge("tails", "tail_bytes"), gauge("garbage", "garbage_bytes"), gauge("trash", "trash_bytes")], bytes),
         plot("Connections and watches", [gauge("connections", "connections"), gauge("watches", "watchers")]),
         plot("Refused or slow, a second", [gauge("refused", "shares_refused_total"), gauge("told to retry", "calls_shed_total"), gauge("seconds delayed", "calls_delayed_seconds_total"), gauge("watches too slow", "watchers_too_slow_total")])),
       el("h2", {}, "Calls, in the last five seconds"),

@@ -25,6 +25,7 @@ export async function fleet({ main, signal }) {
         ["Leases", `${count(s.leases)} of writers, ${count(s.granted_leases)} granted, ${count(s.sessions)} sessions`],
         ["Oldest overdue", num(s.oldest_overdue_ms) && duration(s.oldest_overdue_ms)],
         ["Stored", `${bytes(s.stored_bytes)} in blocks, ${bytes(s.tail_bytes)} in tails, ${bytes(s.garbage_bytes)} wait to be deleted`],
+        ["Trash", num(s.trash_files) && `${count(s.trash_files)} deleted files of ${bytes(s.trash_bytes)} can be restored`],
         ["Disk", num(s.disk_total) && `${bytes(s.disk_free)} free of ${bytes(s.disk_total)}`], ["Memory", bytes(s.heap_bytes)],
         ["ZooKeeper", num(s.zookeeper_nodes) && `${bytes(s.zookeeper_bytes)} in ${count(s.zookeeper_nodes)} nodes`],
         ["Clocks", (s.clocks || []).map((c) => `${num(c.ahead_ms)} ms ahead of ${c.than} (± ${num(c.bound_ms)} ms)`).join(", ")],

@@ -531,7 +531,7 @@ func (x SafeModeRequest_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SafeModeRequest_Action.Descriptor instead.
 func (SafeModeRequest_Action) EnumDescriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{105, 0}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{110, 0}
 }
 
 // CallId makes a call happen at most once. Both numbers are chosen by the
@@ -4250,9 +4250,10 @@ type Event struct {
 	TimeUnixMs    int64                  `protobuf:"varint,6,opt,name=time_unix_ms,json=timeUnixMs,proto3" json:"time_unix_ms,omitempty"`
 	Length        int64                  `protobuf:"varint,7,opt,name=length,proto3" json:"length,omitempty"` // of a file
 	Directory     bool                   `protobuf:"varint,8,opt,name=directory,proto3" json:"directory,omitempty"`
-	Holder        string                 `protobuf:"bytes,9,opt,name=holder,proto3" json:"holder,omitempty"`  // of a lease event: the client that has the file open
-	Reason        string                 `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"` // of a deletion, and of a close that its writer did not make
-	By            *HolderInfo            `protobuf:"bytes,11,opt,name=by,proto3" json:"by,omitempty"`         // who made that (user, client, host), if that is known
+	Holder        string                 `protobuf:"bytes,9,opt,name=holder,proto3" json:"holder,omitempty"`     // of a lease event: the client that has the file open
+	Reason        string                 `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`    // of a deletion, and of a close that its writer did not make
+	By            *HolderInfo            `protobuf:"bytes,11,opt,name=by,proto3" json:"by,omitempty"`            // who made that (user, client, host), if that is known
+	Trashed       bool                   `protobuf:"varint,12,opt,name=trashed,proto3" json:"trashed,omitempty"` // of a deletion: it is kept in the trash
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4362,6 +4363,13 @@ func (x *Event) GetBy() *HolderInfo {
 		return x.By
 	}
 	return nil
+}
+
+func (x *Event) GetTrashed() bool {
+	if x != nil {
+		return x.Trashed
+	}
+	return false
 }
 
 type CreateRequest struct {
@@ -6731,7 +6739,8 @@ type MutateResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attr          *Attr                  `protobuf:"bytes,1,opt,name=attr,proto3" json:"attr,omitempty"` // of what was made or changed, if it still exists
 	Txid          uint64                 `protobuf:"varint,2,opt,name=txid,proto3" json:"txid,omitempty"`
-	Hidden        bool                   `protobuf:"varint,3,opt,name=hidden,proto3" json:"hidden,omitempty"` // a file was hidden, as asked for
+	Hidden        bool                   `protobuf:"varint,3,opt,name=hidden,proto3" json:"hidden,omitempty"`   // a file was hidden, as asked for
+	Trashed       bool                   `protobuf:"varint,4,opt,name=trashed,proto3" json:"trashed,omitempty"` // what was deleted or replaced is in the trash
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6783,6 +6792,13 @@ func (x *MutateResponse) GetTxid() uint64 {
 func (x *MutateResponse) GetHidden() bool {
 	if x != nil {
 		return x.Hidden
+	}
+	return false
+}
+
+func (x *MutateResponse) GetTrashed() bool {
+	if x != nil {
+		return x.Trashed
 	}
 	return false
 }
@@ -7060,6 +7076,8 @@ type DeleteRequest struct {
 	Recursive     bool                   `protobuf:"varint,4,opt,name=recursive,proto3" json:"recursive,omitempty"`
 	Only          FileType               `protobuf:"varint,5,opt,name=only,proto3,enum=leasefs.v1.FileType" json:"only,omitempty"` // refuse if it is of another type
 	Hide          *Hide                  `protobuf:"bytes,6,opt,name=hide,proto3" json:"hide,omitempty"`
+	SkipTrash     bool                   `protobuf:"varint,7,opt,name=skip_trash,json=skipTrash,proto3" json:"skip_trash,omitempty"` // delete for good what would be kept in the trash
+	KeptAs        string                 `protobuf:"bytes,8,opt,name=kept_as,json=keptAs,proto3" json:"kept_as,omitempty"`           // the name under which the trash shows it; empty: its own
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7136,6 +7154,364 @@ func (x *DeleteRequest) GetHide() *Hide {
 	return nil
 }
 
+func (x *DeleteRequest) GetSkipTrash() bool {
+	if x != nil {
+		return x.SkipTrash
+	}
+	return false
+}
+
+func (x *DeleteRequest) GetKeptAs() string {
+	if x != nil {
+		return x.KeptAs
+	}
+	return ""
+}
+
+// ListTrashRequest asks for the entries of the trash, the newest first.
+type ListTrashRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	Cursor        string                 `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Limit         int32                  `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"` // at most 1,000; 0 means 1,000
+	All           bool                   `protobuf:"varint,4,opt,name=all,proto3" json:"all,omitempty"`     // of all users, user by user; only a superuser may
+	Below         string                 `protobuf:"bytes,5,opt,name=below,proto3" json:"below,omitempty"`  // only what was at that path or below it; empty: all
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTrashRequest) Reset() {
+	*x = ListTrashRequest{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTrashRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTrashRequest) ProtoMessage() {}
+
+func (x *ListTrashRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTrashRequest.ProtoReflect.Descriptor instead.
+func (*ListTrashRequest) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{82}
+}
+
+func (x *ListTrashRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *ListTrashRequest) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+func (x *ListTrashRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListTrashRequest) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
+
+func (x *ListTrashRequest) GetBelow() string {
+	if x != nil {
+		return x.Below
+	}
+	return ""
+}
+
+type ListTrashResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Entries       []*TrashEntry          `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	NextCursor    string                 `protobuf:"bytes,2,opt,name=next_cursor,json=nextCursor,proto3" json:"next_cursor,omitempty"` // empty at the end; a page without entries may have one
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTrashResponse) Reset() {
+	*x = ListTrashResponse{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTrashResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTrashResponse) ProtoMessage() {}
+
+func (x *ListTrashResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTrashResponse.ProtoReflect.Descriptor instead.
+func (*ListTrashResponse) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{83}
+}
+
+func (x *ListTrashResponse) GetEntries() []*TrashEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+func (x *ListTrashResponse) GetNextCursor() string {
+	if x != nil {
+		return x.NextCursor
+	}
+	return ""
+}
+
+// TrashEntry is what was deleted, with all below it.
+type TrashEntry struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Inode         uint64                 `protobuf:"varint,1,opt,name=inode,proto3" json:"inode,omitempty"`                               // names the entry
+	User          string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`                                  // who deleted it
+	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`                                  // that it had
+	TimeUnixMs    int64                  `protobuf:"varint,4,opt,name=time_unix_ms,json=timeUnixMs,proto3" json:"time_unix_ms,omitempty"` // when it was deleted
+	LeftMs        int64                  `protobuf:"varint,5,opt,name=left_ms,json=leftMs,proto3" json:"left_ms,omitempty"`               // for how long it is still kept
+	Attr          *Attr                  `protobuf:"bytes,6,opt,name=attr,proto3" json:"attr,omitempty"`                                  // the length of a directory is that of all files below it; -1: not counted yet
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TrashEntry) Reset() {
+	*x = TrashEntry{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TrashEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TrashEntry) ProtoMessage() {}
+
+func (x *TrashEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TrashEntry.ProtoReflect.Descriptor instead.
+func (*TrashEntry) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{84}
+}
+
+func (x *TrashEntry) GetInode() uint64 {
+	if x != nil {
+		return x.Inode
+	}
+	return 0
+}
+
+func (x *TrashEntry) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *TrashEntry) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *TrashEntry) GetTimeUnixMs() int64 {
+	if x != nil {
+		return x.TimeUnixMs
+	}
+	return 0
+}
+
+func (x *TrashEntry) GetLeftMs() int64 {
+	if x != nil {
+		return x.LeftMs
+	}
+	return 0
+}
+
+func (x *TrashEntry) GetAttr() *Attr {
+	if x != nil {
+		return x.Attr
+	}
+	return nil
+}
+
+// RestoreTrashRequest gives an entry of the trash a name again, which nothing may have.
+type RestoreTrashRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	Caller        *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
+	Inode         uint64                 `protobuf:"varint,3,opt,name=inode,proto3" json:"inode,omitempty"`
+	To            *Ref                   `protobuf:"bytes,4,opt,name=to,proto3" json:"to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestoreTrashRequest) Reset() {
+	*x = RestoreTrashRequest{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestoreTrashRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestoreTrashRequest) ProtoMessage() {}
+
+func (x *RestoreTrashRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestoreTrashRequest.ProtoReflect.Descriptor instead.
+func (*RestoreTrashRequest) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{85}
+}
+
+func (x *RestoreTrashRequest) GetCall() *CallId {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
+func (x *RestoreTrashRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *RestoreTrashRequest) GetInode() uint64 {
+	if x != nil {
+		return x.Inode
+	}
+	return 0
+}
+
+func (x *RestoreTrashRequest) GetTo() *Ref {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+// EmptyTrashRequest deletes entries of the trash for good.
+type EmptyTrashRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	Caller        *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
+	Inodes        []uint64               `protobuf:"varint,3,rep,packed,name=inodes,proto3" json:"inodes,omitempty"` // 1 to 1,000; those that are not there any more are left out, NotFound if none is
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EmptyTrashRequest) Reset() {
+	*x = EmptyTrashRequest{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EmptyTrashRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EmptyTrashRequest) ProtoMessage() {}
+
+func (x *EmptyTrashRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EmptyTrashRequest.ProtoReflect.Descriptor instead.
+func (*EmptyTrashRequest) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{86}
+}
+
+func (x *EmptyTrashRequest) GetCall() *CallId {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
+func (x *EmptyTrashRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *EmptyTrashRequest) GetInodes() []uint64 {
+	if x != nil {
+		return x.Inodes
+	}
+	return nil
+}
+
 type SetAttrRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
@@ -7153,7 +7529,7 @@ type SetAttrRequest struct {
 
 func (x *SetAttrRequest) Reset() {
 	*x = SetAttrRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7165,7 +7541,7 @@ func (x *SetAttrRequest) String() string {
 func (*SetAttrRequest) ProtoMessage() {}
 
 func (x *SetAttrRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7178,7 +7554,7 @@ func (x *SetAttrRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAttrRequest.ProtoReflect.Descriptor instead.
 func (*SetAttrRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{82}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *SetAttrRequest) GetCall() *CallId {
@@ -7260,7 +7636,7 @@ type TransactRequest struct {
 
 func (x *TransactRequest) Reset() {
 	*x = TransactRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7272,7 +7648,7 @@ func (x *TransactRequest) String() string {
 func (*TransactRequest) ProtoMessage() {}
 
 func (x *TransactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7285,7 +7661,7 @@ func (x *TransactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactRequest.ProtoReflect.Descriptor instead.
 func (*TransactRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{83}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *TransactRequest) GetCall() *CallId {
@@ -7335,7 +7711,7 @@ type TxCompare struct {
 
 func (x *TxCompare) Reset() {
 	*x = TxCompare{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7347,7 +7723,7 @@ func (x *TxCompare) String() string {
 func (*TxCompare) ProtoMessage() {}
 
 func (x *TxCompare) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7360,7 +7736,7 @@ func (x *TxCompare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxCompare.ProtoReflect.Descriptor instead.
 func (*TxCompare) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{84}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *TxCompare) GetPath() string {
@@ -7481,7 +7857,7 @@ type TxXattr struct {
 
 func (x *TxXattr) Reset() {
 	*x = TxXattr{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7493,7 +7869,7 @@ func (x *TxXattr) String() string {
 func (*TxXattr) ProtoMessage() {}
 
 func (x *TxXattr) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7506,7 +7882,7 @@ func (x *TxXattr) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxXattr.ProtoReflect.Descriptor instead.
 func (*TxXattr) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{85}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *TxXattr) GetName() string {
@@ -7546,7 +7922,7 @@ type TxOp struct {
 
 func (x *TxOp) Reset() {
 	*x = TxOp{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7558,7 +7934,7 @@ func (x *TxOp) String() string {
 func (*TxOp) ProtoMessage() {}
 
 func (x *TxOp) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7571,7 +7947,7 @@ func (x *TxOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxOp.ProtoReflect.Descriptor instead.
 func (*TxOp) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{86}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *TxOp) GetPath() string {
@@ -7750,7 +8126,7 @@ type TxFile struct {
 
 func (x *TxFile) Reset() {
 	*x = TxFile{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7762,7 +8138,7 @@ func (x *TxFile) String() string {
 func (*TxFile) ProtoMessage() {}
 
 func (x *TxFile) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7775,7 +8151,7 @@ func (x *TxFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxFile.ProtoReflect.Descriptor instead.
 func (*TxFile) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{87}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *TxFile) GetData() []byte {
@@ -7838,7 +8214,7 @@ type TxDir struct {
 
 func (x *TxDir) Reset() {
 	*x = TxDir{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7850,7 +8226,7 @@ func (x *TxDir) String() string {
 func (*TxDir) ProtoMessage() {}
 
 func (x *TxDir) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7863,7 +8239,7 @@ func (x *TxDir) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxDir.ProtoReflect.Descriptor instead.
 func (*TxDir) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{88}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *TxDir) GetMode() uint32 {
@@ -7897,7 +8273,7 @@ type TxRename struct {
 
 func (x *TxRename) Reset() {
 	*x = TxRename{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7909,7 +8285,7 @@ func (x *TxRename) String() string {
 func (*TxRename) ProtoMessage() {}
 
 func (x *TxRename) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7922,7 +8298,7 @@ func (x *TxRename) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxRename.ProtoReflect.Descriptor instead.
 func (*TxRename) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *TxRename) GetTo() string {
@@ -7947,7 +8323,7 @@ type TxDelete struct {
 
 func (x *TxDelete) Reset() {
 	*x = TxDelete{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7959,7 +8335,7 @@ func (x *TxDelete) String() string {
 func (*TxDelete) ProtoMessage() {}
 
 func (x *TxDelete) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7972,7 +8348,7 @@ func (x *TxDelete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxDelete.ProtoReflect.Descriptor instead.
 func (*TxDelete) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{90}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{95}
 }
 
 type TxDetach struct {
@@ -7983,7 +8359,7 @@ type TxDetach struct {
 
 func (x *TxDetach) Reset() {
 	*x = TxDetach{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7995,7 +8371,7 @@ func (x *TxDetach) String() string {
 func (*TxDetach) ProtoMessage() {}
 
 func (x *TxDetach) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8008,7 +8384,7 @@ func (x *TxDetach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxDetach.ProtoReflect.Descriptor instead.
 func (*TxDetach) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{91}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{96}
 }
 
 type SetXattrRequest struct {
@@ -8025,7 +8401,7 @@ type SetXattrRequest struct {
 
 func (x *SetXattrRequest) Reset() {
 	*x = SetXattrRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8037,7 +8413,7 @@ func (x *SetXattrRequest) String() string {
 func (*SetXattrRequest) ProtoMessage() {}
 
 func (x *SetXattrRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8050,7 +8426,7 @@ func (x *SetXattrRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetXattrRequest.ProtoReflect.Descriptor instead.
 func (*SetXattrRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{92}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *SetXattrRequest) GetCall() *CallId {
@@ -8110,7 +8486,7 @@ type SymlinkRequest struct {
 
 func (x *SymlinkRequest) Reset() {
 	*x = SymlinkRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8122,7 +8498,7 @@ func (x *SymlinkRequest) String() string {
 func (*SymlinkRequest) ProtoMessage() {}
 
 func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8135,7 +8511,7 @@ func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SymlinkRequest.ProtoReflect.Descriptor instead.
 func (*SymlinkRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{93}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *SymlinkRequest) GetCall() *CallId {
@@ -8199,7 +8575,7 @@ type TruncateRequest struct {
 
 func (x *TruncateRequest) Reset() {
 	*x = TruncateRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8211,7 +8587,7 @@ func (x *TruncateRequest) String() string {
 func (*TruncateRequest) ProtoMessage() {}
 
 func (x *TruncateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8224,7 +8600,7 @@ func (x *TruncateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TruncateRequest.ProtoReflect.Descriptor instead.
 func (*TruncateRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{94}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *TruncateRequest) GetCall() *CallId {
@@ -8267,7 +8643,7 @@ type ConcatRequest struct {
 
 func (x *ConcatRequest) Reset() {
 	*x = ConcatRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8279,7 +8655,7 @@ func (x *ConcatRequest) String() string {
 func (*ConcatRequest) ProtoMessage() {}
 
 func (x *ConcatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8292,7 +8668,7 @@ func (x *ConcatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConcatRequest.ProtoReflect.Descriptor instead.
 func (*ConcatRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{95}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ConcatRequest) GetCall() *CallId {
@@ -8332,7 +8708,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8344,7 +8720,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8357,7 +8733,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{96}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *StatusRequest) GetCaller() *Caller {
@@ -8398,6 +8774,8 @@ type StatusResponse struct {
 	ZookeeperBytes  int64                  `protobuf:"varint,30,opt,name=zookeeper_bytes,json=zookeeperBytes,proto3" json:"zookeeper_bytes,omitempty"` // of each ZooKeeper server's memory, that the journal takes
 	ZookeeperNodes  int64                  `protobuf:"varint,31,opt,name=zookeeper_nodes,json=zookeeperNodes,proto3" json:"zookeeper_nodes,omitempty"` // in which it is
 	GarbageBytes    int64                  `protobuf:"varint,32,opt,name=garbage_bytes,json=garbageBytes,proto3" json:"garbage_bytes,omitempty"`       // of blocks that wait to be deleted
+	TrashFiles      uint64                 `protobuf:"varint,58,opt,name=trash_files,json=trashFiles,proto3" json:"trash_files,omitempty"`             // files in the trash
+	TrashBytes      int64                  `protobuf:"varint,59,opt,name=trash_bytes,json=trashBytes,proto3" json:"trash_bytes,omitempty"`             // of them
 	GrantedLeases   uint64                 `protobuf:"varint,33,opt,name=granted_leases,json=grantedLeases,proto3" json:"granted_leases,omitempty"`
 	StoreConflict   string                 `protobuf:"bytes,40,opt,name=store_conflict,json=storeConflict,proto3" json:"store_conflict,omitempty"` // why nothing is deleted from the block store; empty: there is no conflict
 	Short           string                 `protobuf:"bytes,41,opt,name=short,proto3" json:"short,omitempty"`                                      // why it refuses what needs room, or would if it were active; empty: there is room
@@ -8415,7 +8793,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8427,7 +8805,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8440,7 +8818,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *StatusResponse) GetAddress() string {
@@ -8646,6 +9024,20 @@ func (x *StatusResponse) GetGarbageBytes() int64 {
 	return 0
 }
 
+func (x *StatusResponse) GetTrashFiles() uint64 {
+	if x != nil {
+		return x.TrashFiles
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetTrashBytes() int64 {
+	if x != nil {
+		return x.TrashBytes
+	}
+	return 0
+}
+
 func (x *StatusResponse) GetGrantedLeases() uint64 {
 	if x != nil {
 		return x.GrantedLeases
@@ -8736,7 +9128,7 @@ type ScrubStatus struct {
 
 func (x *ScrubStatus) Reset() {
 	*x = ScrubStatus{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8748,7 +9140,7 @@ func (x *ScrubStatus) String() string {
 func (*ScrubStatus) ProtoMessage() {}
 
 func (x *ScrubStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8761,7 +9153,7 @@ func (x *ScrubStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScrubStatus.ProtoReflect.Descriptor instead.
 func (*ScrubStatus) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ScrubStatus) GetBeganUnixMs() int64 {
@@ -8806,7 +9198,7 @@ type ArchiveStatus struct {
 
 func (x *ArchiveStatus) Reset() {
 	*x = ArchiveStatus{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8818,7 +9210,7 @@ func (x *ArchiveStatus) String() string {
 func (*ArchiveStatus) ProtoMessage() {}
 
 func (x *ArchiveStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8831,7 +9223,7 @@ func (x *ArchiveStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveStatus.ProtoReflect.Descriptor instead.
 func (*ArchiveStatus) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{99}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *ArchiveStatus) GetTxid() uint64 {
@@ -8881,7 +9273,7 @@ type AuditStatus struct {
 
 func (x *AuditStatus) Reset() {
 	*x = AuditStatus{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8893,7 +9285,7 @@ func (x *AuditStatus) String() string {
 func (*AuditStatus) ProtoMessage() {}
 
 func (x *AuditStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8906,7 +9298,7 @@ func (x *AuditStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditStatus.ProtoReflect.Descriptor instead.
 func (*AuditStatus) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *AuditStatus) GetLines() uint64 {
@@ -8945,7 +9337,7 @@ type Holding struct {
 
 func (x *Holding) Reset() {
 	*x = Holding{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8957,7 +9349,7 @@ func (x *Holding) String() string {
 func (*Holding) ProtoMessage() {}
 
 func (x *Holding) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8970,7 +9362,7 @@ func (x *Holding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holding.ProtoReflect.Descriptor instead.
 func (*Holding) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{101}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *Holding) GetWhat() string {
@@ -9027,7 +9419,7 @@ type ClockSkew struct {
 
 func (x *ClockSkew) Reset() {
 	*x = ClockSkew{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9039,7 +9431,7 @@ func (x *ClockSkew) String() string {
 func (*ClockSkew) ProtoMessage() {}
 
 func (x *ClockSkew) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9052,7 +9444,7 @@ func (x *ClockSkew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClockSkew.ProtoReflect.Descriptor instead.
 func (*ClockSkew) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{102}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *ClockSkew) GetThan() string {
@@ -9085,7 +9477,7 @@ type CheckpointRequest struct {
 
 func (x *CheckpointRequest) Reset() {
 	*x = CheckpointRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9097,7 +9489,7 @@ func (x *CheckpointRequest) String() string {
 func (*CheckpointRequest) ProtoMessage() {}
 
 func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9110,7 +9502,7 @@ func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{103}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *CheckpointRequest) GetCaller() *Caller {
@@ -9131,7 +9523,7 @@ type CheckpointResponse struct {
 
 func (x *CheckpointResponse) Reset() {
 	*x = CheckpointResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9143,7 +9535,7 @@ func (x *CheckpointResponse) String() string {
 func (*CheckpointResponse) ProtoMessage() {}
 
 func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9156,7 +9548,7 @@ func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointResponse.ProtoReflect.Descriptor instead.
 func (*CheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{104}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *CheckpointResponse) GetTxid() uint64 {
@@ -9190,7 +9582,7 @@ type SafeModeRequest struct {
 
 func (x *SafeModeRequest) Reset() {
 	*x = SafeModeRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9202,7 +9594,7 @@ func (x *SafeModeRequest) String() string {
 func (*SafeModeRequest) ProtoMessage() {}
 
 func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9215,7 +9607,7 @@ func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeRequest.ProtoReflect.Descriptor instead.
 func (*SafeModeRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{105}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *SafeModeRequest) GetCaller() *Caller {
@@ -9242,7 +9634,7 @@ type SafeModeResponse struct {
 
 func (x *SafeModeResponse) Reset() {
 	*x = SafeModeResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9254,7 +9646,7 @@ func (x *SafeModeResponse) String() string {
 func (*SafeModeResponse) ProtoMessage() {}
 
 func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9267,7 +9659,7 @@ func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeResponse.ProtoReflect.Descriptor instead.
 func (*SafeModeResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{106}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *SafeModeResponse) GetOn() bool {
@@ -9295,7 +9687,7 @@ type FsckRequest struct {
 
 func (x *FsckRequest) Reset() {
 	*x = FsckRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9307,7 +9699,7 @@ func (x *FsckRequest) String() string {
 func (*FsckRequest) ProtoMessage() {}
 
 func (x *FsckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9320,7 +9712,7 @@ func (x *FsckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckRequest.ProtoReflect.Descriptor instead.
 func (*FsckRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{107}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *FsckRequest) GetCaller() *Caller {
@@ -9356,7 +9748,7 @@ type FsckResponse struct {
 
 func (x *FsckResponse) Reset() {
 	*x = FsckResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9368,7 +9760,7 @@ func (x *FsckResponse) String() string {
 func (*FsckResponse) ProtoMessage() {}
 
 func (x *FsckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9381,7 +9773,7 @@ func (x *FsckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckResponse.ProtoReflect.Descriptor instead.
 func (*FsckResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{108}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *FsckResponse) GetPath() string {
@@ -9425,7 +9817,7 @@ type FsckSummary struct {
 
 func (x *FsckSummary) Reset() {
 	*x = FsckSummary{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9437,7 +9829,7 @@ func (x *FsckSummary) String() string {
 func (*FsckSummary) ProtoMessage() {}
 
 func (x *FsckSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9450,7 +9842,7 @@ func (x *FsckSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckSummary.ProtoReflect.Descriptor instead.
 func (*FsckSummary) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{109}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *FsckSummary) GetInodes() uint64 {
@@ -9497,7 +9889,7 @@ type CollectRequest struct {
 
 func (x *CollectRequest) Reset() {
 	*x = CollectRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9509,7 +9901,7 @@ func (x *CollectRequest) String() string {
 func (*CollectRequest) ProtoMessage() {}
 
 func (x *CollectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9522,7 +9914,7 @@ func (x *CollectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectRequest.ProtoReflect.Descriptor instead.
 func (*CollectRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{110}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *CollectRequest) GetCaller() *Caller {
@@ -9544,7 +9936,7 @@ type CollectResponse struct {
 
 func (x *CollectResponse) Reset() {
 	*x = CollectResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9556,7 +9948,7 @@ func (x *CollectResponse) String() string {
 func (*CollectResponse) ProtoMessage() {}
 
 func (x *CollectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9569,7 +9961,7 @@ func (x *CollectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectResponse.ProtoReflect.Descriptor instead.
 func (*CollectResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{111}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *CollectResponse) GetGarbage() uint64 {
@@ -9613,7 +10005,7 @@ type FailoverRequest struct {
 
 func (x *FailoverRequest) Reset() {
 	*x = FailoverRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9625,7 +10017,7 @@ func (x *FailoverRequest) String() string {
 func (*FailoverRequest) ProtoMessage() {}
 
 func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9638,7 +10030,7 @@ func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverRequest.ProtoReflect.Descriptor instead.
 func (*FailoverRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{112}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *FailoverRequest) GetCaller() *Caller {
@@ -9664,7 +10056,7 @@ type FailoverResponse struct {
 
 func (x *FailoverResponse) Reset() {
 	*x = FailoverResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9676,7 +10068,7 @@ func (x *FailoverResponse) String() string {
 func (*FailoverResponse) ProtoMessage() {}
 
 func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9689,7 +10081,7 @@ func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverResponse.ProtoReflect.Descriptor instead.
 func (*FailoverResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{113}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *FailoverResponse) GetNext() string {
@@ -9708,7 +10100,7 @@ type ResolveStoreRequest struct {
 
 func (x *ResolveStoreRequest) Reset() {
 	*x = ResolveStoreRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9720,7 +10112,7 @@ func (x *ResolveStoreRequest) String() string {
 func (*ResolveStoreRequest) ProtoMessage() {}
 
 func (x *ResolveStoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9733,7 +10125,7 @@ func (x *ResolveStoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveStoreRequest.ProtoReflect.Descriptor instead.
 func (*ResolveStoreRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{114}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *ResolveStoreRequest) GetCaller() *Caller {
@@ -9752,7 +10144,7 @@ type ResolveStoreResponse struct {
 
 func (x *ResolveStoreResponse) Reset() {
 	*x = ResolveStoreResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9764,7 +10156,7 @@ func (x *ResolveStoreResponse) String() string {
 func (*ResolveStoreResponse) ProtoMessage() {}
 
 func (x *ResolveStoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9777,7 +10169,7 @@ func (x *ResolveStoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveStoreResponse.ProtoReflect.Descriptor instead.
 func (*ResolveStoreResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{115}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *ResolveStoreResponse) GetResolved() bool {
@@ -9797,7 +10189,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9809,7 +10201,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9822,7 +10214,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{116}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *BackupRequest) GetCaller() *Caller {
@@ -9861,7 +10253,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9873,7 +10265,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9886,7 +10278,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{117}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *BackupResponse) GetName() string {
@@ -9990,7 +10382,7 @@ type CarryRequest struct {
 
 func (x *CarryRequest) Reset() {
 	*x = CarryRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10002,7 +10394,7 @@ func (x *CarryRequest) String() string {
 func (*CarryRequest) ProtoMessage() {}
 
 func (x *CarryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10015,7 +10407,7 @@ func (x *CarryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryRequest.ProtoReflect.Descriptor instead.
 func (*CarryRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{118}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *CarryRequest) GetCalls() []*CarriedCall {
@@ -10045,7 +10437,7 @@ type CarriedCall struct {
 
 func (x *CarriedCall) Reset() {
 	*x = CarriedCall{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10057,7 +10449,7 @@ func (x *CarriedCall) String() string {
 func (*CarriedCall) ProtoMessage() {}
 
 func (x *CarriedCall) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10070,7 +10462,7 @@ func (x *CarriedCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarriedCall.ProtoReflect.Descriptor instead.
 func (*CarriedCall) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{119}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *CarriedCall) GetId() uint64 {
@@ -10117,7 +10509,7 @@ type CarryResponse struct {
 
 func (x *CarryResponse) Reset() {
 	*x = CarryResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10129,7 +10521,7 @@ func (x *CarryResponse) String() string {
 func (*CarryResponse) ProtoMessage() {}
 
 func (x *CarryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10142,7 +10534,7 @@ func (x *CarryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryResponse.ProtoReflect.Descriptor instead.
 func (*CarryResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{120}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *CarryResponse) GetAnswers() []*CarriedAnswer {
@@ -10166,7 +10558,7 @@ type CarriedAnswer struct {
 
 func (x *CarriedAnswer) Reset() {
 	*x = CarriedAnswer{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10178,7 +10570,7 @@ func (x *CarriedAnswer) String() string {
 func (*CarriedAnswer) ProtoMessage() {}
 
 func (x *CarriedAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10191,7 +10583,7 @@ func (x *CarriedAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarriedAnswer.ProtoReflect.Descriptor instead.
 func (*CarriedAnswer) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{121}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *CarriedAnswer) GetId() uint64 {
@@ -10240,7 +10632,7 @@ type WhoAmIRequest struct {
 
 func (x *WhoAmIRequest) Reset() {
 	*x = WhoAmIRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10252,7 +10644,7 @@ func (x *WhoAmIRequest) String() string {
 func (*WhoAmIRequest) ProtoMessage() {}
 
 func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10265,7 +10657,7 @@ func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoAmIRequest.ProtoReflect.Descriptor instead.
 func (*WhoAmIRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{122}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *WhoAmIRequest) GetCaller() *Caller {
@@ -10287,7 +10679,7 @@ type WhoAmIResponse struct {
 
 func (x *WhoAmIResponse) Reset() {
 	*x = WhoAmIResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10299,7 +10691,7 @@ func (x *WhoAmIResponse) String() string {
 func (*WhoAmIResponse) ProtoMessage() {}
 
 func (x *WhoAmIResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10312,7 +10704,7 @@ func (x *WhoAmIResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoAmIResponse.ProtoReflect.Descriptor instead.
 func (*WhoAmIResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{123}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *WhoAmIResponse) GetUser() string {
@@ -10355,7 +10747,7 @@ type AclEntry struct {
 
 func (x *AclEntry) Reset() {
 	*x = AclEntry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10367,7 +10759,7 @@ func (x *AclEntry) String() string {
 func (*AclEntry) ProtoMessage() {}
 
 func (x *AclEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10380,7 +10772,7 @@ func (x *AclEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AclEntry.ProtoReflect.Descriptor instead.
 func (*AclEntry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{124}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *AclEntry) GetDefault() bool {
@@ -10422,7 +10814,7 @@ type AclRequest struct {
 
 func (x *AclRequest) Reset() {
 	*x = AclRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10434,7 +10826,7 @@ func (x *AclRequest) String() string {
 func (*AclRequest) ProtoMessage() {}
 
 func (x *AclRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10447,7 +10839,7 @@ func (x *AclRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AclRequest.ProtoReflect.Descriptor instead.
 func (*AclRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{125}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *AclRequest) GetCaller() *Caller {
@@ -10483,7 +10875,7 @@ type AclResponse struct {
 
 func (x *AclResponse) Reset() {
 	*x = AclResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10495,7 +10887,7 @@ func (x *AclResponse) String() string {
 func (*AclResponse) ProtoMessage() {}
 
 func (x *AclResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10508,7 +10900,7 @@ func (x *AclResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AclResponse.ProtoReflect.Descriptor instead.
 func (*AclResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{126}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *AclResponse) GetEntries() []*AclEntry {
@@ -10538,7 +10930,7 @@ type ChangeAclRequest struct {
 
 func (x *ChangeAclRequest) Reset() {
 	*x = ChangeAclRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10550,7 +10942,7 @@ func (x *ChangeAclRequest) String() string {
 func (*ChangeAclRequest) ProtoMessage() {}
 
 func (x *ChangeAclRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10563,7 +10955,7 @@ func (x *ChangeAclRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeAclRequest.ProtoReflect.Descriptor instead.
 func (*ChangeAclRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{127}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *ChangeAclRequest) GetCall() *CallId {
@@ -10614,7 +11006,7 @@ type GetDelegationTokenRequest struct {
 
 func (x *GetDelegationTokenRequest) Reset() {
 	*x = GetDelegationTokenRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10626,7 +11018,7 @@ func (x *GetDelegationTokenRequest) String() string {
 func (*GetDelegationTokenRequest) ProtoMessage() {}
 
 func (x *GetDelegationTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10639,7 +11031,7 @@ func (x *GetDelegationTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDelegationTokenRequest.ProtoReflect.Descriptor instead.
 func (*GetDelegationTokenRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{128}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *GetDelegationTokenRequest) GetCall() *CallId {
@@ -10691,7 +11083,7 @@ type ChangeDelegationTokenRequest struct {
 
 func (x *ChangeDelegationTokenRequest) Reset() {
 	*x = ChangeDelegationTokenRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[129]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10703,7 +11095,7 @@ func (x *ChangeDelegationTokenRequest) String() string {
 func (*ChangeDelegationTokenRequest) ProtoMessage() {}
 
 func (x *ChangeDelegationTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[129]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10716,7 +11108,7 @@ func (x *ChangeDelegationTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeDelegationTokenRequest.ProtoReflect.Descriptor instead.
 func (*ChangeDelegationTokenRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{129}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *ChangeDelegationTokenRequest) GetCall() *CallId {
@@ -10767,7 +11159,7 @@ type DelegationTokenResponse struct {
 
 func (x *DelegationTokenResponse) Reset() {
 	*x = DelegationTokenResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[130]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10779,7 +11171,7 @@ func (x *DelegationTokenResponse) String() string {
 func (*DelegationTokenResponse) ProtoMessage() {}
 
 func (x *DelegationTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[130]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10792,7 +11184,7 @@ func (x *DelegationTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DelegationTokenResponse.ProtoReflect.Descriptor instead.
 func (*DelegationTokenResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{130}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *DelegationTokenResponse) GetId() uint64 {
@@ -10842,7 +11234,7 @@ type ListDelegationTokensRequest struct {
 
 func (x *ListDelegationTokensRequest) Reset() {
 	*x = ListDelegationTokensRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[131]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10854,7 +11246,7 @@ func (x *ListDelegationTokensRequest) String() string {
 func (*ListDelegationTokensRequest) ProtoMessage() {}
 
 func (x *ListDelegationTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[131]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10867,7 +11259,7 @@ func (x *ListDelegationTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDelegationTokensRequest.ProtoReflect.Descriptor instead.
 func (*ListDelegationTokensRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{131}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *ListDelegationTokensRequest) GetCaller() *Caller {
@@ -10908,7 +11300,7 @@ type ListDelegationTokensResponse struct {
 
 func (x *ListDelegationTokensResponse) Reset() {
 	*x = ListDelegationTokensResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[132]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10920,7 +11312,7 @@ func (x *ListDelegationTokensResponse) String() string {
 func (*ListDelegationTokensResponse) ProtoMessage() {}
 
 func (x *ListDelegationTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[132]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10933,7 +11325,7 @@ func (x *ListDelegationTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDelegationTokensResponse.ProtoReflect.Descriptor instead.
 func (*ListDelegationTokensResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{132}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *ListDelegationTokensResponse) GetTokens() []*DelegationToken {
@@ -10964,7 +11356,7 @@ type DelegationToken struct {
 
 func (x *DelegationToken) Reset() {
 	*x = DelegationToken{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[133]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10976,7 +11368,7 @@ func (x *DelegationToken) String() string {
 func (*DelegationToken) ProtoMessage() {}
 
 func (x *DelegationToken) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[133]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10989,7 +11381,7 @@ func (x *DelegationToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DelegationToken.ProtoReflect.Descriptor instead.
 func (*DelegationToken) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{133}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *DelegationToken) GetId() uint64 {
@@ -11353,7 +11745,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x05inode\x18\x05 \x01(\x04R\x05inode\"N\n" +
 	"\rWatchResponse\x12)\n" +
 	"\x06events\x18\x01 \x03(\v2\x11.leasefs.v1.EventR\x06events\x12\x12\n" +
-	"\x04txid\x18\x02 \x01(\x04R\x04txid\"\xbb\x02\n" +
+	"\x04txid\x18\x02 \x01(\x04R\x04txid\"\xd5\x02\n" +
 	"\x05Event\x12\x12\n" +
 	"\x04txid\x18\x01 \x01(\x04R\x04txid\x12)\n" +
 	"\x04type\x18\x02 \x01(\x0e2\x15.leasefs.v1.EventTypeR\x04type\x12\x12\n" +
@@ -11367,7 +11759,8 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x06holder\x18\t \x01(\tR\x06holder\x12\x16\n" +
 	"\x06reason\x18\n" +
 	" \x01(\tR\x06reason\x12&\n" +
-	"\x02by\x18\v \x01(\v2\x16.leasefs.v1.HolderInfoR\x02by\"\xa8\x05\n" +
+	"\x02by\x18\v \x01(\v2\x16.leasefs.v1.HolderInfoR\x02by\x12\x18\n" +
+	"\atrashed\x18\f \x01(\bR\atrashed\"\xa8\x05\n" +
 	"\rCreateRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
@@ -11574,11 +11967,12 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\n" +
 	"FoundEntry\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12$\n" +
-	"\x04attr\x18\x02 \x01(\v2\x10.leasefs.v1.AttrR\x04attr\"b\n" +
+	"\x04attr\x18\x02 \x01(\v2\x10.leasefs.v1.AttrR\x04attr\"|\n" +
 	"\x0eMutateResponse\x12$\n" +
 	"\x04attr\x18\x01 \x01(\v2\x10.leasefs.v1.AttrR\x04attr\x12\x12\n" +
 	"\x04txid\x18\x02 \x01(\x04R\x04txid\x12\x16\n" +
-	"\x06hidden\x18\x03 \x01(\bR\x06hidden\"\x9f\x02\n" +
+	"\x06hidden\x18\x03 \x01(\bR\x06hidden\x12\x18\n" +
+	"\atrashed\x18\x04 \x01(\bR\atrashed\"\x9f\x02\n" +
 	"\fMkdirRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
@@ -11600,14 +11994,45 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x04Hide\x12\x14\n" +
 	"\x05inode\x18\x01 \x01(\x04R\x05inode\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
-	"\x05lease\x18\x03 \x01(\x04R\x05lease\"\xf2\x01\n" +
+	"\x05lease\x18\x03 \x01(\x04R\x05lease\"\xaa\x02\n" +
 	"\rDeleteRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
 	"\x02at\x18\x03 \x01(\v2\x0f.leasefs.v1.RefR\x02at\x12\x1c\n" +
 	"\trecursive\x18\x04 \x01(\bR\trecursive\x12(\n" +
 	"\x04only\x18\x05 \x01(\x0e2\x14.leasefs.v1.FileTypeR\x04only\x12$\n" +
-	"\x04hide\x18\x06 \x01(\v2\x10.leasefs.v1.HideR\x04hide\"\x9f\x02\n" +
+	"\x04hide\x18\x06 \x01(\v2\x10.leasefs.v1.HideR\x04hide\x12\x1d\n" +
+	"\n" +
+	"skip_trash\x18\a \x01(\bR\tskipTrash\x12\x17\n" +
+	"\akept_as\x18\b \x01(\tR\x06keptAs\"\x94\x01\n" +
+	"\x10ListTrashRequest\x12*\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x16\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\x05R\x05limit\x12\x10\n" +
+	"\x03all\x18\x04 \x01(\bR\x03all\x12\x14\n" +
+	"\x05below\x18\x05 \x01(\tR\x05below\"f\n" +
+	"\x11ListTrashResponse\x120\n" +
+	"\aentries\x18\x01 \x03(\v2\x16.leasefs.v1.TrashEntryR\aentries\x12\x1f\n" +
+	"\vnext_cursor\x18\x02 \x01(\tR\n" +
+	"nextCursor\"\xab\x01\n" +
+	"\n" +
+	"TrashEntry\x12\x14\n" +
+	"\x05inode\x18\x01 \x01(\x04R\x05inode\x12\x12\n" +
+	"\x04user\x18\x02 \x01(\tR\x04user\x12\x12\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\x12 \n" +
+	"\ftime_unix_ms\x18\x04 \x01(\x03R\n" +
+	"timeUnixMs\x12\x17\n" +
+	"\aleft_ms\x18\x05 \x01(\x03R\x06leftMs\x12$\n" +
+	"\x04attr\x18\x06 \x01(\v2\x10.leasefs.v1.AttrR\x04attr\"\xa0\x01\n" +
+	"\x13RestoreTrashRequest\x12&\n" +
+	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
+	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x14\n" +
+	"\x05inode\x18\x03 \x01(\x04R\x05inode\x12\x1f\n" +
+	"\x02to\x18\x04 \x01(\v2\x0f.leasefs.v1.RefR\x02to\"\x7f\n" +
+	"\x11EmptyTrashRequest\x12&\n" +
+	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
+	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x16\n" +
+	"\x06inodes\x18\x03 \x03(\x04R\x06inodes\"\x9f\x02\n" +
 	"\x0eSetAttrRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
@@ -11697,7 +12122,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x06target\x18\x03 \x01(\v2\x0f.leasefs.v1.RefR\x06target\x12)\n" +
 	"\asources\x18\x04 \x03(\v2\x0f.leasefs.v1.RefR\asources\";\n" +
 	"\rStatusRequest\x12*\n" +
-	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"\xbb\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"\xfd\n" +
 	"\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
@@ -11734,7 +12159,11 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\rjournal_bytes\x18\x1a \x01(\x03R\fjournalBytes\x12'\n" +
 	"\x0fzookeeper_bytes\x18\x1e \x01(\x03R\x0ezookeeperBytes\x12'\n" +
 	"\x0fzookeeper_nodes\x18\x1f \x01(\x03R\x0ezookeeperNodes\x12#\n" +
-	"\rgarbage_bytes\x18  \x01(\x03R\fgarbageBytes\x12%\n" +
+	"\rgarbage_bytes\x18  \x01(\x03R\fgarbageBytes\x12\x1f\n" +
+	"\vtrash_files\x18: \x01(\x04R\n" +
+	"trashFiles\x12\x1f\n" +
+	"\vtrash_bytes\x18; \x01(\x03R\n" +
+	"trashBytes\x12%\n" +
 	"\x0egranted_leases\x18! \x01(\x04R\rgrantedLeases\x12%\n" +
 	"\x0estore_conflict\x18( \x01(\tR\rstoreConflict\x12\x14\n" +
 	"\x05short\x18) \x01(\tR\x05short\x12\x1d\n" +
@@ -11975,7 +12404,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x19ACL_ACTION_REMOVE_DEFAULT\x10\x03\x12\x19\n" +
 	"\x15ACL_ACTION_REMOVE_ALL\x10\x04\x12\x14\n" +
 	"\x10ACL_ACTION_EXACT\x10\x05\x12\x14\n" +
-	"\x10ACL_ACTION_WHOLE\x10\x062\xd8\x16\n" +
+	"\x10ACL_ACTION_WHOLE\x10\x062\xb8\x18\n" +
 	"\bNamenode\x12F\n" +
 	"\aSession\x12\x1a.leasefs.v1.SessionRequest\x1a\x1b.leasefs.v1.SessionResponse(\x010\x01\x12K\n" +
 	"\n" +
@@ -12008,7 +12437,11 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x04Find\x12\x17.leasefs.v1.FindRequest\x1a\x18.leasefs.v1.FindResponse0\x01\x12=\n" +
 	"\x05Mkdir\x12\x18.leasefs.v1.MkdirRequest\x1a\x1a.leasefs.v1.MutateResponse\x12?\n" +
 	"\x06Rename\x12\x19.leasefs.v1.RenameRequest\x1a\x1a.leasefs.v1.MutateResponse\x12?\n" +
-	"\x06Delete\x12\x19.leasefs.v1.DeleteRequest\x1a\x1a.leasefs.v1.MutateResponse\x12A\n" +
+	"\x06Delete\x12\x19.leasefs.v1.DeleteRequest\x1a\x1a.leasefs.v1.MutateResponse\x12H\n" +
+	"\tListTrash\x12\x1c.leasefs.v1.ListTrashRequest\x1a\x1d.leasefs.v1.ListTrashResponse\x12K\n" +
+	"\fRestoreTrash\x12\x1f.leasefs.v1.RestoreTrashRequest\x1a\x1a.leasefs.v1.MutateResponse\x12G\n" +
+	"\n" +
+	"EmptyTrash\x12\x1d.leasefs.v1.EmptyTrashRequest\x1a\x1a.leasefs.v1.MutateResponse\x12A\n" +
 	"\aSetAttr\x12\x1a.leasefs.v1.SetAttrRequest\x1a\x1a.leasefs.v1.MutateResponse\x12A\n" +
 	"\aSymlink\x12\x1a.leasefs.v1.SymlinkRequest\x1a\x1a.leasefs.v1.MutateResponse\x12C\n" +
 	"\bSetXattr\x12\x1b.leasefs.v1.SetXattrRequest\x1a\x1a.leasefs.v1.MutateResponse\x12C\n" +
@@ -12047,7 +12480,7 @@ func file_leasefs_v1_leasefs_proto_rawDescGZIP() []byte {
 }
 
 var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 137)
+var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 142)
 var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(RefHow)(0),                          // 0: leasefs.v1.RefHow
 	(FileType)(0),                        // 1: leasefs.v1.FileType
@@ -12140,67 +12573,72 @@ var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(*RenameRequest)(nil),                // 88: leasefs.v1.RenameRequest
 	(*Hide)(nil),                         // 89: leasefs.v1.Hide
 	(*DeleteRequest)(nil),                // 90: leasefs.v1.DeleteRequest
-	(*SetAttrRequest)(nil),               // 91: leasefs.v1.SetAttrRequest
-	(*TransactRequest)(nil),              // 92: leasefs.v1.TransactRequest
-	(*TxCompare)(nil),                    // 93: leasefs.v1.TxCompare
-	(*TxXattr)(nil),                      // 94: leasefs.v1.TxXattr
-	(*TxOp)(nil),                         // 95: leasefs.v1.TxOp
-	(*TxFile)(nil),                       // 96: leasefs.v1.TxFile
-	(*TxDir)(nil),                        // 97: leasefs.v1.TxDir
-	(*TxRename)(nil),                     // 98: leasefs.v1.TxRename
-	(*TxDelete)(nil),                     // 99: leasefs.v1.TxDelete
-	(*TxDetach)(nil),                     // 100: leasefs.v1.TxDetach
-	(*SetXattrRequest)(nil),              // 101: leasefs.v1.SetXattrRequest
-	(*SymlinkRequest)(nil),               // 102: leasefs.v1.SymlinkRequest
-	(*TruncateRequest)(nil),              // 103: leasefs.v1.TruncateRequest
-	(*ConcatRequest)(nil),                // 104: leasefs.v1.ConcatRequest
-	(*StatusRequest)(nil),                // 105: leasefs.v1.StatusRequest
-	(*StatusResponse)(nil),               // 106: leasefs.v1.StatusResponse
-	(*ScrubStatus)(nil),                  // 107: leasefs.v1.ScrubStatus
-	(*ArchiveStatus)(nil),                // 108: leasefs.v1.ArchiveStatus
-	(*AuditStatus)(nil),                  // 109: leasefs.v1.AuditStatus
-	(*Holding)(nil),                      // 110: leasefs.v1.Holding
-	(*ClockSkew)(nil),                    // 111: leasefs.v1.ClockSkew
-	(*CheckpointRequest)(nil),            // 112: leasefs.v1.CheckpointRequest
-	(*CheckpointResponse)(nil),           // 113: leasefs.v1.CheckpointResponse
-	(*SafeModeRequest)(nil),              // 114: leasefs.v1.SafeModeRequest
-	(*SafeModeResponse)(nil),             // 115: leasefs.v1.SafeModeResponse
-	(*FsckRequest)(nil),                  // 116: leasefs.v1.FsckRequest
-	(*FsckResponse)(nil),                 // 117: leasefs.v1.FsckResponse
-	(*FsckSummary)(nil),                  // 118: leasefs.v1.FsckSummary
-	(*CollectRequest)(nil),               // 119: leasefs.v1.CollectRequest
-	(*CollectResponse)(nil),              // 120: leasefs.v1.CollectResponse
-	(*FailoverRequest)(nil),              // 121: leasefs.v1.FailoverRequest
-	(*FailoverResponse)(nil),             // 122: leasefs.v1.FailoverResponse
-	(*ResolveStoreRequest)(nil),          // 123: leasefs.v1.ResolveStoreRequest
-	(*ResolveStoreResponse)(nil),         // 124: leasefs.v1.ResolveStoreResponse
-	(*BackupRequest)(nil),                // 125: leasefs.v1.BackupRequest
-	(*BackupResponse)(nil),               // 126: leasefs.v1.BackupResponse
-	(*CarryRequest)(nil),                 // 127: leasefs.v1.CarryRequest
-	(*CarriedCall)(nil),                  // 128: leasefs.v1.CarriedCall
-	(*CarryResponse)(nil),                // 129: leasefs.v1.CarryResponse
-	(*CarriedAnswer)(nil),                // 130: leasefs.v1.CarriedAnswer
-	(*WhoAmIRequest)(nil),                // 131: leasefs.v1.WhoAmIRequest
-	(*WhoAmIResponse)(nil),               // 132: leasefs.v1.WhoAmIResponse
-	(*AclEntry)(nil),                     // 133: leasefs.v1.AclEntry
-	(*AclRequest)(nil),                   // 134: leasefs.v1.AclRequest
-	(*AclResponse)(nil),                  // 135: leasefs.v1.AclResponse
-	(*ChangeAclRequest)(nil),             // 136: leasefs.v1.ChangeAclRequest
-	(*GetDelegationTokenRequest)(nil),    // 137: leasefs.v1.GetDelegationTokenRequest
-	(*ChangeDelegationTokenRequest)(nil), // 138: leasefs.v1.ChangeDelegationTokenRequest
-	(*DelegationTokenResponse)(nil),      // 139: leasefs.v1.DelegationTokenResponse
-	(*ListDelegationTokensRequest)(nil),  // 140: leasefs.v1.ListDelegationTokensRequest
-	(*ListDelegationTokensResponse)(nil), // 141: leasefs.v1.ListDelegationTokensResponse
-	(*DelegationToken)(nil),              // 142: leasefs.v1.DelegationToken
-	nil,                                  // 143: leasefs.v1.Block.HeadersEntry
-	nil,                                  // 144: leasefs.v1.BlockTarget.HeadersEntry
-	nil,                                  // 145: leasefs.v1.BackupResponse.HeadersEntry
+	(*ListTrashRequest)(nil),             // 91: leasefs.v1.ListTrashRequest
+	(*ListTrashResponse)(nil),            // 92: leasefs.v1.ListTrashResponse
+	(*TrashEntry)(nil),                   // 93: leasefs.v1.TrashEntry
+	(*RestoreTrashRequest)(nil),          // 94: leasefs.v1.RestoreTrashRequest
+	(*EmptyTrashRequest)(nil),            // 95: leasefs.v1.EmptyTrashRequest
+	(*SetAttrRequest)(nil),               // 96: leasefs.v1.SetAttrRequest
+	(*TransactRequest)(nil),              // 97: leasefs.v1.TransactRequest
+	(*TxCompare)(nil),                    // 98: leasefs.v1.TxCompare
+	(*TxXattr)(nil),                      // 99: leasefs.v1.TxXattr
+	(*TxOp)(nil),                         // 100: leasefs.v1.TxOp
+	(*TxFile)(nil),                       // 101: leasefs.v1.TxFile
+	(*TxDir)(nil),                        // 102: leasefs.v1.TxDir
+	(*TxRename)(nil),                     // 103: leasefs.v1.TxRename
+	(*TxDelete)(nil),                     // 104: leasefs.v1.TxDelete
+	(*TxDetach)(nil),                     // 105: leasefs.v1.TxDetach
+	(*SetXattrRequest)(nil),              // 106: leasefs.v1.SetXattrRequest
+	(*SymlinkRequest)(nil),               // 107: leasefs.v1.SymlinkRequest
+	(*TruncateRequest)(nil),              // 108: leasefs.v1.TruncateRequest
+	(*ConcatRequest)(nil),                // 109: leasefs.v1.ConcatRequest
+	(*StatusRequest)(nil),                // 110: leasefs.v1.StatusRequest
+	(*StatusResponse)(nil),               // 111: leasefs.v1.StatusResponse
+	(*ScrubStatus)(nil),                  // 112: leasefs.v1.ScrubStatus
+	(*ArchiveStatus)(nil),                // 113: leasefs.v1.ArchiveStatus
+	(*AuditStatus)(nil),                  // 114: leasefs.v1.AuditStatus
+	(*Holding)(nil),                      // 115: leasefs.v1.Holding
+	(*ClockSkew)(nil),                    // 116: leasefs.v1.ClockSkew
+	(*CheckpointRequest)(nil),            // 117: leasefs.v1.CheckpointRequest
+	(*CheckpointResponse)(nil),           // 118: leasefs.v1.CheckpointResponse
+	(*SafeModeRequest)(nil),              // 119: leasefs.v1.SafeModeRequest
+	(*SafeModeResponse)(nil),             // 120: leasefs.v1.SafeModeResponse
+	(*FsckRequest)(nil),                  // 121: leasefs.v1.FsckRequest
+	(*FsckResponse)(nil),                 // 122: leasefs.v1.FsckResponse
+	(*FsckSummary)(nil),                  // 123: leasefs.v1.FsckSummary
+	(*CollectRequest)(nil),               // 124: leasefs.v1.CollectRequest
+	(*CollectResponse)(nil),              // 125: leasefs.v1.CollectResponse
+	(*FailoverRequest)(nil),              // 126: leasefs.v1.FailoverRequest
+	(*FailoverResponse)(nil),             // 127: leasefs.v1.FailoverResponse
+	(*ResolveStoreRequest)(nil),          // 128: leasefs.v1.ResolveStoreRequest
+	(*ResolveStoreResponse)(nil),         // 129: leasefs.v1.ResolveStoreResponse
+	(*BackupRequest)(nil),                // 130: leasefs.v1.BackupRequest
+	(*BackupResponse)(nil),               // 131: leasefs.v1.BackupResponse
+	(*CarryRequest)(nil),                 // 132: leasefs.v1.CarryRequest
+	(*CarriedCall)(nil),                  // 133: leasefs.v1.CarriedCall
+	(*CarryResponse)(nil),                // 134: leasefs.v1.CarryResponse
+	(*CarriedAnswer)(nil),                // 135: leasefs.v1.CarriedAnswer
+	(*WhoAmIRequest)(nil),                // 136: leasefs.v1.WhoAmIRequest
+	(*WhoAmIResponse)(nil),               // 137: leasefs.v1.WhoAmIResponse
+	(*AclEntry)(nil),                     // 138: leasefs.v1.AclEntry
+	(*AclRequest)(nil),                   // 139: leasefs.v1.AclRequest
+	(*AclResponse)(nil),                  // 140: leasefs.v1.AclResponse
+	(*ChangeAclRequest)(nil),             // 141: leasefs.v1.ChangeAclRequest
+	(*GetDelegationTokenRequest)(nil),    // 142: leasefs.v1.GetDelegationTokenRequest
+	(*ChangeDelegationTokenRequest)(nil), // 143: leasefs.v1.ChangeDelegationTokenRequest
+	(*DelegationTokenResponse)(nil),      // 144: leasefs.v1.DelegationTokenResponse
+	(*ListDelegationTokensRequest)(nil),  // 145: leasefs.v1.ListDelegationTokensRequest
+	(*ListDelegationTokensResponse)(nil), // 146: leasefs.v1.ListDelegationTokensResponse
+	(*DelegationToken)(nil),              // 147: leasefs.v1.DelegationToken
+	nil,                                  // 148: leasefs.v1.Block.HeadersEntry
+	nil,                                  // 149: leasefs.v1.BlockTarget.HeadersEntry
+	nil,                                  // 150: leasefs.v1.BackupResponse.HeadersEntry
 }
 var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	1,   // 0: leasefs.v1.Attr.type:type_name -> leasefs.v1.FileType
 	14,  // 1: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
 	15,  // 2: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
-	143, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
+	148, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
 	15,  // 4: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
 	10,  // 5: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
 	18,  // 6: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
@@ -12255,7 +12693,7 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	11,  // 55: leasefs.v1.CreateRequest.at:type_name -> leasefs.v1.Ref
 	28,  // 56: leasefs.v1.CreateRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
 	57,  // 57: leasefs.v1.CreateRequest.owner:type_name -> leasefs.v1.Owner
-	94,  // 58: leasefs.v1.CreateRequest.xattrs:type_name -> leasefs.v1.TxXattr
+	99,  // 58: leasefs.v1.CreateRequest.xattrs:type_name -> leasefs.v1.TxXattr
 	13,  // 59: leasefs.v1.OpenResponse.attr:type_name -> leasefs.v1.Attr
 	12,  // 60: leasefs.v1.OpenResponse.writer:type_name -> leasefs.v1.WriterId
 	27,  // 61: leasefs.v1.OpenResponse.keys:type_name -> leasefs.v1.CacheKey
@@ -12270,7 +12708,7 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	12,  // 70: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
 	63,  // 71: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
 	65,  // 72: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
-	144, // 73: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
+	149, // 73: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
 	12,  // 74: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
 	16,  // 75: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
 	9,   // 76: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
@@ -12321,176 +12759,190 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	11,  // 121: leasefs.v1.DeleteRequest.at:type_name -> leasefs.v1.Ref
 	1,   // 122: leasefs.v1.DeleteRequest.only:type_name -> leasefs.v1.FileType
 	89,  // 123: leasefs.v1.DeleteRequest.hide:type_name -> leasefs.v1.Hide
-	9,   // 124: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 125: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 126: leasefs.v1.SetAttrRequest.at:type_name -> leasefs.v1.Ref
-	9,   // 127: leasefs.v1.TransactRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 128: leasefs.v1.TransactRequest.caller:type_name -> leasefs.v1.Caller
-	93,  // 129: leasefs.v1.TransactRequest.compares:type_name -> leasefs.v1.TxCompare
-	95,  // 130: leasefs.v1.TransactRequest.ops:type_name -> leasefs.v1.TxOp
-	94,  // 131: leasefs.v1.TxCompare.xattr:type_name -> leasefs.v1.TxXattr
-	96,  // 132: leasefs.v1.TxOp.create:type_name -> leasefs.v1.TxFile
-	96,  // 133: leasefs.v1.TxOp.write:type_name -> leasefs.v1.TxFile
-	97,  // 134: leasefs.v1.TxOp.mkdir:type_name -> leasefs.v1.TxDir
-	98,  // 135: leasefs.v1.TxOp.rename:type_name -> leasefs.v1.TxRename
-	99,  // 136: leasefs.v1.TxOp.delete:type_name -> leasefs.v1.TxDelete
-	94,  // 137: leasefs.v1.TxOp.set_xattr:type_name -> leasefs.v1.TxXattr
-	100, // 138: leasefs.v1.TxOp.detach:type_name -> leasefs.v1.TxDetach
-	94,  // 139: leasefs.v1.TxOp.xattrs:type_name -> leasefs.v1.TxXattr
-	9,   // 140: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 141: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 142: leasefs.v1.SetXattrRequest.at:type_name -> leasefs.v1.Ref
-	5,   // 143: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
-	9,   // 144: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 145: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 146: leasefs.v1.SymlinkRequest.at:type_name -> leasefs.v1.Ref
-	57,  // 147: leasefs.v1.SymlinkRequest.owner:type_name -> leasefs.v1.Owner
-	9,   // 148: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 149: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 150: leasefs.v1.TruncateRequest.at:type_name -> leasefs.v1.Ref
-	9,   // 151: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 152: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 153: leasefs.v1.ConcatRequest.target:type_name -> leasefs.v1.Ref
-	11,  // 154: leasefs.v1.ConcatRequest.sources:type_name -> leasefs.v1.Ref
-	10,  // 155: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
-	111, // 156: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
-	109, // 157: leasefs.v1.StatusResponse.audit:type_name -> leasefs.v1.AuditStatus
-	107, // 158: leasefs.v1.StatusResponse.scrub:type_name -> leasefs.v1.ScrubStatus
-	108, // 159: leasefs.v1.StatusResponse.archive:type_name -> leasefs.v1.ArchiveStatus
-	110, // 160: leasefs.v1.StatusResponse.greedy:type_name -> leasefs.v1.Holding
-	10,  // 161: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 162: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
-	8,   // 163: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
-	10,  // 164: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
-	118, // 165: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
-	10,  // 166: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 167: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 168: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 169: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
-	145, // 170: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
-	128, // 171: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
-	130, // 172: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
-	17,  // 173: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
-	10,  // 174: leasefs.v1.WhoAmIRequest.caller:type_name -> leasefs.v1.Caller
-	6,   // 175: leasefs.v1.AclEntry.tag:type_name -> leasefs.v1.AclTag
-	10,  // 176: leasefs.v1.AclRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 177: leasefs.v1.AclRequest.at:type_name -> leasefs.v1.Ref
-	133, // 178: leasefs.v1.AclResponse.entries:type_name -> leasefs.v1.AclEntry
-	27,  // 179: leasefs.v1.AclResponse.keys:type_name -> leasefs.v1.CacheKey
-	9,   // 180: leasefs.v1.ChangeAclRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 181: leasefs.v1.ChangeAclRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 182: leasefs.v1.ChangeAclRequest.at:type_name -> leasefs.v1.Ref
-	7,   // 183: leasefs.v1.ChangeAclRequest.action:type_name -> leasefs.v1.AclAction
-	133, // 184: leasefs.v1.ChangeAclRequest.entries:type_name -> leasefs.v1.AclEntry
-	9,   // 185: leasefs.v1.GetDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 186: leasefs.v1.GetDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
-	9,   // 187: leasefs.v1.ChangeDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 188: leasefs.v1.ChangeDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 189: leasefs.v1.ListDelegationTokensRequest.caller:type_name -> leasefs.v1.Caller
-	142, // 190: leasefs.v1.ListDelegationTokensResponse.tokens:type_name -> leasefs.v1.DelegationToken
-	20,  // 191: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
-	29,  // 192: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
-	33,  // 193: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
-	37,  // 194: leasefs.v1.Namenode.LeaseHistory:input_type -> leasefs.v1.LeaseHistoryRequest
-	40,  // 195: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
-	42,  // 196: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
-	44,  // 197: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
-	46,  // 198: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
-	49,  // 199: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
-	51,  // 200: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
-	52,  // 201: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
-	53,  // 202: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
-	56,  // 203: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
-	59,  // 204: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
-	60,  // 205: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
-	62,  // 206: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
-	66,  // 207: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
-	68,  // 208: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
-	70,  // 209: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
-	71,  // 210: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
-	73,  // 211: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
-	75,  // 212: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
-	78,  // 213: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
-	81,  // 214: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
-	83,  // 215: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
-	87,  // 216: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
-	88,  // 217: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
-	90,  // 218: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
-	91,  // 219: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
-	102, // 220: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
-	101, // 221: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
-	103, // 222: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
-	104, // 223: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
-	92,  // 224: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
-	131, // 225: leasefs.v1.Namenode.WhoAmI:input_type -> leasefs.v1.WhoAmIRequest
-	134, // 226: leasefs.v1.Namenode.Acl:input_type -> leasefs.v1.AclRequest
-	136, // 227: leasefs.v1.Namenode.ChangeAcl:input_type -> leasefs.v1.ChangeAclRequest
-	137, // 228: leasefs.v1.Namenode.GetDelegationToken:input_type -> leasefs.v1.GetDelegationTokenRequest
-	138, // 229: leasefs.v1.Namenode.ChangeDelegationToken:input_type -> leasefs.v1.ChangeDelegationTokenRequest
-	140, // 230: leasefs.v1.Namenode.ListDelegationTokens:input_type -> leasefs.v1.ListDelegationTokensRequest
-	105, // 231: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
-	112, // 232: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
-	114, // 233: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
-	116, // 234: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
-	119, // 235: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
-	125, // 236: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
-	121, // 237: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
-	123, // 238: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
-	127, // 239: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
-	21,  // 240: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
-	31,  // 241: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
-	34,  // 242: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
-	38,  // 243: leasefs.v1.Namenode.LeaseHistory:output_type -> leasefs.v1.LeaseHistoryResponse
-	41,  // 244: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
-	43,  // 245: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
-	45,  // 246: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
-	47,  // 247: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
-	50,  // 248: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
-	86,  // 249: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
-	86,  // 250: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
-	54,  // 251: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
-	58,  // 252: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
-	58,  // 253: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
-	61,  // 254: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
-	64,  // 255: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
-	67,  // 256: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
-	69,  // 257: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
-	69,  // 258: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
-	72,  // 259: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
-	74,  // 260: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
-	76,  // 261: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
-	79,  // 262: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
-	82,  // 263: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
-	84,  // 264: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
-	86,  // 265: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
-	86,  // 266: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
-	86,  // 267: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
-	86,  // 268: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
-	86,  // 269: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
-	86,  // 270: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
-	86,  // 271: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
-	86,  // 272: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
-	86,  // 273: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
-	132, // 274: leasefs.v1.Namenode.WhoAmI:output_type -> leasefs.v1.WhoAmIResponse
-	135, // 275: leasefs.v1.Namenode.Acl:output_type -> leasefs.v1.AclResponse
-	86,  // 276: leasefs.v1.Namenode.ChangeAcl:output_type -> leasefs.v1.MutateResponse
-	139, // 277: leasefs.v1.Namenode.GetDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
-	139, // 278: leasefs.v1.Namenode.ChangeDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
-	141, // 279: leasefs.v1.Namenode.ListDelegationTokens:output_type -> leasefs.v1.ListDelegationTokensResponse
-	106, // 280: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
-	113, // 281: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
-	115, // 282: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
-	117, // 283: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
-	120, // 284: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
-	126, // 285: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
-	122, // 286: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
-	124, // 287: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
-	129, // 288: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
-	240, // [240:289] is the sub-list for method output_type
-	191, // [191:240] is the sub-list for method input_type
-	191, // [191:191] is the sub-list for extension type_name
-	191, // [191:191] is the sub-list for extension extendee
-	0,   // [0:191] is the sub-list for field type_name
+	10,  // 124: leasefs.v1.ListTrashRequest.caller:type_name -> leasefs.v1.Caller
+	93,  // 125: leasefs.v1.ListTrashResponse.entries:type_name -> leasefs.v1.TrashEntry
+	13,  // 126: leasefs.v1.TrashEntry.attr:type_name -> leasefs.v1.Attr
+	9,   // 127: leasefs.v1.RestoreTrashRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 128: leasefs.v1.RestoreTrashRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 129: leasefs.v1.RestoreTrashRequest.to:type_name -> leasefs.v1.Ref
+	9,   // 130: leasefs.v1.EmptyTrashRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 131: leasefs.v1.EmptyTrashRequest.caller:type_name -> leasefs.v1.Caller
+	9,   // 132: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 133: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 134: leasefs.v1.SetAttrRequest.at:type_name -> leasefs.v1.Ref
+	9,   // 135: leasefs.v1.TransactRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 136: leasefs.v1.TransactRequest.caller:type_name -> leasefs.v1.Caller
+	98,  // 137: leasefs.v1.TransactRequest.compares:type_name -> leasefs.v1.TxCompare
+	100, // 138: leasefs.v1.TransactRequest.ops:type_name -> leasefs.v1.TxOp
+	99,  // 139: leasefs.v1.TxCompare.xattr:type_name -> leasefs.v1.TxXattr
+	101, // 140: leasefs.v1.TxOp.create:type_name -> leasefs.v1.TxFile
+	101, // 141: leasefs.v1.TxOp.write:type_name -> leasefs.v1.TxFile
+	102, // 142: leasefs.v1.TxOp.mkdir:type_name -> leasefs.v1.TxDir
+	103, // 143: leasefs.v1.TxOp.rename:type_name -> leasefs.v1.TxRename
+	104, // 144: leasefs.v1.TxOp.delete:type_name -> leasefs.v1.TxDelete
+	99,  // 145: leasefs.v1.TxOp.set_xattr:type_name -> leasefs.v1.TxXattr
+	105, // 146: leasefs.v1.TxOp.detach:type_name -> leasefs.v1.TxDetach
+	99,  // 147: leasefs.v1.TxOp.xattrs:type_name -> leasefs.v1.TxXattr
+	9,   // 148: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 149: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 150: leasefs.v1.SetXattrRequest.at:type_name -> leasefs.v1.Ref
+	5,   // 151: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
+	9,   // 152: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 153: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 154: leasefs.v1.SymlinkRequest.at:type_name -> leasefs.v1.Ref
+	57,  // 155: leasefs.v1.SymlinkRequest.owner:type_name -> leasefs.v1.Owner
+	9,   // 156: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 157: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 158: leasefs.v1.TruncateRequest.at:type_name -> leasefs.v1.Ref
+	9,   // 159: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 160: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 161: leasefs.v1.ConcatRequest.target:type_name -> leasefs.v1.Ref
+	11,  // 162: leasefs.v1.ConcatRequest.sources:type_name -> leasefs.v1.Ref
+	10,  // 163: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
+	116, // 164: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
+	114, // 165: leasefs.v1.StatusResponse.audit:type_name -> leasefs.v1.AuditStatus
+	112, // 166: leasefs.v1.StatusResponse.scrub:type_name -> leasefs.v1.ScrubStatus
+	113, // 167: leasefs.v1.StatusResponse.archive:type_name -> leasefs.v1.ArchiveStatus
+	115, // 168: leasefs.v1.StatusResponse.greedy:type_name -> leasefs.v1.Holding
+	10,  // 169: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 170: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
+	8,   // 171: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
+	10,  // 172: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
+	123, // 173: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
+	10,  // 174: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 175: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 176: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 177: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
+	150, // 178: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
+	133, // 179: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
+	135, // 180: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
+	17,  // 181: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
+	10,  // 182: leasefs.v1.WhoAmIRequest.caller:type_name -> leasefs.v1.Caller
+	6,   // 183: leasefs.v1.AclEntry.tag:type_name -> leasefs.v1.AclTag
+	10,  // 184: leasefs.v1.AclRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 185: leasefs.v1.AclRequest.at:type_name -> leasefs.v1.Ref
+	138, // 186: leasefs.v1.AclResponse.entries:type_name -> leasefs.v1.AclEntry
+	27,  // 187: leasefs.v1.AclResponse.keys:type_name -> leasefs.v1.CacheKey
+	9,   // 188: leasefs.v1.ChangeAclRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 189: leasefs.v1.ChangeAclRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 190: leasefs.v1.ChangeAclRequest.at:type_name -> leasefs.v1.Ref
+	7,   // 191: leasefs.v1.ChangeAclRequest.action:type_name -> leasefs.v1.AclAction
+	138, // 192: leasefs.v1.ChangeAclRequest.entries:type_name -> leasefs.v1.AclEntry
+	9,   // 193: leasefs.v1.GetDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 194: leasefs.v1.GetDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
+	9,   // 195: leasefs.v1.ChangeDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 196: leasefs.v1.ChangeDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 197: leasefs.v1.ListDelegationTokensRequest.caller:type_name -> leasefs.v1.Caller
+	147, // 198: leasefs.v1.ListDelegationTokensResponse.tokens:type_name -> leasefs.v1.DelegationToken
+	20,  // 199: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
+	29,  // 200: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
+	33,  // 201: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
+	37,  // 202: leasefs.v1.Namenode.LeaseHistory:input_type -> leasefs.v1.LeaseHistoryRequest
+	40,  // 203: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
+	42,  // 204: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
+	44,  // 205: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
+	46,  // 206: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
+	49,  // 207: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
+	51,  // 208: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
+	52,  // 209: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
+	53,  // 210: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
+	56,  // 211: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
+	59,  // 212: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
+	60,  // 213: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
+	62,  // 214: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
+	66,  // 215: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
+	68,  // 216: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
+	70,  // 217: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
+	71,  // 218: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
+	73,  // 219: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
+	75,  // 220: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
+	78,  // 221: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
+	81,  // 222: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
+	83,  // 223: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
+	87,  // 224: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
+	88,  // 225: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
+	90,  // 226: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
+	91,  // 227: leasefs.v1.Namenode.ListTrash:input_type -> leasefs.v1.ListTrashRequest
+	94,  // 228: leasefs.v1.Namenode.RestoreTrash:input_type -> leasefs.v1.RestoreTrashRequest
+	95,  // 229: leasefs.v1.Namenode.EmptyTrash:input_type -> leasefs.v1.EmptyTrashRequest
+	96,  // 230: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
+	107, // 231: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
+	106, // 232: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
+	108, // 233: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
+	109, // 234: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
+	97,  // 235: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
+	136, // 236: leasefs.v1.Namenode.WhoAmI:input_type -> leasefs.v1.WhoAmIRequest
+	139, // 237: leasefs.v1.Namenode.Acl:input_type -> leasefs.v1.AclRequest
+	141, // 238: leasefs.v1.Namenode.ChangeAcl:input_type -> leasefs.v1.ChangeAclRequest
+	142, // 239: leasefs.v1.Namenode.GetDelegationToken:input_type -> leasefs.v1.GetDelegationTokenRequest
+	143, // 240: leasefs.v1.Namenode.ChangeDelegationToken:input_type -> leasefs.v1.ChangeDelegationTokenRequest
+	145, // 241: leasefs.v1.Namenode.ListDelegationTokens:input_type -> leasefs.v1.ListDelegationTokensRequest
+	110, // 242: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
+	117, // 243: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
+	119, // 244: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
+	121, // 245: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
+	124, // 246: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
+	130, // 247: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
+	126, // 248: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
+	128, // 249: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
+	132, // 250: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
+	21,  // 251: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
+	31,  // 252: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
+	34,  // 253: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
+	38,  // 254: leasefs.v1.Namenode.LeaseHistory:output_type -> leasefs.v1.LeaseHistoryResponse
+	41,  // 255: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
+	43,  // 256: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
+	45,  // 257: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
+	47,  // 258: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
+	50,  // 259: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
+	86,  // 260: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
+	86,  // 261: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
+	54,  // 262: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
+	58,  // 263: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
+	58,  // 264: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
+	61,  // 265: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
+	64,  // 266: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
+	67,  // 267: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
+	69,  // 268: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
+	69,  // 269: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
+	72,  // 270: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
+	74,  // 271: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
+	76,  // 272: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
+	79,  // 273: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
+	82,  // 274: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
+	84,  // 275: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
+	86,  // 276: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
+	86,  // 277: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
+	86,  // 278: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
+	92,  // 279: leasefs.v1.Namenode.ListTrash:output_type -> leasefs.v1.ListTrashResponse
+	86,  // 280: leasefs.v1.Namenode.RestoreTrash:output_type -> leasefs.v1.MutateResponse
+	86,  // 281: leasefs.v1.Namenode.EmptyTrash:output_type -> leasefs.v1.MutateResponse
+	86,  // 282: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
+	86,  // 283: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
+	86,  // 284: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
+	86,  // 285: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
+	86,  // 286: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
+	86,  // 287: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
+	137, // 288: leasefs.v1.Namenode.WhoAmI:output_type -> leasefs.v1.WhoAmIResponse
+	140, // 289: leasefs.v1.Namenode.Acl:output_type -> leasefs.v1.AclResponse
+	86,  // 290: leasefs.v1.Namenode.ChangeAcl:output_type -> leasefs.v1.MutateResponse
+	144, // 291: leasefs.v1.Namenode.GetDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
+	144, // 292: leasefs.v1.Namenode.ChangeDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
+	146, // 293: leasefs.v1.Namenode.ListDelegationTokens:output_type -> leasefs.v1.ListDelegationTokensResponse
+	111, // 294: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
+	118, // 295: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
+	120, // 296: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
+	122, // 297: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
+	125, // 298: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
+	131, // 299: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
+	127, // 300: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
+	129, // 301: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
+	134, // 302: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
+	251, // [251:303] is the sub-list for method output_type
+	199, // [199:251] is the sub-list for method input_type
+	199, // [199:199] is the sub-list for extension type_name
+	199, // [199:199] is the sub-list for extension extendee
+	0,   // [0:199] is the sub-list for field type_name
 }
 
 func init() { file_leasefs_v1_leasefs_proto_init() }
@@ -12513,7 +12965,7 @@ func file_leasefs_v1_leasefs_proto_init() {
 	}
 	file_leasefs_v1_leasefs_proto_msgTypes[47].OneofWrappers = []any{}
 	file_leasefs_v1_leasefs_proto_msgTypes[50].OneofWrappers = []any{}
-	file_leasefs_v1_leasefs_proto_msgTypes[84].OneofWrappers = []any{
+	file_leasefs_v1_leasefs_proto_msgTypes[89].OneofWrappers = []any{
 		(*TxCompare_Exists)(nil),
 		(*TxCompare_Inode)(nil),
 		(*TxCompare_Epoch)(nil),
@@ -12521,7 +12973,7 @@ func file_leasefs_v1_leasefs_proto_init() {
 		(*TxCompare_Xattr)(nil),
 		(*TxCompare_Lease)(nil),
 	}
-	file_leasefs_v1_leasefs_proto_msgTypes[86].OneofWrappers = []any{
+	file_leasefs_v1_leasefs_proto_msgTypes[91].OneofWrappers = []any{
 		(*TxOp_Create)(nil),
 		(*TxOp_Write)(nil),
 		(*TxOp_Mkdir)(nil),
@@ -12532,14 +12984,14 @@ func file_leasefs_v1_leasefs_proto_init() {
 		(*TxOp_RemoveXattr)(nil),
 		(*TxOp_Detach)(nil),
 	}
-	file_leasefs_v1_leasefs_proto_msgTypes[87].OneofWrappers = []any{}
+	file_leasefs_v1_leasefs_proto_msgTypes[92].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leasefs_v1_leasefs_proto_rawDesc), len(file_leasefs_v1_leasefs_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   137,
+			NumMessages:   142,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

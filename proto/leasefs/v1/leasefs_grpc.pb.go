@@ -63,6 +63,9 @@ const (
 	Namenode_Mkdir_FullMethodName                 = "/leasefs.v1.Namenode/Mkdir"
 	Namenode_Rename_FullMethodName                = "/leasefs.v1.Namenode/Rename"
 	Namenode_Delete_FullMethodName                = "/leasefs.v1.Namenode/Delete"
+	Namenode_ListTrash_FullMethodName             = "/leasefs.v1.Namenode/ListTrash"
+	Namenode_RestoreTrash_FullMethodName          = "/leasefs.v1.Namenode/RestoreTrash"
+	Namenode_EmptyTrash_FullMethodName            = "/leasefs.v1.Namenode/EmptyTrash"
 	Namenode_SetAttr_FullMethodName               = "/leasefs.v1.Namenode/SetAttr"
 	Namenode_Symlink_FullMethodName               = "/leasefs.v1.Namenode/Symlink"
 	Namenode_SetXattr_FullMethodName              = "/leasefs.v1.Namenode/SetXattr"
@@ -147,6 +150,11 @@ type NamenodeClient interface {
 	Mkdir(ctx context.Context, in *MkdirRequest, opts ...grpc.CallOption) (*MutateResponse, error)
 	Rename(ctx context.Context, in *RenameRequest, opts ...grpc.CallOption) (*MutateResponse, error)
 	Delete(ctx context.Context, in *DeleteRequest, opts ...grpc.CallOption) (*MutateResponse, error)
+	// The trash has what was deleted below directories that say so by the extended attribute
+	// user.leasefs.trash. Who deleted something sees it, and superusers.
+	ListTrash(ctx context.Context, in *ListTrashRequest, opts ...grpc.CallOption) (*ListTrashResponse, error)
+	RestoreTrash(ctx context.Context, in *RestoreTrashRequest, opts ...grpc.CallOption) (*MutateResponse, error)
+	EmptyTrash(ctx context.Context, in *EmptyTrashRequest, opts ...grpc.CallOption) (*MutateResponse, error)
 	SetAttr(ctx context.Context, in *SetAttrRequest, opts ...grpc.CallOption) (*MutateResponse, error)
 	Symlink(ctx context.Context, in *SymlinkRequest, opts ...grpc.CallOption) (*MutateResponse, error)
 	// SetXattr sets or removes one extended attribute.
@@ -487,6 +495,36 @@ func (c *namenodeClient) Delete(ctx context.Context, in *DeleteRequest, opts ...
 	return out, nil
 }
 
+func (c *namenodeClient) ListTrash(ctx context.Context, in *ListTrashRequest, opts ...grpc.CallOption) (*ListTrashResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListTrashResponse)
+	err := c.cc.Invoke(ctx, Namenode_ListTrash_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *namenodeClient) RestoreTrash(ctx context.Context, in *RestoreTrashRequest, opts ...grpc.CallOption) (*MutateResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MutateResponse)
+	err := c.cc.Invoke(ctx, Namenode_RestoreTrash_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *namenodeClient) EmptyTrash(ctx context.Context, in *EmptyTrashRequest, opts ...grpc.CallOption) (*MutateResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MutateResponse)
+	err := c.cc.Invoke(ctx, Namenode_EmptyTrash_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *namenodeClient) SetAttr(ctx context.Context, in *SetAttrRequest, opts ...grpc.CallOption) (*MutateResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(MutateResponse)
@@ -677,6 +715,11 @@ type NamenodeServer interface {
 	Mkdir(context.Context, *MkdirRequest) (*MutateResponse, error)
 	Rename(context.Context, *RenameRequest) (*MutateResponse, error)
 	Delete(context.Context, *DeleteRequest) (*MutateResponse, error)
+	// The trash has what was deleted below directories that say so by the extended attribute
+	// user.leasefs.trash. Who deleted something sees it, and superusers.
+	ListTrash(context.Context, *ListTrashRequest) (*ListTrashResponse, error)
+	RestoreTrash(context.Context, *RestoreTrashRequest) (*MutateResponse, error)
+	EmptyTrash(context.Context, *EmptyTrashRequest) (*MutateResponse, error)
 	SetAttr(context.Context, *SetAttrRequest) (*MutateResponse, error)
 	Symlink(context.Context, *SymlinkRequest) (*MutateResponse, error)
 	// SetXattr sets or removes one extended attribute.
@@ -796,6 +839,15 @@ func (UnimplementedNamenodeServer) Rename(context.Context, *RenameRequest) (*Mut
 }
 func (UnimplementedNamenodeServer) Delete(context.Context, *DeleteRequest) (*MutateResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Delete not implemented")
+}
+func (UnimplementedNamenodeServer) ListTrash(context.Context, *ListTrashRequest) (*ListTrashResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListTrash not implemented")
+}
+func (UnimplementedNamenodeServer) RestoreTrash(context.Context, *RestoreTrashRequest) (*MutateResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RestoreTrash not implemented")
+}
+func (UnimplementedNamenodeServer) EmptyTrash(context.Context, *EmptyTrashRequest) (*MutateResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method EmptyTrash not implemented")
 }
 func (UnimplementedNamenodeServer) SetAttr(context.Context, *SetAttrRequest) (*MutateResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetAttr not implemented")
@@ -1322,6 +1374,60 @@ func _Namenode_Delete_Handler(srv interface{}, ctx context.Context, dec func(int
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Namenode_ListTrash_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListTrashRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NamenodeServer).ListTrash(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Namenode_ListTrash_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NamenodeServer).ListTrash(ctx, req.(*ListTrashRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Namenode_RestoreTrash_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RestoreTrashRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NamenodeServer).RestoreTrash(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Namenode_RestoreTrash_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NamenodeServer).RestoreTrash(ctx, req.(*RestoreTrashRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Namenode_EmptyTrash_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EmptyTrashRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NamenodeServer).EmptyTrash(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Namenode_EmptyTrash_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NamenodeServer).EmptyTrash(ctx, req.(*EmptyTrashRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Namenode_SetAttr_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(SetAttrRequest)
 	if err := dec(in); err != nil {
@@ -1640,6 +1746,18 @@ var Namenode_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Delete",
 			Handler:    _Namenode_Delete_Handler,
+		},
+		{
+			MethodName: "ListTrash",
+			Handler:    _Namenode_ListTrash_Handler,
+		},
+		{
+			MethodName: "RestoreTrash",
+			Handler:    _Namenode_RestoreTrash_Handler,
+		},
+		{
+			MethodName: "EmptyTrash",
+			Handler:    _Namenode_EmptyTrash_Handler,
 		},
 		{
 			MethodName: "SetAttr",

@@ -773,7 +773,7 @@ class WatchResponse(_message.Message):
     def __init__(self, events: _Optional[_Iterable[_Union[Event, _Mapping]]] = ..., txid: _Optional[int] = ...) -> None: ...
 
 class Event(_message.Message):
-    __slots__ = ("txid", "type", "path", "new_path", "inode", "time_unix_ms", "length", "directory", "holder", "reason", "by")
+    __slots__ = ("txid", "type", "path", "new_path", "inode", "time_unix_ms", "length", "directory", "holder", "reason", "by", "trashed")
     TXID_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
@@ -785,6 +785,7 @@ class Event(_message.Message):
     HOLDER_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     BY_FIELD_NUMBER: _ClassVar[int]
+    TRASHED_FIELD_NUMBER: _ClassVar[int]
     txid: int
     type: EventType
     path: str
@@ -796,7 +797,8 @@ class Event(_message.Message):
     holder: str
     reason: str
     by: HolderInfo
-    def __init__(self, txid: _Optional[int] = ..., type: _Optional[_Union[EventType, str]] = ..., path: _Optional[str] = ..., new_path: _Optional[str] = ..., inode: _Optional[int] = ..., time_unix_ms: _Optional[int] = ..., length: _Optional[int] = ..., directory: bool = ..., holder: _Optional[str] = ..., reason: _Optional[str] = ..., by: _Optional[_Union[HolderInfo, _Mapping]] = ...) -> None: ...
+    trashed: bool
+    def __init__(self, txid: _Optional[int] = ..., type: _Optional[_Union[EventType, str]] = ..., path: _Optional[str] = ..., new_path: _Optional[str] = ..., inode: _Optional[int] = ..., time_unix_ms: _Optional[int] = ..., length: _Optional[int] = ..., directory: bool = ..., holder: _Optional[str] = ..., reason: _Optional[str] = ..., by: _Optional[_Union[HolderInfo, _Mapping]] = ..., trashed: bool = ...) -> None: ...
 
 class CreateRequest(_message.Message):
     __slots__ = ("call", "caller", "at", "mode", "has_mode", "overwrite", "steal", "parents", "data", "close", "data_crc32c", "mtime_unix_ms", "lease", "given_up", "cache", "creations", "numbers", "owner", "umask", "less", "xattrs")
@@ -1235,14 +1237,16 @@ class FoundEntry(_message.Message):
     def __init__(self, path: _Optional[str] = ..., attr: _Optional[_Union[Attr, _Mapping]] = ...) -> None: ...
 
 class MutateResponse(_message.Message):
-    __slots__ = ("attr", "txid", "hidden")
+    __slots__ = ("attr", "txid", "hidden", "trashed")
     ATTR_FIELD_NUMBER: _ClassVar[int]
     TXID_FIELD_NUMBER: _ClassVar[int]
     HIDDEN_FIELD_NUMBER: _ClassVar[int]
+    TRASHED_FIELD_NUMBER: _ClassVar[int]
     attr: Attr
     txid: int
     hidden: bool
-    def __init__(self, attr: _Optional[_Union[Attr, _Mapping]] = ..., txid: _Optional[int] = ..., hidden: bool = ...) -> None: ...
+    trashed: bool
+    def __init__(self, attr: _Optional[_Union[Attr, _Mapping]] = ..., txid: _Optional[int] = ..., hidden: bool = ..., trashed: bool = ...) -> None: ...
 
 class MkdirRequest(_message.Message):
     __slots__ = ("call", "caller", "at", "mode", "has_mode", "parents", "owner", "lease", "less")
@@ -1294,20 +1298,84 @@ class Hide(_message.Message):
     def __init__(self, inode: _Optional[int] = ..., name: _Optional[str] = ..., lease: _Optional[int] = ...) -> None: ...
 
 class DeleteRequest(_message.Message):
-    __slots__ = ("call", "caller", "at", "recursive", "only", "hide")
+    __slots__ = ("call", "caller", "at", "recursive", "only", "hide", "skip_trash", "kept_as")
     CALL_FIELD_NUMBER: _ClassVar[int]
     CALLER_FIELD_NUMBER: _ClassVar[int]
     AT_FIELD_NUMBER: _ClassVar[int]
     RECURSIVE_FIELD_NUMBER: _ClassVar[int]
     ONLY_FIELD_NUMBER: _ClassVar[int]
     HIDE_FIELD_NUMBER: _ClassVar[int]
+    SKIP_TRASH_FIELD_NUMBER: _ClassVar[int]
+    KEPT_AS_FIELD_NUMBER: _ClassVar[int]
     call: CallId
     caller: Caller
     at: Ref
     recursive: bool
     only: FileType
     hide: Hide
-    def __init__(self, call: _Optional[_Union[CallId, _Mapping]] = ..., caller: _Optional[_Union[Caller, _Mapping]] = ..., at: _Optional[_Union[Ref, _Mapping]] = ..., recursive: bool = ..., only: _Optional[_Union[FileType, str]] = ..., hide: _Optional[_Union[Hide, _Mapping]] = ...) -> None: ...
+    skip_trash: bool
+    kept_as: str
+    def __init__(self, call: _Optional[_Union[CallId, _Mapping]] = ..., caller: _Optional[_Union[Caller, _Mapping]] = ..., at: _Optional[_Union[Ref, _Mapping]] = ..., recursive: bool = ..., only: _Optional[_Union[FileType, str]] = ..., hide: _Optional[_Union[Hide, _Mapping]] = ..., skip_trash: bool = ..., kept_as: _Optional[str] = ...) -> None: ...
+
+class ListTrashRequest(_message.Message):
+    __slots__ = ("caller", "cursor", "limit", "all", "below")
+    CALLER_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    ALL_FIELD_NUMBER: _ClassVar[int]
+    BELOW_FIELD_NUMBER: _ClassVar[int]
+    caller: Caller
+    cursor: str
+    limit: int
+    all: bool
+    below: str
+    def __init__(self, caller: _Optional[_Union[Caller, _Mapping]] = ..., cursor: _Optional[str] = ..., limit: _Optional[int] = ..., all: bool = ..., below: _Optional[str] = ...) -> None: ...
+
+class ListTrashResponse(_message.Message):
+    __slots__ = ("entries", "next_cursor")
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_CURSOR_FIELD_NUMBER: _ClassVar[int]
+    entries: _containers.RepeatedCompositeFieldContainer[TrashEntry]
+    next_cursor: str
+    def __init__(self, entries: _Optional[_Iterable[_Union[TrashEntry, _Mapping]]] = ..., next_cursor: _Optional[str] = ...) -> None: ...
+
+class TrashEntry(_message.Message):
+    __slots__ = ("inode", "user", "path", "time_unix_ms", "left_ms", "attr")
+    INODE_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    TIME_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    LEFT_MS_FIELD_NUMBER: _ClassVar[int]
+    ATTR_FIELD_NUMBER: _ClassVar[int]
+    inode: int
+    user: str
+    path: str
+    time_unix_ms: int
+    left_ms: int
+    attr: Attr
+    def __init__(self, inode: _Optional[int] = ..., user: _Optional[str] = ..., path: _Optional[str] = ..., time_unix_ms: _Optional[int] = ..., left_ms: _Optional[int] = ..., attr: _Optional[_Union[Attr, _Mapping]] = ...) -> None: ...
+
+class RestoreTrashRequest(_message.Message):
+    __slots__ = ("call", "caller", "inode", "to")
+    CALL_FIELD_NUMBER: _ClassVar[int]
+    CALLER_FIELD_NUMBER: _ClassVar[int]
+    INODE_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    call: CallId
+    caller: Caller
+    inode: int
+    to: Ref
+    def __init__(self, call: _Optional[_Union[CallId, _Mapping]] = ..., caller: _Optional[_Union[Caller, _Mapping]] = ..., inode: _Optional[int] = ..., to: _Optional[_Union[Ref, _Mapping]] = ...) -> None: ...
+
+class EmptyTrashRequest(_message.Message):
+    __slots__ = ("call", "caller", "inodes")
+    CALL_FIELD_NUMBER: _ClassVar[int]
+    CALLER_FIELD_NUMBER: _ClassVar[int]
+    INODES_FIELD_NUMBER: _ClassVar[int]
+    call: CallId
+    caller: Caller
+    inodes: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, call: _Optional[_Union[CallId, _Mapping]] = ..., caller: _Optional[_Union[Caller, _Mapping]] = ..., inodes: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class SetAttrRequest(_message.Message):
     __slots__ = ("call", "caller", "at", "set_mode", "mode", "user", "group", "set_mtime", "mtime_unix_ms")
@@ -1504,7 +1572,7 @@ class StatusRequest(_message.Message):
     def __init__(self, caller: _Optional[_Union[Caller, _Mapping]] = ...) -> None: ...
 
 class StatusResponse(_message.Message):
-    __slots__ = ("address", "role", "term", "txid", "durable_txid", "inodes", "blocks", "leases", "open_files", "uptime_ms", "safe_mode", "safe_mode_why", "namespace_id", "tail_bytes", "garbage_blocks", "image_txid", "version", "oldest_overdue_ms", "disk_free", "disk_total", "stored_bytes", "sessions", "files", "directories", "heap_bytes", "journal_bytes", "zookeeper_bytes", "zookeeper_nodes", "garbage_bytes", "granted_leases", "store_conflict", "short", "disk_error", "active_address", "clocks", "trusts", "audit", "scrub", "archive", "greedy")
+    __slots__ = ("address", "role", "term", "txid", "durable_txid", "inodes", "blocks", "leases", "open_files", "uptime_ms", "safe_mode", "safe_mode_why", "namespace_id", "tail_bytes", "garbage_blocks", "image_txid", "version", "oldest_overdue_ms", "disk_free", "disk_total", "stored_bytes", "sessions", "files", "directories", "heap_bytes", "journal_bytes", "zookeeper_bytes", "zookeeper_nodes", "garbage_bytes", "trash_files", "trash_bytes", "granted_leases", "store_conflict", "short", "disk_error", "active_address", "clocks", "trusts", "audit", "scrub", "archive", "greedy")
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
@@ -1534,6 +1602,8 @@ class StatusResponse(_message.Message):
     ZOOKEEPER_BYTES_FIELD_NUMBER: _ClassVar[int]
     ZOOKEEPER_NODES_FIELD_NUMBER: _ClassVar[int]
     GARBAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TRASH_FILES_FIELD_NUMBER: _ClassVar[int]
+    TRASH_BYTES_FIELD_NUMBER: _ClassVar[int]
     GRANTED_LEASES_FIELD_NUMBER: _ClassVar[int]
     STORE_CONFLICT_FIELD_NUMBER: _ClassVar[int]
     SHORT_FIELD_NUMBER: _ClassVar[int]
@@ -1574,6 +1644,8 @@ class StatusResponse(_message.Message):
     zookeeper_bytes: int
     zookeeper_nodes: int
     garbage_bytes: int
+    trash_files: int
+    trash_bytes: int
     granted_leases: int
     store_conflict: str
     short: str
@@ -1585,7 +1657,7 @@ class StatusResponse(_message.Message):
     scrub: ScrubStatus
     archive: ArchiveStatus
     greedy: _containers.RepeatedCompositeFieldContainer[Holding]
-    def __init__(self, address: _Optional[str] = ..., role: _Optional[str] = ..., term: _Optional[int] = ..., txid: _Optional[int] = ..., durable_txid: _Optional[int] = ..., inodes: _Optional[int] = ..., blocks: _Optional[int] = ..., leases: _Optional[int] = ..., open_files: _Optional[int] = ..., uptime_ms: _Optional[int] = ..., safe_mode: bool = ..., safe_mode_why: _Optional[str] = ..., namespace_id: _Optional[str] = ..., tail_bytes: _Optional[int] = ..., garbage_blocks: _Optional[int] = ..., image_txid: _Optional[int] = ..., version: _Optional[str] = ..., oldest_overdue_ms: _Optional[int] = ..., disk_free: _Optional[int] = ..., disk_total: _Optional[int] = ..., stored_bytes: _Optional[int] = ..., sessions: _Optional[int] = ..., files: _Optional[int] = ..., directories: _Optional[int] = ..., heap_bytes: _Optional[int] = ..., journal_bytes: _Optional[int] = ..., zookeeper_bytes: _Optional[int] = ..., zookeeper_nodes: _Optional[int] = ..., garbage_bytes: _Optional[int] = ..., granted_leases: _Optional[int] = ..., store_conflict: _Optional[str] = ..., short: _Optional[str] = ..., disk_error: _Optional[str] = ..., active_address: _Optional[str] = ..., clocks: _Optional[_Iterable[_Union[ClockSkew, _Mapping]]] = ..., trusts: _Optional[str] = ..., audit: _Optional[_Union[AuditStatus, _Mapping]] = ..., scrub: _Optional[_Union[ScrubStatus, _Mapping]] = ..., archive: _Optional[_Union[ArchiveStatus, _Mapping]] = ..., greedy: _Optional[_Iterable[_Union[Holding, _Mapping]]] = ...) -> None: ...
+    def __init__(self, address: _Optional[str] = ..., role: _Optional[str] = ..., term: _Optional[int] = ..., txid: _Optional[int] = ..., durable_txid: _Optional[int] = ..., inodes: _Optional[int] = ..., blocks: _Optional[int] = ..., leases: _Optional[int] = ..., open_files: _Optional[int] = ..., uptime_ms: _Optional[int] = ..., safe_mode: bool = ..., safe_mode_why: _Optional[str] = ..., namespace_id: _Optional[str] = ..., tail_bytes: _Optional[int] = ..., garbage_blocks: _Optional[int] = ..., image_txid: _Optional[int] = ..., version: _Optional[str] = ..., oldest_overdue_ms: _Optional[int] = ..., disk_free: _Optional[int] = ..., disk_total: _Optional[int] = ..., stored_bytes: _Optional[int] = ..., sessions: _Optional[int] = ..., files: _Optional[int] = ..., directories: _Optional[int] = ..., heap_bytes: _Optional[int] = ..., journal_bytes: _Optional[int] = ..., zookeeper_bytes: _Optional[int] = ..., zookeeper_nodes: _Optional[int] = ..., garbage_bytes: _Optional[int] = ..., trash_files: _Optional[int] = ..., trash_bytes: _Optional[int] = ..., granted_leases: _Optional[int] = ..., store_conflict: _Optional[str] = ..., short: _Optional[str] = ..., disk_error: _Optional[str] = ..., active_address: _Optional[str] = ..., clocks: _Optional[_Iterable[_Union[ClockSkew, _Mapping]]] = ..., trusts: _Optional[str] = ..., audit: _Optional[_Union[AuditStatus, _Mapping]] = ..., scrub: _Optional[_Union[ScrubStatus, _Mapping]] = ..., archive: _Optional[_Union[ArchiveStatus, _Mapping]] = ..., greedy: _Optional[_Iterable[_Union[Holding, _Mapping]]] = ...) -> None: ...
 
 class ScrubStatus(_message.Message):
     __slots__ = ("began_unix_ms", "read_bytes", "whole_unix_ms", "damaged")

@@ -1,0 +1,156 @@
+package trash
+
+import (
+	"context"
+	"sync"
+
+	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
+)
+
+// budget is how many inodes, or entries of the trash, are counted while the namespace is locked.
+const budget = 1000
+
+// sizes knows what each entry has. Nothing in the trash changes, so that each is counted once:
+// when it comes, or by a namenode when it becomes active.
+type sizes struct {
+	mu   sync.Mutex
+	of   map[namespace.InodeID]sized
+	by   map[string]use // by who has deleted it
+	all  Sizes
+	part namespace.TrashSize // of partOf, which is being counted
+	next namespace.InodeID   // the next look begins behind it
+
+	partOf *tables.Trashed
+}
+
+type sized struct {
+	Sizes
+	inodes int64
+	user   string
+	at     int64 // when it was deleted
+}
+
+// use is how much somebody has deleted.
+type use struct{ bytes, inodes int64 }
+
+// add counts something that he has deleted, or if sign is -1 that is gone.
+func (s *sizes) add(e sized, sign int64) {
+	u := s.by[e.user]
+	u.bytes += sign * e.Bytes
+	u.inodes += sign * e.inodes
+	if s.by[e.user] = u; u.inodes == 0 {
+		delete(s.by, e.user)
+	}
+	s.all.Files += uint64(sign) * e.Files //nolint:gosec // a difference
+	s.all.Bytes += sign * e.Bytes
+}
+
+// Sizes are how much is in the trash: files, and bytes of them.
+type Sizes struct {
+	Files uint64
+	Bytes int64
+}
+
+// Sizes are how much is in the trash, as far as it is counted. What has just come follows within
+// seconds; a million entries take minutes.
+func (s *Room) Sizes() Sizes {
+	s.sizes.mu.Lock()
+	defer s.sizes.mu.Unlock()
+	return s.sizes.all
+}
+
+// size is how much an entry has; nil: it is not counted yet.
+func (s *sizes) size(id namespace.InodeID) *Sizes {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e, ok := s.of[id]; ok {
+		return &e.Sizes
+	}
+	return nil
+}
+
+// most is who has deleted most bytes, or inodes, which take memory; empty if nothing is counted.
+func (s *sizes) most(inodes bool) (user string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	most := int64(-1)
+	for u, use := range s.by {
+		n := use.bytes
+		if inodes {
+			n = use.inodes
+		}
+		if n > most || n == most && u < user {
+			user, most = u, n
+		}
+	}
+	return user
+}
+
+// forget takes out what the trash may have no more. What it has is counted again.
+func (s *sizes) forget(ids ...namespace.InodeID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range ids {
+		if e, ok := s.of[id]; ok {
+			delete(s.of, id)
+			s.add(e, -1)
+		}
+	}
+}
+
+// count counts some more: ten looks at most, and the rest the next time.
+func (s *Room) count(ctx context.Context) {
+	for range 10 {
+		if ctx.Err() != nil {
+			return
+		}
+		var ended bool
+		s.Engine.Look(func(t *namespace.Tree) { ended = s.sizes.count(t) })
+		if ended {
+			return
+		}
+	}
+}
+
+// count takes a look at the entries from next on, and reports whether it came to the end.
+func (s *sizes) count(t *namespace.Tree) (ended bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	trash := t.Trash(nil)
+	if s.of == nil || s.next == 0 && len(s.of) > trash.Len() { // something has gone in another reign
+		s.of, s.by, s.all = map[namespace.InodeID]sized{}, map[string]use{}, Sizes{}
+	}
+	left := budget
+	ended = true
+	trash.List("", &tables.Trashed{Inode: s.next}, func(e *tables.Trashed) bool {
+		if left--; left < 0 {
+			ended = false
+			return false
+		}
+		old, known := s.of[e.Inode]
+		if known && old.at != e.At { // it was restored and deleted again in another reign
+			s.add(old, -1)
+			delete(s.of, e.Inode)
+			known = false
+		}
+		if !known {
+			if s.partOf != e { // which is another one when its inode was restored meanwhile
+				s.part, s.partOf = namespace.TrashSize{}, e
+			}
+			if ended = t.SizeInTrash(e.Inode, &s.part, left+1); !ended {
+				return false
+			}
+			left -= int(s.part.Inodes)                                                         //nolint:gosec // SizeInTrash counts about left
+			n := sized{Sizes{s.part.Files, s.part.Length}, int64(s.part.Inodes), e.User, e.At} //nolint:gosec // it fits
+			s.of[e.Inode] = n
+			s.add(n, 1)
+		}
+		s.partOf, s.next = nil, e.Inode
+		return true
+	})
+	if ended {
+		s.next = 0
+	}
+	return ended
+}

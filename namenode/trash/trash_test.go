@@ -1,0 +1,222 @@
+package trash_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/internal/fserror"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+	"github.com/leasefs/leasefs/test/env"
+)
+
+func list(t *testing.T, r *env.Raw, all bool) (paths []string, inodes []uint64) {
+	t.Helper()
+	req := &pb.ListTrashRequest{Caller: r.Who, Limit: 1, All: all}
+	for {
+		resp, err := r.NN.ListTrash(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range resp.GetEntries() {
+			paths, inodes = append(paths, e.GetPath()), append(inodes, e.GetInode())
+		}
+		if req.Cursor = resp.GetNextCursor(); req.Cursor == "" {
+			return paths, inodes
+		}
+	}
+}
+
+func keep(t *testing.T, r *env.Raw, dir, value string) {
+	t.Helper()
+	if _, err := r.NN.SetXattr(t.Context(), &pb.SetXattrRequest{Call: r.Call(), Caller: r.Who, At: pb.At(dir), Name: "user.leasefs.trash", Value: []byte(value)}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func equal(t *testing.T, what string, got []string, want ...string) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%s: %q, want %q", what, got, want)
+	}
+	for i := range got {
+		if got[i] != want[i] {
+			t.Fatalf("%s: %q, want %q", what, got, want)
+		}
+	}
+}
+
+// TestTrash: what the library deletes and replaces is seen, over a restart, by who did it and
+// by a superuser, and by nobody else; it comes back whole, and in nothing's place.
+func TestTrash(t *testing.T) {
+	t.Parallel()
+	n := env.Start(t)
+	ctx := t.Context()
+	root, fs := n.Raw(t, "root"), n.Client(t, env.Named("a"))
+	ann := n.Raw(t, "ann")
+	ann.Who.User = "ann"
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	write := func(path, data string, opts ...client.OpenOption) {
+		w, err := fs.Create(ctx, path, append(opts, client.WithParents())...)
+		must(err)
+		_, err = w.Write([]byte(data))
+		must(err)
+		must(w.Close())
+	}
+	write("/k/f", "first")
+	write("/k/d/g", "below")
+	keep(t, root, "/k", "7d")
+	write("/k/f", "second", client.WithOverwrite())
+	write("/k/t", "third")
+	must(fs.Rename(ctx, "/k/t", "/k/f", true))
+	must(fs.RemoveAll(ctx, "/k/d"))
+	n.Restart(t)
+	paths, inodes := list(t, root, false)
+	equal(t, "root's", paths, "/k/d", "/k/f", "/k/f")
+	paths, _ = list(t, root, true)
+	equal(t, "all, by inode", paths, "/k/f", "/k/d", "/k/f")
+	paths, _ = list(t, ann, false)
+	equal(t, "ann's", paths)
+	if _, err := ann.NN.ListTrash(ctx, &pb.ListTrashRequest{Caller: ann.Who, All: true}); fserror.KindOf(err) != fserror.Permission {
+		t.Errorf("ann lists all: %v", err)
+	}
+	restore := func(r *env.Raw, inode uint64, to string) error {
+		_, err := r.NN.RestoreTrash(ctx, &pb.RestoreTrashRequest{Call: r.Call(), Caller: r.Who, Inode: inode, To: pb.At(to)})
+		return err
+	}
+	if err := restore(ann, inodes[0], "/x"); fserror.KindOf(err) != fserror.Permission {
+		t.Errorf("ann restores what is not hers: %v", err)
+	}
+	if err := restore(root, inodes[2], "/k/f"); fserror.KindOf(err) != fserror.Exists {
+		t.Errorf("in the place of a file: %v", err)
+	}
+	if err := restore(root, inodes[2], "/none/f"); fserror.KindOf(err) != fserror.NotFound {
+		t.Errorf("into a directory that is not there: %v", err)
+	}
+	if err := restore(root, inodes[0], "/k/"+strings.Repeat("d/", 10)+"d"); fserror.KindOf(err) != fserror.NotFound {
+		t.Errorf("into a directory that is missing: %v", err)
+	}
+	must(restore(root, inodes[2], "/k/was"))
+	must(restore(root, inodes[0], "/k/d"))
+	for path, want := range map[string]string{"/k/was": "first", "/k/d/g": "below", "/k/f": "third"} {
+		got, err := fs.ReadFile(ctx, path)
+		if must(err); string(got) != want {
+			t.Errorf("%s has %q, not %q", path, got, want)
+		}
+	}
+	if _, err := root.NN.EmptyTrash(ctx, &pb.EmptyTrashRequest{Call: root.Call(), Caller: root.Who, Inodes: inodes}); err != nil {
+		t.Fatal(err)
+	}
+	paths, _ = list(t, root, true)
+	equal(t, "after it was emptied", paths)
+	if _, err := root.NN.Delete(ctx, &pb.DeleteRequest{Call: root.Call(), Caller: root.Who, At: pb.At("/k/f"), SkipTrash: true}); err != nil {
+		t.Fatal(err)
+	}
+	paths, _ = list(t, root, true)
+	equal(t, "after a delete for good", paths)
+}
+
+// inodes is how many the namenode has, in the trash or not.
+func inodes(t *testing.T, r *env.Raw) uint64 {
+	t.Helper()
+	resp, err := r.Admin.Status(t.Context(), &pb.StatusRequest{Caller: r.Who})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.GetInodes()
+}
+
+// TestTrashEmptiesItself: what has been kept for its time goes, and its blocks and inodes do.
+func TestTrashEmptiesItself(t *testing.T) {
+	t.Parallel()
+	n := env.Start(t)
+	root := n.Raw(t, "root")
+	for _, path := range []string{"/k/d/f", "/k/g"} {
+		w := root.Create(path)
+		if err := root.Close(w, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keep(t, root, "/k", "1s")
+	before := inodes(t, root)
+	for _, path := range []string{"/k/d", "/k/g"} {
+		if _, err := root.NN.Delete(t.Context(), &pb.DeleteRequest{Call: root.Call(), Caller: root.Who, At: pb.At(path), Recursive: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	env.Until(context.WithoutCancel(t.Context()), t, "the trash empties itself", func() bool {
+		paths, _ := list(t, root, true)
+		return len(paths) == 0 && inodes(t, root) == before-3
+	})
+}
+
+// TestTrashUnderAnotherName: what a caller says something is to be called in the trash is a
+// name, or is refused.
+func TestTrashUnderAnotherName(t *testing.T) {
+	t.Parallel()
+	n := env.Start(t)
+	root := n.Raw(t, "root")
+	if err := root.Close(root.Create("/k/f"), 0); err != nil {
+		t.Fatal(err)
+	}
+	keep(t, root, "/k", "1h")
+	remove := func(as string) error {
+		_, err := root.NN.Delete(t.Context(), &pb.DeleteRequest{Call: root.Call(), Caller: root.Who, At: pb.At("/k/f"), KeptAs: as})
+		return err
+	}
+	for as, want := range map[string]fserror.Kind{"a/b": fserror.InvalidPath, "..": fserror.InvalidPath, strings.Repeat("n", 256): fserror.NameTooLong} {
+		if err := remove(as); fserror.KindOf(err) != want {
+			t.Errorf("as %.20q: %v, want %v", as, err, want)
+		}
+	}
+	if err := remove("was"); err != nil {
+		t.Fatal(err)
+	}
+	paths, _ := list(t, root, false)
+	equal(t, "the trash", paths, "/k/was")
+}
+
+// TestTrashOfOwner: what was somebody's is also in the trash of who did not delete it.
+func TestTrashOfOwner(t *testing.T) {
+	t.Parallel()
+	n := env.Start(t)
+	root, ann, bob := n.Raw(t, "root"), n.Raw(t, "ann"), n.Raw(t, "bob")
+	ann.Who.User, bob.Who.User = "ann", "bob"
+	ctx := t.Context()
+	for _, dir := range []string{"/k", "/home"} {
+		if _, err := root.NN.Mkdir(ctx, &pb.MkdirRequest{Call: root.Call(), Caller: root.Who, At: pb.At(dir), HasMode: true, Mode: 0o777}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keep(t, root, "/k", "1h")
+	for _, path := range []string{"/k/f", "/k/g"} {
+		if err := ann.Close(ann.Create(path), 0); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := bob.NN.Delete(ctx, &pb.DeleteRequest{Call: bob.Call(), Caller: bob.Who, At: pb.At(path)})
+		if err != nil || !resp.GetTrashed() {
+			t.Fatal(resp, err)
+		}
+	}
+	for _, r := range []*env.Raw{ann, bob} {
+		paths, _ := list(t, r, false)
+		equal(t, r.Who.User, paths, "/k/g", "/k/f")
+	}
+	paths, _ := list(t, root, false)
+	equal(t, "root, who has nothing to do with it", paths)
+	_, inodes := list(t, ann, false)
+	if _, err := ann.NN.RestoreTrash(ctx, &pb.RestoreTrashRequest{Call: ann.Call(), Caller: ann.Who, Inode: inodes[1], To: pb.At("/home/f")}); err != nil {
+		t.Error(err)
+	}
+	if _, err := bob.NN.EmptyTrash(ctx, &pb.EmptyTrashRequest{Call: bob.Call(), Caller: bob.Who, Inodes: inodes}); err != nil {
+		t.Error(err)
+	}
+	paths, _ = list(t, root, true)
+	equal(t, "at last", paths)
+}
