@@ -150,7 +150,11 @@ func haMetrics(ctx context.Context, t *testing.T, e *ensemble, _ *s3env.Server) 
 	eventually(ctx, t, "each panel has data", func() bool {
 		work++
 		e.write(ctx, strings.Repeat("x", 1<<20), "create", "-p", fmt.Sprintf("/d/%d", work)) // so that rates have something to show
-		e.write(ctx, "a line", "append", "--flush", "block", fmt.Sprintf("/d/%d", work))
+		w := e.begin(ctx, nil, "append", "--flush", "line", "--ack", fmt.Sprintf("/d/%d", work))
+		w.feed("a line\n")
+		w.acksUpTo(ctx, 1<<20+7) // by a flush: the close that comes with the end of the input would make it durable, too
+		w.eof()
+		w.ends(ctx, 0)
 		e.run(ctx, "cat", fmt.Sprintf("/d/%d", work))
 		e.fails(ctx, 3, "", "cat", "/nothing")
 		if work == 1 {
