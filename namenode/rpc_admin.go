@@ -15,6 +15,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/namespace/calls"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 	"github.com/leasefs/leasefs/namenode/reign"
 	"github.com/leasefs/leasefs/namenode/space"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -175,6 +176,11 @@ func (s *operators) Fsck(r *pb.FsckRequest, stream grpc.ServerStreamingServer[pb
 	}); err != nil {
 		return err
 	}
+	if path == "/" {
+		if err := f.trashed(); err != nil {
+			return err
+		}
+	}
 	return stream.Send(&pb.FsckResponse{Summary: f.sum})
 }
 
@@ -214,6 +220,22 @@ func (f *fsck) whole() error {
 	return nil
 }
 
+// trashed checks what can be restored.
+func (f *fsck) trashed() error {
+	t, err := f.engine.Snapshot(f.ctx)
+	if err != nil {
+		return err
+	}
+	t.Trash(nil).List("", nil, func(e *tables.Trashed) bool {
+		err = t.Walk(e.Inode, func(path []byte, a namespace.Attr) error {
+			f.sum.Inodes++
+			return cmp.Or(f.ctx.Err(), f.inode(string(path)+" in the trash", a))
+		})
+		return err == nil
+	})
+	return err
+}
+
 func (f *fsck) inode(path string, a namespace.Attr) error {
 	if a.Open != nil {
 		if _, ok := f.leases.State(uint64(a.ID)); !ok && f.stillOpen(*a.Open) {
@@ -227,7 +249,14 @@ func (f *fsck) inode(path string, a namespace.Attr) error {
 	}
 	var v calls.FileView
 	c := &namespace.Call{Super: true}
-	if err := f.engine.View(f.ctx, c, func(tx *engine.Tx) (err error) { v, err = tx.Tree.File(c, namespace.Inode(a.ID)); return err }); err != nil {
+	if err := f.engine.View(f.ctx, c, func(tx *engine.Tx) (err error) {
+		if kept, ok := tx.Tree.FileInTrash(c, a.ID); ok {
+			v = kept
+			return nil
+		}
+		v, err = tx.Tree.File(c, namespace.Inode(a.ID))
+		return err
+	}); err != nil {
 		return nil //nolint:nilerr // deleted meanwhile
 	}
 	var off int64

@@ -3,10 +3,12 @@ package namenode_test
 import (
 	"errors"
 	"fmt"
+	"os"
 	"testing"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/client/trash"
 	"github.com/leasefs/leasefs/internal/fserror"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -181,4 +183,31 @@ func TestTrashRestoredAndEmptied(t *testing.T) {
 	}
 	n.Restart(t)
 	fsckClean(t, r)
+}
+
+// TestFsckOfTheTrash: fsck finds that the block of a file in the trash is gone, and says which.
+func TestFsckOfTheTrash(t *testing.T) {
+	t.Parallel()
+	n := env.Start(t)
+	r, fs := n.Raw(t, "r"), n.Client(t)
+	b := withBlock(t, r, "/k/d/f", "content")
+	keepTrash(t, r, "/k")
+	if err := fs.RemoveAll(t.Context(), "/k/d"); err != nil {
+		t.Fatal(err)
+	}
+	fsckClean(t, r)
+	for _, file := range blockFiles(t, n.Config().Data) {
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, blocks := range []bool{true, false} {
+		var found []client.FsckProblem
+		if _, err := fs.Admin().Fsck(t.Context(), "", blocks, func(p client.FsckProblem) error { found = append(found, p); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if len(found) != 1 || found[0].Path != "/k/d/f in the trash" {
+			t.Errorf("block %d/%d is gone, and fsck finds %+v", b.GetTerm(), b.GetSeq(), found)
+		}
+	}
 }

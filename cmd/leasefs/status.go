@@ -57,24 +57,24 @@ type statusJSON struct {
 	Namespace       *string `json:"namespace"`
 	Version         *string `json:"version"`
 	Trusts          *string `json:"trusts"` // whose word it takes for who they are: machine, everybody; null: clients prove it
-	bytesJSON
-	scrubJSON
-	clocksJSON
-	sharesJSON
-}
-
-// bytesJSON is how much there is, and room for more.
-type bytesJSON struct {
-	TailBytes      *int64 `json:"tail_bytes"`
-	StoredBytes    *int64 `json:"stored_bytes"`
-	GarbageBytes   *int64 `json:"garbage_bytes"` // of blocks that wait to be deleted
-	TrashBytes     *int64 `json:"trash_bytes"`   // of files in the trash, which the others count, too; null of a standby
+	dataJSON
 	JournalBytes   *int64 `json:"journal_bytes"`
 	HeapBytes      *int64 `json:"heap_bytes"`
 	ZooKeeperBytes *int64 `json:"zookeeper_bytes"` // null with zookeeper_nodes of a namenode alone
 	ZooKeeperNodes *int64 `json:"zookeeper_nodes"`
 	DiskFree       *int64 `json:"disk_free"` // null with disk_total where the store has no size
 	DiskTotal      *int64 `json:"disk_total"`
+	scrubJSON
+	clocksJSON
+	sharesJSON
+}
+
+// dataJSON is how many bytes files have, and what was deleted.
+type dataJSON struct {
+	TailBytes    *int64 `json:"tail_bytes"`
+	StoredBytes  *int64 `json:"stored_bytes"`
+	GarbageBytes *int64 `json:"garbage_bytes"` // of blocks that wait to be deleted
+	TrashBytes   *int64 `json:"trash_bytes"`   // of files in the trash, which the others count, too; null of a standby
 }
 
 // scrubJSON is what its scrub has found, and how far its archive is.

@@ -13,10 +13,13 @@ import (
 // returns: all are in one buffer, so that memory grows with the depth alone.
 // If fn returns fs.SkipDir for a directory its entries are left out; any other
 // error ends the walk and is returned. It is meant for clones: the tree must
-// not change meanwhile. NotFound if root is not in the tree. No permissions
-// are checked.
+// not change meanwhile. NotFound if root is neither in the tree nor an entry of
+// the trash, whose paths are those that they had. No permissions are checked.
 func (t *Tree) Walk(root InodeID, fn func(path []byte, a Attr) error) error {
 	top, ok := t.Path(root)
+	if e := t.trash.Get(root); e != nil {
+		top, ok = e.Path, true
+	}
 	if !ok {
 		return fserror.New(fserror.NotFound, "walk", inodeName(root), "it was deleted, or never was")
 	}

@@ -96,10 +96,11 @@ def test_urls(shared: Namenode, monkeypatch: pytest.MonkeyPatch) -> None:
     assert fs._strip_protocol(["leasefs://h:1,i:2/x/", "leasefs://h:1"]) == ["/x", "/"]
 
 
-def test_whole_or_not_at_all(url: str) -> None:
+def test_whole_or_not_at_all(url: str, shared: Namenode) -> None:
     fs, _ = fsspec.url_to_fs(url)
     assert isinstance(fs, LeasefsFileSystem)
     fs.pipe("/whole/a", b"old")
+    fs.files.set_xattr("/whole", "user.leasefs.trash", b"1d")
     f = fs.open("/whole/a", "wb")
     f.write(b"new")
     f.flush()
@@ -116,6 +117,8 @@ def test_whole_or_not_at_all(url: str) -> None:
         f.write(b"er")
     assert fs.cat("/whole/a", start=-2) == b"er"
     assert fs.ls("/whole", detail=False) == ["/whole/a"]
+    trash = shared.run("trash", "ls", "/whole").splitlines()[1:]
+    assert [line.split()[-1] for line in trash] == ["/whole/a"]  # which was replaced; nothing half
 
 
 def test_transactions(url: str) -> None:

@@ -1,7 +1,6 @@
 package tables
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 )
@@ -26,7 +25,7 @@ func TestTrashMemory(t *testing.T) {
 	}
 	check := func() {
 		t.Helper()
-		trash.Check(func(format string, args ...any) { t.Error(fmt.Sprintf(format, args...)) }, next, int64(next))
+		trash.Check(t.Errorf, next, int64(next))
 	}
 	for range 3 {
 		for put("ann") {

@@ -244,9 +244,11 @@ class Core:
         getattr(req, "from").path = a  # a word of the language
         await self._mutate("rename", a, "Namenode/Rename", req)
 
-    async def remove(self, path: StrPath, *, recursive: bool = False, directory: bool = False) -> None:
+    async def remove(
+        self, path: StrPath, *, recursive: bool = False, directory: bool = False, skip_trash: bool = False
+    ) -> None:
         at = clean("remove", path)
-        req = pb.DeleteRequest(caller=self.caller, at=pb.Ref(path=at), recursive=recursive)
+        req = pb.DeleteRequest(caller=self.caller, at=pb.Ref(path=at), recursive=recursive, skip_trash=skip_trash)
         if directory:
             req.only = pb.FILE_TYPE_DIRECTORY
         await self._mutate("remove", at, "Namenode/Delete", req)
@@ -574,4 +576,4 @@ class WholeFile:
             if not self.writer.closing:
                 await self.writer.abort()
         with contextlib.suppress(LeasefsError):
-            await self._core.remove(self._temporary)
+            await self._core.remove(self._temporary, skip_trash=True)
