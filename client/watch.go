@@ -18,7 +18,7 @@ type EventType int
 
 // The types of events.
 const (
-	// EventCreate: it was made. A file that is made whole, as by WriteFile, is complete
+	// EventCreate: it was made, or restored from the trash with all that is in it. A file that is made whole, as by WriteFile, is complete
 	// then; of one that is written piece by piece, EventClose says when.
 	EventCreate EventType = iota + 1
 	EventClose            // its writing ended, by its writer or by recovery

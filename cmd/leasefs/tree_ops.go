@@ -139,7 +139,7 @@ func rmCommand(p *program) *cli.Command {
 		UsageText: "leasefs rm [-r] [-f] [--skip-trash] PATH...\n\nExample:\n  leasefs rm -r /tmp/job-7",
 		Description: "Removes files and links; with -r directories with all that is in them, each in one step. It\n" +
 			"continues after an error; the exit code is that of the first. / is refused. A writer\n" +
-			"of a removed file loses the lease. What a directory keeps in the trash leasefs trash shows.",
+			"of a removed file loses the lease. Use leasefs trash ls to see what can be restored.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "recursive", Aliases: []string{"r", "R"}, Usage: "directories too, with all that is in them"},
 			&cli.BoolFlag{Name: "force", Aliases: []string{"f"}, Usage: "what does not exist is no error"},

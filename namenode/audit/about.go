@@ -51,6 +51,13 @@ func (l *Line) Asked(method string, request any) {
 				l.path(0, to)
 			}
 		}
+	case *pb.EmptyTrashRequest:
+		for _, n := range r.GetInodes() {
+			l.path(n, "")
+		}
+	case *pb.RestoreTrashRequest:
+		l.path(r.GetInode(), "")
+		l.ref(r.GetTo())
 	case interface{ GetPath() string }:
 		if p := r.GetPath(); p != "" {
 			l.path(0, p)

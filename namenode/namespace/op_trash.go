@@ -223,6 +223,16 @@ func MayTrash(t *Tree, c *Call, id InodeID) error {
 	return nil
 }
 
+// MayEmpty is MayTrash for who removes an entry for good. What others have in a directory its
+// owner may not remove: who deleted it could. Errors: NotFound, Permission.
+func MayEmpty(t *Tree, c *Call, id InodeID) error {
+	err := MayTrash(t, c, id)
+	if err == nil && !c.IsSuper() && t.Trash(c).Get(id).User != c.User && t.get(id).Type == TypeDir {
+		err = fserror.New(fserror.Permission, "", "", "user %s owned the directory that is entry %d of the trash, and did not delete it: only who did, and superusers, may remove it for good; it can be restored", c.User, uint64(id)).Because(calls.NotOwner)
+	}
+	return err
+}
+
 // PlanRestore checks that an entry of the trash gets a name, which takes what making one takes,
 // and of a directory the permission to write it, as a rename does. Errors: those of MayTrash,
 // NotFound (a directory on the way), NotDirectory, Permission, Exists, NameTooLong (also of what

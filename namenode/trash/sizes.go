@@ -2,6 +2,7 @@ package trash
 
 import (
 	"context"
+	"maps"
 	"sync"
 
 	"github.com/leasefs/leasefs/namenode/namespace"
@@ -20,6 +21,7 @@ type sizes struct {
 	all  Sizes
 	part namespace.TrashSize // of partOf, which is being counted
 	next namespace.InodeID   // the next look begins behind it
+	once bool                // all was counted once
 
 	partOf *tables.Trashed
 }
@@ -70,12 +72,22 @@ func (s *sizes) size(id namespace.InodeID) *Sizes {
 	return nil
 }
 
-// most is who has deleted most bytes, or inodes, which take memory; empty if nothing is counted.
+// most is who has deleted most bytes, or inodes, which take memory, with what is counted of an
+// entry so far; empty if it is not known yet.
 func (s *sizes) most(inodes bool) (user string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.once {
+		return ""
+	}
+	by := s.by
+	if p := s.partOf; p != nil {
+		by = maps.Clone(s.by)
+		u := by[p.User]
+		by[p.User] = use{u.bytes + s.part.Length, u.inodes + int64(s.part.Inodes)} //nolint:gosec // it fits
+	}
 	most := int64(-1)
-	for u, use := range s.by {
+	for u, use := range by {
 		n := use.bytes
 		if inodes {
 			n = use.inodes
@@ -150,7 +162,7 @@ func (s *sizes) count(t *namespace.Tree) (ended bool) {
 		return true
 	})
 	if ended {
-		s.next = 0
+		s.next, s.once = 0, true
 	}
 	return ended
 }

@@ -140,11 +140,14 @@ func (s *Room) RestoreTrash(ctx context.Context, r *pb.RestoreTrashRequest) (*pb
 		return nil, err
 	}
 	to, inode := r.GetTo(), namespace.InodeID(r.GetInode())
-	defer s.sizes.forget(inode)
 	at := namespace.Ref{Base: namespace.InodeID(to.GetBase()), Path: to.GetPath()}
-	return s.change(ctx, engine.Request{Call: c, ID: id, Grows: true, Plan: func(tx *engine.Tx) (namespace.Op, error) {
+	resp, err := s.change(ctx, engine.Request{Call: c, ID: id, Plan: func(tx *engine.Tx) (namespace.Op, error) {
 		return engine.OrNil(namespace.PlanRestore(tx.Tree, c, inode, at))
 	}})
+	if err == nil {
+		s.sizes.forget(inode)
+	}
+	return resp, err
 }
 
 // EmptyTrash deletes entries for good.
@@ -157,16 +160,12 @@ func (s *Room) EmptyTrash(ctx context.Context, r *pb.EmptyTrashRequest) (*pb.Mut
 		return nil, err
 	}
 	op := &namespace.OpTrash{Do: namespace.TrashEmpty}
-	defer func() {
-		s.sizes.forget(op.Inodes...)
-		s.Emptied()
-	}()
-	return s.change(ctx, engine.Request{Call: c, ID: id, Plan: func(tx *engine.Tx) (namespace.Op, error) {
+	resp, err := s.change(ctx, engine.Request{Call: c, ID: id, Plan: func(tx *engine.Tx) (namespace.Op, error) {
 		seen := map[namespace.InodeID]bool{}
 		op.Inodes = nil
 		for _, n := range r.GetInodes() {
 			id := namespace.InodeID(n)
-			switch err := namespace.MayTrash(tx.Tree, c, id); {
+			switch err := namespace.MayEmpty(tx.Tree, c, id); {
 			case fserror.KindOf(err) == fserror.Permission:
 				return nil, err
 			case err == nil && !seen[id]:
@@ -175,10 +174,15 @@ func (s *Room) EmptyTrash(ctx context.Context, r *pb.EmptyTrashRequest) (*pb.Mut
 			}
 		}
 		if len(op.Inodes) == 0 {
-			return nil, namespace.MayTrash(tx.Tree, c, namespace.InodeID(r.GetInodes()[0]))
+			return nil, namespace.MayEmpty(tx.Tree, c, namespace.InodeID(r.GetInodes()[0]))
 		}
 		return op, nil
 	}})
+	if err == nil {
+		s.sizes.forget(op.Inodes...)
+		s.Emptied()
+	}
+	return resp, err
 }
 
 func (s *Room) change(ctx context.Context, r engine.Request) (*pb.MutateResponse, error) {
@@ -193,8 +197,9 @@ func (s *Room) change(ctx context.Context, r engine.Request) (*pb.MutateResponse
 // memory, the oldest of who has most of it; while the block store has little room, the oldest of
 // who has deleted most bytes; and while memory is used up, of who has deleted most inodes. Of the
 // last two some go in a pass, and more when it is seen what they freed: once their blocks are
-// deleted, or the memory is counted again. Not in safe mode. Then it counts what has come.
+// deleted, or the memory is counted again. Not in safe mode. Before, it counts what has come.
 func (s *Room) Pass(ctx context.Context) error {
+	s.count(ctx)
 	store, heap := s.Short(ctx)
 	early, memory := 0, heap > 0 && heap != s.heap
 	for ctx.Err() == nil {
@@ -229,7 +234,6 @@ func (s *Room) Pass(ctx context.Context) error {
 		}
 		s.Emptied()
 	}
-	s.count(ctx)
 	return ctx.Err()
 }
 
@@ -238,7 +242,7 @@ func (s *Room) Pass(ctx context.Context) error {
 const earlyPage = 100
 
 // early is what goes when memory is used up, or else the block store has little room: nobody's
-// things go because of what another has deleted.
+// things go because of what another has deleted, and so none before all was counted once.
 func (s *Room) early(t *namespace.Tree, memory bool) (ids []namespace.InodeID) {
 	page := earlyPage
 	if memory {
@@ -250,9 +254,6 @@ func (s *Room) early(t *namespace.Tree, memory bool) (ids []namespace.InodeID) {
 	}
 	if user := s.sizes.most(memory); user != "" {
 		t.Trash(nil).Oldest(user, take)
-	}
-	if len(ids) == 0 { // nothing is counted yet
-		t.Trash(nil).Due(take)
 	}
 	return ids
 }

@@ -219,4 +219,24 @@ func TestTrashOfOwner(t *testing.T) {
 	}
 	paths, _ = list(t, root, true)
 	equal(t, "at last", paths)
+
+	// A directory of ann's has a file of bob's, which she could not remove.
+	if _, err := ann.NN.Mkdir(ctx, &pb.MkdirRequest{Call: ann.Call(), Caller: ann.Who, At: pb.At("/k/d"), HasMode: true, Mode: 0o777}); err != nil {
+		t.Fatal(err)
+	}
+	if err := bob.Close(bob.Create("/k/d/f"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := root.NN.Delete(ctx, &pb.DeleteRequest{Call: root.Call(), Caller: root.Who, At: pb.At("/k/d"), Recursive: true}); err != nil {
+		t.Fatal(err)
+	}
+	if _, inodes = list(t, ann, false); len(inodes) != 1 {
+		t.Fatalf("%d entries", len(inodes))
+	}
+	if _, err := ann.NN.EmptyTrash(ctx, &pb.EmptyTrashRequest{Call: ann.Call(), Caller: ann.Who, Inodes: inodes}); fserror.KindOf(err) != fserror.Permission {
+		t.Errorf("ann removes what is bob's for good: %v", err)
+	}
+	if _, err := ann.NN.RestoreTrash(ctx, &pb.RestoreTrashRequest{Call: ann.Call(), Caller: ann.Who, Inode: inodes[0], To: pb.At("/home/d")}); err != nil {
+		t.Error(err)
+	}
 }
