@@ -94,7 +94,7 @@ func (s *Server) newImages() *images.Keeper {
 		},
 	}
 	if cfg.Shared = s.role.Images(s.owner); cfg.Shared != nil {
-		cfg.Store = &images.Objects{Objects: s.objects, Local: folder}
+		cfg.Store = &images.Objects{Objects: s.blocks.Noting(s.objects), Local: folder}
 	}
 	return images.New(cfg)
 }
@@ -102,7 +102,7 @@ func (s *Server) newImages() *images.Keeper {
 // newArchive makes the archive of the journal, in the store of blocks.
 func newArchive(s *Server) *archive.Archive {
 	return archive.New(archive.Config{
-		Clock: s.cfg.Clock, Log: s.log, Objects: s.objects, ID: s.dir.ID, Keep: s.owner.Kept, Full: s.blocks.NoteFull, Snapshot: s.engine.Snapshot, Now: s.engine.Now,
+		Clock: s.cfg.Clock, Log: s.log, Objects: s.blocks.Noting(s.objects), ID: s.dir.ID, Keep: s.owner.Kept, Snapshot: s.engine.Snapshot, Now: s.engine.Now,
 		Local:  images.Folder{FS: s.cfg.FS, Dir: s.dir.File(datadir.ArchiveDir), Log: s.log, Reserve: s.cfg.Reserve},
 		Check:  s.owner.Check,
 		Term:   s.owner.Overrules,

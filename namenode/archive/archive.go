@@ -44,8 +44,6 @@ type Config struct {
 	// Keep is how far back moments are kept, 0: nothing is archived. It is certain, and does not
 	// change within a reign, once Check has succeeded.
 	Keep func() time.Duration
-	// Full is told when the store refuses an object for want of room.
-	Full func()
 	// Local is where bases are written before they are put.
 	Local images.Folder
 	// Snapshot returns the tree as it is now, and Now the journal's time, Unix
@@ -227,9 +225,6 @@ func (a *Archive) tell(err error) {
 	a.stats.Problem = ""
 	switch {
 	case err != nil:
-		if errors.Is(err, fserror.NoSpace) {
-			a.cfg.Full()
-		}
 		a.stats.Problem = err.Error()
 		if was == "" {
 			a.cfg.Log.Warn("the journal cannot be archived now; it is tried again", "reason", fserror.ReasonArchive, "cause", err)

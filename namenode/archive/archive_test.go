@@ -30,14 +30,12 @@ type rig struct {
 	*Archive
 	term     uint64
 	conflict error // of two copies that use the store
-	fulls    int   // how often the store was told to be full
 }
 
 // flaky is a store that can be away.
 type flaky struct {
 	blockstore.Objects
 	away, lose bool
-	full       bool
 	puts       int
 	refused    string // what cannot be read
 }
@@ -53,9 +51,6 @@ func (f *flaky) PutNamed(ctx context.Context, name string, body io.ReaderAt, len
 	f.puts++
 	if f.away {
 		return fserror.New(fserror.Unavailable, "", "", "away")
-	}
-	if f.full {
-		return fserror.New(fserror.NoSpace, "", "", "full")
 	}
 	err := f.Objects.PutNamed(ctx, name, body, length, crc)
 	if err == nil && f.lose {
@@ -133,7 +128,7 @@ func (r *rig) reign(term uint64) {
 	h := r.history
 	r.term = term
 	r.Archive = New(Config{
-		Clock: &r.clk, Log: slog.New(slog.DiscardHandler), Objects: r.flaky, ID: testID, Keep: func() time.Duration { return 8 * time.Hour }, Full: func() { r.fulls++ },
+		Clock: &r.clk, Log: slog.New(slog.DiscardHandler), Objects: r.flaky, ID: testID, Keep: func() time.Duration { return 8 * time.Hour },
 		Local:    r.folder(),
 		Snapshot: func(context.Context) (*namespace.Tree, error) { return h.tree.Clone(), nil }, Now: h.now,
 		Check:  func(context.Context) error { return nil },
@@ -504,26 +499,6 @@ func TestGivenToThisCopy(t *testing.T) {
 	r.gone = 27
 	r.all() // behind a hole there is nothing but a base
 	r.has(23, 28)
-}
-
-// TestStoreIsFull: a store that has no room is told of, each time.
-func TestStoreIsFull(t *testing.T) {
-	r := newRig(t)
-	r.grow(t, 4, 1)
-	r.full = true
-	for n := range 3 {
-		_, err := r.turn(t.Context())
-		r.tell(err)
-		if !errors.Is(err, fserror.NoSpace) || r.fulls != n+1 || r.Stats().Problem == "" {
-			t.Errorf("%v, told %d times, %+v", err, r.fulls, r.Stats())
-		}
-	}
-	r.full = false
-	r.all()
-	r.tell(nil)
-	if r.fulls != 3 || r.Stats().Problem != "" {
-		t.Errorf("told %d times, %+v", r.fulls, r.Stats())
-	}
 }
 
 // TestHoleAtTheEnd: a moment in a hole is refused by time as by number, if there is nothing

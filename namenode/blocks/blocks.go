@@ -107,6 +107,22 @@ func (bs *Blocks) NoteFull() {
 	bs.hurry()
 }
 
+// Noting is o, but NoteFull is called when it refuses an object for want of room.
+func (bs *Blocks) Noting(o blockstore.Objects) blockstore.Objects { return noting{o, bs} }
+
+type noting struct {
+	blockstore.Objects
+	bs *Blocks
+}
+
+func (n noting) PutNamed(ctx context.Context, name string, body io.ReaderAt, length int64, crc uint32) error {
+	err := n.Objects.PutNamed(ctx, name, body, length, crc)
+	if errors.Is(err, fserror.NoSpace) {
+		n.bs.NoteFull()
+	}
+	return err
+}
+
 // Early is how many blocks were deleted although the archive needs them, since the namenode was
 // started.
 func (bs *Blocks) Early() int64 { return bs.early.Load() }

@@ -170,6 +170,9 @@ func (bs *Blocks) sealInto(ctx context.Context, m merge) error {
 	key := bs.allocs.mint(alloc{inode: m.id, stored: int64(len(object)), crc: crc, expires: bs.Clock.Mono() + bs.URLLife})
 	defer bs.allocs.drop(key)
 	if err := bs.Store.Put(ctx, key, object, crc); err != nil {
+		if errors.Is(err, fserror.NoSpace) {
+			bs.NoteFull()
+		}
 		return fmt.Errorf("sealing a tail: %w", err)
 	}
 	b := namespace.Block{Key: key, Stored: uint32(len(object)), Used: uint32(used), CRC: crc} //nolint:gosec // within a block
