@@ -87,16 +87,28 @@ func (s *sizes) most(inodes bool) (user string) {
 	return user
 }
 
-// forget takes out what the trash may have no more. What it has is counted again.
-func (s *sizes) forget(ids ...namespace.InodeID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, id := range ids {
-		if e, ok := s.of[id]; ok {
-			delete(s.of, id)
-			s.add(e, -1)
+// forget takes out what of some entries the trash has no more, whatever a call was answered that
+// is about them.
+func (s *Room) forget(ids ...namespace.InodeID) {
+	s.Engine.Look(func(t *namespace.Tree) {
+		s.sizes.mu.Lock()
+		defer s.sizes.mu.Unlock()
+		for _, id := range ids {
+			s.sizes.forget(id, t.Trash(nil).Get(id))
 		}
+	})
+}
+
+// forget takes out what is known of an inode unless it is of e, what the trash has of it, nil if
+// that is nothing. It returns whether something is known then.
+func (s *sizes) forget(id namespace.InodeID, e *tables.Trashed) (known bool) {
+	old, known := s.of[id]
+	if !known || e != nil && e.At == old.at {
+		return known
 	}
+	delete(s.of, id)
+	s.add(old, -1)
+	return false
 }
 
 // count counts some more: ten looks at most, and the rest the next time.
@@ -128,13 +140,7 @@ func (s *sizes) count(t *namespace.Tree) (ended bool) {
 			ended = false
 			return false
 		}
-		old, known := s.of[e.Inode]
-		if known && old.at != e.At { // it was restored and deleted again in another reign
-			s.add(old, -1)
-			delete(s.of, e.Inode)
-			known = false
-		}
-		if !known {
+		if !s.forget(e.Inode, e) { // it is another one if it was restored and deleted again in another reign
 			if s.partOf != e { // which is another one when its inode was restored meanwhile
 				s.part, s.partOf = namespace.TrashSize{}, e
 			}

@@ -140,7 +140,7 @@ func (s *Room) RestoreTrash(ctx context.Context, r *pb.RestoreTrashRequest) (*pb
 		return nil, err
 	}
 	to, inode := r.GetTo(), namespace.InodeID(r.GetInode())
-	defer s.sizes.forget(inode)
+	defer s.forget(inode)
 	at := namespace.Ref{Base: namespace.InodeID(to.GetBase()), Path: to.GetPath()}
 	return s.change(ctx, engine.Request{Call: c, ID: id, Grows: true, Plan: func(tx *engine.Tx) (namespace.Op, error) {
 		return engine.OrNil(namespace.PlanRestore(tx.Tree, c, inode, at))
@@ -158,7 +158,7 @@ func (s *Room) EmptyTrash(ctx context.Context, r *pb.EmptyTrashRequest) (*pb.Mut
 	}
 	op := &namespace.OpTrash{Do: namespace.TrashEmpty}
 	defer func() {
-		s.sizes.forget(op.Inodes...)
+		s.forget(op.Inodes...)
 		s.Emptied()
 	}()
 	return s.change(ctx, engine.Request{Call: c, ID: id, Plan: func(tx *engine.Tx) (namespace.Op, error) {
@@ -216,7 +216,7 @@ func (s *Room) Pass(ctx context.Context) error {
 			}
 			return &namespace.OpTrash{Do: namespace.TrashEmpty, Inodes: ids}, nil
 		}})
-		s.sizes.forget(ids...)
+		s.forget(ids...)
 		if err != nil {
 			return err
 		}
