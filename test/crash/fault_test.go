@@ -231,7 +231,7 @@ func (r *run) probes(may []*model) []*model {
 		if k := fserror.KindOf(err); k != fserror.NotActive && k != fserror.NoSpace {
 			r.failf("%s on a failing disk: %v (%v)", path, err, k)
 		}
-		if errors.Is(err, fserror.NoSpace) && (strings.Contains(err.Error(), "are kept for deleting") || strings.Contains(err.Error(), "disk cannot be written")) {
+		if errors.Is(err, fserror.NoSpace) && (strings.Contains(err.Error(), "are kept for deleting") || strings.Contains(err.Error(), "disk cannot be written") || strings.Contains(err.Error(), "the block store is full")) {
 			short = true // it noticed before the journal did: nothing was tried
 			r.later = append(r.later, c)
 			continue

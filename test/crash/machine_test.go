@@ -215,6 +215,9 @@ func (m *machine) content(ctx context.Context, inode uint64) (string, error) {
 	var b strings.Builder
 	for _, blk := range f.GetBlocks() {
 		object, status, err := m.fetch(ctx, http.MethodGet, blk.GetUrl(), blk.GetHeaders(), nil)
+		for tries := 1; err != nil && status == 0 && tries < 3; tries++ { // a connection is cut, as the library's are: it asks again, too
+			object, status, err = m.fetch(ctx, http.MethodGet, blk.GetUrl(), blk.GetHeaders(), nil)
+		}
 		key := blockstore.Key{Term: blk.GetTerm(), Seq: blk.GetSeq()}
 		if err == nil && status != http.StatusOK {
 			err = fmt.Errorf("block %s: %d %s", key, status, object)
