@@ -167,16 +167,16 @@ var mutations = []mutation{
 	{
 		name: "epochs are not fenced", test: "TestWhoStoodStillIsFenced",
 		changes: []change{{
-			"namenode/namespace/writer.go", "if g.epoch == w.Epoch && subtle",
-			`if mutant.On("epochs are not fenced") || g.epoch == w.Epoch && subtle`,
+			"namenode/namespace/writer.go", "if g.Epoch == w.Epoch && subtle",
+			`if mutant.On("epochs are not fenced") || g.Epoch == w.Epoch && subtle`,
 		}},
 	},
 	{
 		name: "the journal is purged a batch beyond the newest image", test: "TestPurgedJournalsStart",
 		changes: []change{
 			{
-				"namenode/images/keeper.go", "return k.journal.Purge(ctx, keep[0].TxID+1)",
-				"if mutant.On(\"the journal is purged a batch beyond the newest image\") {\n\t\tkeep[0] = keep[len(keep)-1]\n\t}\n\treturn k.journal.Purge(ctx, keep[0].TxID+1)",
+				"namenode/images/keeper.go", "return k.journal.Purge(ctx, from)",
+				"if mutant.On(\"the journal is purged a batch beyond the newest image\") {\n\t\tfrom = keep[len(keep)-1].TxID + 1\n\t}\n\treturn k.journal.Purge(ctx, from)",
 			},
 			{
 				"internal/journal/zk/purge.go", "if h, err = p.j.readHeader(ctx, s, h.segment); err != nil {",
