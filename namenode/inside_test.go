@@ -190,17 +190,22 @@ func TestNothingToDoIsToldWhenItIsDurable(t *testing.T) {
 	}
 }
 
-// Between the check of what is below a directory and its deletion, its name may
-// become another's: what was not checked is not deleted.
-func TestWhatWasNotCheckedIsNotRemoved(t *testing.T) {
-	s := startAt(t, new(clock.Fake)).calls
+// callers returns a function that gives a user's next call, and who makes it.
+func callers() func(user string) (*pb.CallId, *pb.Caller) {
 	seq := uint64(0)
-	who := func(user string) (*pb.CallId, *pb.Caller) {
+	return func(user string) (*pb.CallId, *pb.Caller) {
 		session := make([]byte, 16)
 		copy(session, user)
 		seq++
 		return &pb.CallId{Session: session, Seq: seq}, &pb.Caller{User: user, Client: user, Session: session, Host: "h", Pid: 1}
 	}
+}
+
+// Between the check of what is below a directory and its deletion, its name may
+// become another's: what was not checked is not deleted.
+func TestWhatWasNotCheckedIsNotRemoved(t *testing.T) {
+	s := startAt(t, new(clock.Fake)).calls
+	who := callers()
 	mkdir := func(user, path string, mode uint32) {
 		t.Helper()
 		r := &pb.MkdirRequest{At: pb.At(path), HasMode: true, Mode: mode}

@@ -22,13 +22,7 @@ import (
 // whatever garbage waits. What the block store is short of is freed once the garbage is.
 func TestTrashMakesMemory(t *testing.T) {
 	s := startAt(t, new(clock.Fake)).calls
-	seq := uint64(0)
-	who := func(user string) (*pb.CallId, *pb.Caller) {
-		session := make([]byte, 16)
-		copy(session, user)
-		seq++
-		return &pb.CallId{Session: session, Seq: seq}, &pb.Caller{User: user, Client: user, Session: session, Host: "h", Pid: 1}
-	}
+	who := callers()
 	must := func(_ any, err error) {
 		t.Helper()
 		if err != nil {

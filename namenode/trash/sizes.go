@@ -131,7 +131,7 @@ func (s *sizes) count(t *namespace.Tree) (ended bool) {
 	defer s.mu.Unlock()
 	trash := t.Trash(nil)
 	if s.of == nil || s.next == 0 && len(s.of) > trash.Len() { // something has gone in another reign
-		s.of, s.by, s.all = map[namespace.InodeID]sized{}, map[string]use{}, Sizes{}
+		s.of, s.by, s.all, s.once = map[namespace.InodeID]sized{}, map[string]use{}, Sizes{}, false
 	}
 	left := budget
 	ended = true
