@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/leasefs/leasefs/internal/filemode"
@@ -91,7 +92,24 @@ func (f lowLevel) Ask(ctx context.Context, op, path, method string, req func(*pb
 func (f lowLevel) XattrsInode(inode uint64) *Xattrs { return &Xattrs{fs: f.engine, inode: inode} }
 
 func (f lowLevel) CreateAt(ctx context.Context, r door.Ref, path string, opts ...OpenOption) (*Writer, error) {
-	return f.create(ctx, r, path, opts)
+	w, _, err := f.create(ctx, r, path, opts)
+	return w, err
+}
+
+func (f lowLevel) CreateSeen(ctx context.Context, path string, opts ...OpenOption) (*Writer, *FileInfo, error) {
+	opts = append(slices.Clip(opts), func(o *openOptions) { o.describe = true })
+	w, attr, err := f.create(ctx, door.At(path), "", opts)
+	if err != nil {
+		return nil, nil, err
+	}
+	if attr.GetUser() != "" {
+		return w, fileInfo(w.path, attr), nil
+	}
+	i, _, err := f.LstatKept(ctx, door.Inode(w.Inode())) // it has another name already
+	if err != nil {
+		return nil, nil, errors.Join(err, w.AbortContext(context.WithoutCancel(ctx)))
+	}
+	return w, i, nil
 }
 
 func (f lowLevel) CreateClosed(ctx context.Context, r door.Ref, opts ...OpenOption) (inode uint64, err error) {

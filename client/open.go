@@ -25,16 +25,19 @@ const waitSlice = 20 * time.Second
 // taken, Held if another has the file to be overwritten. The context governs
 // the call, not the Writer.
 func (f *FS) Create(ctx context.Context, path string, opts ...OpenOption) (*Writer, error) {
-	return f.create(ctx, door.At(path), "", opts)
+	w, _, err := f.create(ctx, door.At(path), "", opts)
+	return w, err
 }
 
-func (f *engine) create(ctx context.Context, r door.Ref, path string, opts []OpenOption) (*Writer, error) {
+// create also returns what the answer says of the file.
+func (f *engine) create(ctx context.Context, r door.Ref, path string, opts []OpenOption) (*Writer, *pb.Attr, error) {
 	asked := f.session.Now()
 	req, resp, err := f.createCall(ctx, r, opts, false)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return f.newWriter(ctx, "create", cmp.Or(path, req.At.Path), resp, asked, req.MtimeUnixMs)
+	w, err := f.newWriter(ctx, "create", cmp.Or(path, req.At.Path), resp, asked, req.MtimeUnixMs)
+	return w, resp.GetAttr(), err
 }
 
 // createCall sends a create, of a file that is closed or not, and keeps what its
@@ -68,7 +71,7 @@ func (f *engine) createRequest(caller *pb.Caller, at *pb.Ref, o *openOptions) *p
 	req := &pb.CreateRequest{
 		Caller: caller, At: at, Mode: filemode.Unix(o.mode), HasMode: o.hasMode, Less: filemode.Unix(o.less),
 		Overwrite: o.overwrite, Steal: o.steal, Parents: o.parents, Lease: uint64(o.lease),
-		Owner: o.owner.wire(), Umask: proto.Uint32(filemode.Unix(*f.cfg.Umask)),
+		Owner: o.owner.wire(), Umask: proto.Uint32(filemode.Unix(*f.cfg.Umask)), Describe: o.describe,
 	}
 	if !o.mtime.IsZero() {
 		req.MtimeUnixMs = o.mtime.UnixMilli()

@@ -33,6 +33,7 @@ type openOptions struct {
 	xattrs    []Xattr
 	owner     Owner
 	acl       ACL
+	describe  bool // as CreateRequest has it
 }
 
 func gather(opts []OpenOption) openOptions {

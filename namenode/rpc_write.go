@@ -43,7 +43,7 @@ func (s *writers) Create(ctx context.Context, r *pb.CreateRequest) (*pb.OpenResp
 		return nil, err
 	}
 	resp := opened(out, req.Holder, req.Close)
-	if cache {
+	if cache || r.GetDescribe() {
 		s.lookAt(ctx, r, resp)
 	}
 	if cache && r.GetCreations() && r.GetAs() == 0 && len(resp.GetParentKeys()) > 0 {
@@ -54,20 +54,24 @@ func (s *writers) Create(ctx context.Context, r *pb.CreateRequest) (*pb.OpenResp
 	return resp, nil
 }
 
-// lookAt adds to an answer what the file and its directory look like now, for a
-// session that caches. That nothing is added is no error: the caller asks.
+// lookAt adds to an answer what the file looks like now and, for a session that caches, its
+// directory. That nothing is added is no error: the caller asks.
 func (s *writers) lookAt(ctx context.Context, r *pb.CreateRequest, resp *pb.OpenResponse) {
 	look := func(at namespace.Ref) (*pb.Attr, []*pb.CacheKey) {
 		c, err := s.caller(ctx, r.GetCaller())
 		if err != nil {
 			return nil, nil
 		}
-		c.Collect = true
+		c.Collect = r.GetCache()
+		view := s.engine.ViewAnswer
+		if r.GetCache() {
+			view = s.engine.View // only what is durable is lent
+		}
 		var a namespace.Attr
 		var keys []*pb.CacheKey
-		if err := s.engine.View(ctx, c, func(tx *engine.Tx) (err error) {
+		if err := view(ctx, c, func(tx *engine.Tx) (err error) {
 			a, err = tx.Tree.Stat(c, at)
-			if err == nil {
+			if err == nil && r.GetCache() {
 				keys = mayCache(tx, c, r.GetCaller().GetSession(), true)
 			}
 			return err
@@ -79,7 +83,9 @@ func (s *writers) lookAt(ctx context.Context, r *pb.CreateRequest, resp *pb.Open
 	if a, keys := look(ref(r.GetAt())); a.GetInode() == resp.GetAttr().GetInode() {
 		resp.Attr, resp.Keys = a, keys
 	}
-	resp.Parent, resp.ParentKeys = look(ref(r.GetAt()).Dir())
+	if r.GetCache() {
+		resp.Parent, resp.ParentKeys = look(ref(r.GetAt()).Dir())
+	}
 }
 
 // create does all of a create, by a request that says how, but waiting for the disk; the

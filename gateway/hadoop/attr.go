@@ -84,20 +84,20 @@ func AttrOf(i *client.FileInfo) Attr {
 
 // Make creates a file that has the Attr from the first moment, in one change. If the
 // namenode has no room for it, the file has the default: nobody loses a byte by that.
-func (f FS) Make(ctx context.Context, path string, a Attr, opts ...client.OpenOption) (*client.Writer, error) {
+func (f FS) Make(ctx context.Context, path string, a Attr, opts ...client.OpenOption) (*client.Writer, *client.FileInfo, error) {
 	if a == DefaultAttr {
-		return f.Create(ctx, path, opts...)
+		return f.CreateSeen(ctx, path, opts...)
 	}
 	with := client.WithXattrs([]client.Xattr{{Name: AttrXattr, Value: a.encode()}})
-	w, err := f.Create(ctx, path, append(slices.Clone(opts), with)...)
+	w, i, err := f.CreateSeen(ctx, path, append(slices.Clone(opts), with)...)
 	if client.KindOf(err) != client.ErrNoSpace {
-		return w, err
+		return w, i, err
 	}
 	cause := err
-	if w, err = f.Create(ctx, path, opts...); err == nil {
+	if w, i, err = f.CreateSeen(ctx, path, opts...); err == nil {
 		f.Log.Warn("no room for replication and block size; the file has the defaults", "path", path, "cause", cause)
 	}
-	return w, err
+	return w, i, err
 }
 
 // TooMany refuses a replication of more than MaxReplication; else it is nil.

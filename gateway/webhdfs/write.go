@@ -176,7 +176,7 @@ func (q transfer) create() error {
 		if parents {
 			opts = append(opts, client.WithParents())
 		}
-		w, err := q.fs.Make(ctx, q.path, a, opts...)
+		w, _, err := q.fs.Make(ctx, q.path, a, opts...)
 		if err != nil {
 			return nil, q.fs.NotCreated(q.ctx, q.path, err)
 		}

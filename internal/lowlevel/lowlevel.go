@@ -110,6 +110,8 @@ type Calls interface {
 	DraftInfo(d *Draft) *client.FileInfo
 	// CreateAt is Create; path is the Writer's, and as in Draft only for errors.
 	CreateAt(ctx context.Context, at Ref, path string, opts ...client.OpenOption) (*client.Writer, error)
+	// CreateSeen is Create, and describes the file, mostly by the same call.
+	CreateSeen(ctx context.Context, path string, opts ...client.OpenOption) (*client.Writer, *client.FileInfo, error)
 	// CreateClosed makes an empty file, as Create and Close do, and returns its
 	// inode. Options as of Create.
 	CreateClosed(ctx context.Context, at Ref, opts ...client.OpenOption) (inode uint64, err error)

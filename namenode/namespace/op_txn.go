@@ -18,6 +18,9 @@ const MaxTxn = 128
 // have OpXattr after it. Result.Inode and Length are the last part's.
 type OpTxn struct {
 	Parts []Op
+
+	tried *Tree  // PlanTxn has applied all parts to a copy of it,
+	at    uint64 // as it was after this record
 }
 
 // part reports whether a record can be a part of an OpTxn whose first part is first.
@@ -76,6 +79,7 @@ func PlanTxn(t *Tree, plans ...func(*Tree) (Op, error)) (op *OpTxn, failed int, 
 	if len(op.Parts) == 0 {
 		return nil, 0, nil
 	}
+	op.tried, op.at = t, t.txid
 	return op, 0, nil
 }
 
@@ -88,19 +92,30 @@ func (t *Tree) trial() *Tree {
 	return &c
 }
 
-// apply applies all parts to a copy first: what fits there fits the tree.
-func (op *OpTxn) apply(t applier) (Result, error) {
+// try applies all parts to a copy, unless PlanTxn did just now: what fits there fits the tree.
+func (op *OpTxn) try(t applier) error {
 	if len(op.Parts) == 0 || len(op.Parts) > MaxTxn {
-		return Result{}, misfitf("it has %d parts; 1 to %d can be", len(op.Parts), MaxTxn)
+		return misfitf("it has %d parts; 1 to %d can be", len(op.Parts), MaxTxn)
+	}
+	tried := op.tried == t.Tree && op.at == t.txid && t.keep == keeper{}
+	if op.tried = nil; tried {
+		return nil
 	}
 	trial := applier{t.trial(), t.now, t.keep}
 	for i, p := range op.Parts {
 		if !part(p, op.Parts[0]) {
-			return Result{}, misfitf("part %d cannot be of kind %s", i, opName(p))
+			return misfitf("part %d cannot be of kind %s", i, opName(p))
 		}
 		if _, err := p.apply(trial); err != nil {
-			return Result{}, misfitf("part %d (%s): %v", i, opName(p), err)
+			return misfitf("part %d (%s): %v", i, opName(p), err)
 		}
+	}
+	return nil
+}
+
+func (op *OpTxn) apply(t applier) (Result, error) {
+	if err := op.try(t); err != nil {
+		return Result{}, err
 	}
 	var all Result
 	for i, p := range op.Parts {

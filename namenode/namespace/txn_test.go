@@ -1,6 +1,7 @@
 package namespace
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"reflect"
@@ -373,5 +374,45 @@ func TestLinksOfACall(t *testing.T) {
 		if _, err := r.tree.Stat(&Call{Super: true}, Follow("/long")); err != nil {
 			t.Fatalf("%d: %v", i, err)
 		}
+	}
+}
+
+// TestTxnPlannedBefore: a transaction that was planned on the tree as it is now is not tried
+// again, with the same result as on a tree that reads its record; one that was planned before
+// another change is refused if it does not fit any more.
+func TestTxnPlannedBefore(t *testing.T) {
+	r := newRig(t)
+	plan := func(path string) *OpTxn {
+		op, _, err := PlanTxn(r.tree, planCreate(path, "x"), planXattr(path, "user.a", "b"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return op
+	}
+	entry := func(op Op) Entry { return Entry{TxID: r.tree.txid + 1, Time: r.tree.time + 1, Op: op} }
+	other := roundTrip(t, r.tree)
+	op := plan("/d/f")
+	if op.tried != r.tree {
+		t.Error("a plan does not say on which tree it was tried")
+	}
+	e := entry(op)
+	typ, body := EncodeOp(nil, CallID{}, op)
+	if _, err := r.tree.Apply(e); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := applyRecord(other, record{txid: e.TxID, time: e.Time, typ: typ, body: body}); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(imageOf(t, r.tree), imageOf(t, other)) {
+		t.Error("a tree that was changed by a plan differs from one that has read its record")
+	}
+	late := plan("/d/g")
+	r.create(t, "/d/g", "of another")
+	if _, err := r.tree.Apply(entry(late)); fserror.KindOf(err) != fserror.Internal {
+		t.Errorf("a plan that does not fit any more: %v", err)
+	}
+	many := &OpTxn{Parts: make([]Op, MaxTxn+1), tried: r.tree, at: r.tree.txid}
+	if _, err := r.tree.Apply(entry(many)); fserror.KindOf(err) != fserror.Internal {
+		t.Errorf("a plan of %d parts: %v", len(many.Parts), err)
 	}
 }

@@ -43,7 +43,7 @@ func (t *Table) Create(ctx context.Context, u *users.User, name, path string, c 
 	// The call does not end when the client goes: the namenode might have made the file,
 	// and nobody here would know.
 	ctx = context.WithoutCancel(ctx)
-	w, err := hadoop.FS{FS: p.u.FS, User: p.u.User, Log: t.cfg.Logger}.Make(ctx, path, c.Attr, opts...)
+	w, i, err := hadoop.FS{FS: p.u.FS, User: p.u.User, Log: t.cfg.Logger}.Make(ctx, path, c.Attr, opts...)
 	if err != nil {
 		p.leave()
 		if fserror.KindOf(err) == fserror.Exists {
@@ -53,14 +53,9 @@ func (t *Table) Create(ctx context.Context, u *users.User, name, path string, c 
 		}
 		return Opened{}, err
 	}
-	f, err := t.add(p, w, path, c.Attr, false)
-	if err != nil {
+	if _, err := t.add(p, w, path, c.Attr, false); err != nil {
 		p.leave()
 		return Opened{}, err
-	}
-	i, _, err := p.u.FS.LstatKept(ctx, lowlevel.Inode(w.Inode()))
-	if err != nil {
-		return Opened{}, errors.Join(err, t.giveUp(ctx, f))
 	}
 	return Opened{Info: i, Attr: c.Attr}, nil
 }
@@ -87,13 +82,6 @@ func (t *Table) Created(ctx context.Context, u *users.User, name, path string, w
 	}
 	i, _, err = u.FS.LstatKept(ctx, lowlevel.Inode(i.Inode))
 	return Opened{Info: i, Attr: want}, err == nil && i.Length == 0
-}
-
-// giveUp closes a file that could be opened, and not be used.
-func (t *Table) giveUp(ctx context.Context, f *file) error {
-	err := f.w.AbortContext(ctx)
-	t.forget(f)
-	return err
 }
 
 // Append opens a file for write at its end. A holder past its soft limit is replaced.

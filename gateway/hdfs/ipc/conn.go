@@ -9,7 +9,9 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -45,6 +47,16 @@ type conn struct {
 
 	out   sync.Mutex // for answers to be written whole
 	wraps bool       // they are protected
+
+	mu      sync.Mutex
+	queue   []answered // to be written, the oldest first
+	writing bool       // somebody writes them
+}
+
+// answered is the frame of an answer, and what ends its call when that is written.
+type answered struct {
+	frame []byte
+	end   func()
 }
 
 func newConn(s *Server, nc net.Conn) *conn {
@@ -172,7 +184,9 @@ func (c *conn) await() error {
 				idle = left
 			}
 		}
-		_ = c.nc.SetReadDeadline(time.Now().Add(idle))
+		if c.in.Buffered() == 0 {
+			_ = c.nc.SetReadDeadline(time.Now().Add(idle))
+		}
 		if c.server.isEnding() {
 			return io.EOF // readNoMore may have come before
 		}
@@ -225,15 +239,18 @@ func (c *conn) message(frame []byte, sasl bool, free func()) (again bool, err er
 	if cc, ok := c.nc.(*conns.Conn); ok {
 		cc.Begin() // it does not make room for others, see package conns
 	}
-	c.calls.Go(func() {
-		defer func() {
-			if cc, ok := c.nc.(*conns.Conn); ok {
-				cc.End()
-			}
-			<-c.slots
-			free()
-		}()
-		c.run(&h, call)
+	c.calls.Add(1)
+	end := func() {
+		if cc, ok := c.nc.(*conns.Conn); ok {
+			cc.End()
+		}
+		<-c.slots
+		free()
+		c.calls.Done()
+	}
+	c.server.workers.do(func() {
+		frame, leave := c.run(&h, call)
+		c.answer(answered{frame, func() { leave(); end() }})
 	})
 	return true, nil
 }
@@ -279,8 +296,8 @@ func isPrint(s string) bool {
 	return true
 }
 
-// run makes a call and answers it.
-func (c *conn) run(h *pb.RpcRequestHeaderProto, call *Call) {
+// run makes a call and returns its answer. leave gives back what the call has taken.
+func (c *conn) run(h *pb.RpcRequestHeaderProto, call *Call) (frame []byte, leave func()) {
 	s := c.server
 	life := c.life
 	once := len(h.GetClientId()) > 0 && s.cfg.Once(call.Protocol, call.Method)
@@ -288,24 +305,19 @@ func (c *conn) run(h *pb.RpcRequestHeaderProto, call *Call) {
 		life = s.life
 	}
 	ctx, cancel := context.WithTimeout(life, callTime)
-	defer cancel()
-	leave, err := s.calls.Enter(ctx, c.taker)
+	out, err := s.calls.Enter(ctx, c.taker)
 	if err != nil {
-		c.fail(h, err)
-		return
+		return c.failure(h, err), cancel
 	}
-	defer leave()
-	defer call.end()
+	leave = func() { call.end(); out(); cancel() }
 	var mine *answer
 	if once {
 		body, a, err := s.answers.begin(ctx, callKey{c.user, string(h.GetClientId()), h.GetCallId()})
 		if err != nil {
-			c.fail(h, err)
-			return
+			return c.failure(h, err), leave
 		}
 		if a == nil {
-			c.succeed(h, body)
-			return
+			return c.success(h, body), leave
 		}
 		mine = a
 	}
@@ -315,10 +327,9 @@ func (c *conn) run(h *pb.RpcRequestHeaderProto, call *Call) {
 	}
 	if err != nil {
 		s.log.Debug("refused", "method", call.Method, "user", c.user, "cause", err)
-		c.fail(h, err)
-		return
+		return c.failure(h, err), leave
 	}
-	c.succeed(h, body)
+	return c.success(h, body), leave
 }
 
 // make makes a call; the answer is nil if it failed.
@@ -339,12 +350,12 @@ func (c *conn) make(ctx context.Context, call *Call) (body []byte, err error) {
 // callID is a call's number as an answer has it.
 func callID(id int32) *uint32 { return proto.Uint32(uint32(id)) } //nolint:gosec // Java has no unsigned int
 
-// succeed answers with what a call has returned.
-func (c *conn) succeed(h *pb.RpcRequestHeaderProto, body []byte) {
-	c.answer(append(c.frame(&pb.RpcResponseHeaderProto{
+// success is the answer of a call that has returned body.
+func (c *conn) success(h *pb.RpcRequestHeaderProto, body []byte) []byte {
+	return append(c.frame(&pb.RpcResponseHeaderProto{
 		CallId: callID(h.GetCallId()), Status: pb.RpcResponseHeaderProto_SUCCESS.Enum(), ServerIpcVersionNum: proto.Uint32(version),
 		ClientId: h.GetClientId(), RetryCount: h.RetryCount,
-	}), body...))
+	}), body...)
 }
 
 // maxText is how much of an error's text a client is told.
@@ -354,8 +365,8 @@ func short(text string) *string {
 	return proto.String(strings.ToValidUTF8(text[:min(len(text), maxText)], "?"))
 }
 
-// fail answers with an error.
-func (c *conn) fail(h *pb.RpcRequestHeaderProto, err error) {
+// failure is the answer of a call that has failed.
+func (c *conn) failure(h *pb.RpcRequestHeaderProto, err error) []byte {
 	class, code := hadoop.ClassOf(err), pb.RpcResponseHeaderProto_ERROR_APPLICATION
 	switch class {
 	case hadoop.NoSuchMethod:
@@ -364,11 +375,11 @@ func (c *conn) fail(h *pb.RpcRequestHeaderProto, err error) {
 		code = pb.RpcResponseHeaderProto_ERROR_NO_SUCH_PROTOCOL
 	}
 	text := hadoop.Message(err)
-	c.answer(c.frame(&pb.RpcResponseHeaderProto{
+	return c.frame(&pb.RpcResponseHeaderProto{
 		CallId: callID(h.GetCallId()), Status: pb.RpcResponseHeaderProto_ERROR.Enum(), ServerIpcVersionNum: proto.Uint32(version),
 		ExceptionClassName: &class, ErrorMsg: short(text), ErrorDetail: &code,
 		ClientId: h.GetClientId(), RetryCount: h.RetryCount,
-	}))
+	})
 }
 
 // fatal is the last that a client hears.
@@ -391,27 +402,75 @@ func (c *conn) frame(all ...proto.Message) []byte {
 	return b
 }
 
-// answer writes a frame; if that fails, the client is gone.
-func (c *conn) answer(frame []byte) {
-	if err := c.write(frame); err != nil {
-		c.server.log.Debug("an answer could not be sent", "user", c.user, "cause", err)
-		c.end()
+// answer has an answer written, and then ends its call. One who has an answer writes those of
+// all, so that calls which end together cost one system call; if that fails, the client is gone.
+func (c *conn) answer(a answered) {
+	c.mu.Lock()
+	c.queue = append(c.queue, a)
+	mine := !c.writing
+	c.writing = true
+	c.mu.Unlock()
+	if !mine {
+		return
+	}
+	if len(c.slots) > 1 { // others may be about to be answered
+		runtime.Gosched()
+	}
+	for some := c.take(); len(some) > 0; some = c.take() {
+		frames := make([][]byte, len(some))
+		for n := range some {
+			frames[n] = some[n].frame
+		}
+		if err := c.write(frames...); err != nil {
+			c.server.log.Debug("an answer could not be sent", "user", c.user, "cause", err)
+			c.end()
+		}
+		for n := range some {
+			some[n].end()
+		}
 	}
 }
 
-func (c *conn) write(frame []byte) error {
-	sized(frame)
+// maxTogether is how many bytes of answers are written at once, but for one answer more.
+const maxTogether = 64 << 10
+
+// take returns answers that wait, the oldest first. If there are none, the writer has to end.
+func (c *conn) take() []answered {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for size := 0; n < len(c.queue) && size < maxTogether; n++ {
+		size += len(c.queue[n].frame)
+	}
+	some := c.queue[:n:n]
+	if c.queue = c.queue[n:]; len(c.queue) == 0 {
+		c.queue = nil
+	}
+	c.writing = n > 0
+	return some
+}
+
+// write writes frames, in their order.
+func (c *conn) write(frames ...[]byte) error {
 	c.out.Lock()
 	defer c.out.Unlock()
-	if c.wraps {
-		var err error
-		if frame, err = c.wrap(frame); err != nil {
+	var err error
+	for n, frame := range frames {
+		sized(frame)
+		if !c.wraps {
+			continue
+		}
+		if frames[n], err = c.wrap(frame); err != nil {
 			return err
 		}
-		sized(frame)
+		sized(frames[n])
+	}
+	all := frames[0]
+	if len(frames) > 1 {
+		all = slices.Concat(frames...)
 	}
 	_ = c.nc.SetWriteDeadline(time.Now().Add(writeTime))
-	_, err := c.nc.Write(frame)
+	_, err = c.nc.Write(all)
 	return err
 }
 

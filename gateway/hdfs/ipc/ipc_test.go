@@ -443,6 +443,78 @@ func TestAnswered(t *testing.T) {
 	})
 }
 
+// counted counts what is written to it.
+type counted struct {
+	net.Conn
+	writes int
+}
+
+func (c *counted) Write(b []byte) (int, error) {
+	c.writes++
+	return c.Conn.Write(b)
+}
+
+// TestAnswersTravelTogether: what is answered while an answer is being written goes out in
+// one piece after it, and a call has ended when its own answer is written.
+func TestAnswersTravelTogether(t *testing.T) {
+	run(t, Config{}, func(t *testing.T, b *bench) {
+		mine, theirs := net.Pipe()
+		defer func() { _ = mine.Close() }()
+		c := &counted{Conn: theirs}
+		b.pipes.come <- c
+		p := &peer{t, mine, bufio.NewReader(mine), "0123456789abcdef"}
+		p.hello(authNone)
+		p.introduce("ann", "")
+		ended := 0
+		b.methods["noted"] = func(ctx context.Context, call *Call) (proto.Message, error) {
+			call.Answered(func() { ended++ })
+			return b.methods["echo"](ctx, call)
+		}
+		for id := range int32(5) {
+			p.call(id, "noted", fmt.Sprint("call ", id))
+		}
+		synctest.Wait() // the first is being written
+		if ended != 0 {
+			t.Errorf("%d calls have ended whose answers were not written", ended)
+		}
+		for id := range int32(5) {
+			if got, want := p.text(id), fmt.Sprint("call ", id); got != want {
+				t.Errorf("call %d is answered %q", id, got)
+			}
+		}
+		synctest.Wait()
+		if c.writes != 2 || ended != 5 {
+			t.Errorf("5 answers in %d pieces, %d calls have ended; want 2 and 5", c.writes, ended)
+		}
+		if n := b.server.workers.resting.Load(); n != 2 {
+			t.Errorf("%d goroutines rest after 5 calls, one of which waited for its client; want 2", n)
+		}
+		p.call(9, "echo", "again")
+		p.text(9)
+		synctest.Wait()
+		if n := b.server.workers.resting.Load(); n != 2 {
+			t.Errorf("%d goroutines rest after one more call", n)
+		}
+	})
+}
+
+// TestWorkersAreBounded: of many goroutines, some rest when they have nothing to do.
+func TestWorkersAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorkers()
+		hold := make(chan struct{})
+		for range 2 * maxResting {
+			w.do(func() { <-hold })
+		}
+		close(hold)
+		synctest.Wait()
+		if n := w.resting.Load(); n != maxResting {
+			t.Errorf("%d goroutines rest, not %d", n, maxResting)
+		}
+		w.close()
+	})
+}
+
 // TestOnce: a call that must not happen twice does not, by whatever connection it comes
 // again, and while it is under way. Another user is not told its answer, and what failed
 // is made again.

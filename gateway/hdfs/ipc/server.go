@@ -96,6 +96,7 @@ type Server struct {
 	calls    *gate.Gate
 	room     *share.Limit // for messages that are not small
 	answers  *answers
+	workers  *workers
 	life     context.Context
 	kill     context.CancelFunc
 	served   chan struct{}
@@ -125,6 +126,7 @@ func Serve(l net.Listener, cfg Config) *Server {
 		calls:    gate.New(int64(cfg.Calls), gateTime),
 		room:     share.New(bodies),
 		answers:  newAnswers(time.Now),
+		workers:  newWorkers(),
 		served:   make(chan struct{}),
 		open:     map[*conn]struct{}{},
 	}
@@ -220,6 +222,7 @@ func (s *Server) Close(ctx context.Context) error {
 	s.work.Wait()
 	ended()
 	s.kill()
+	s.workers.close()
 	if errors.Is(err, net.ErrClosed) {
 		err = nil
 	}

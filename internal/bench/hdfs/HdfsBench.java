@@ -352,16 +352,18 @@ public final class HdfsBench {
     return "holder-" + dir + "-" + i % CLIENTS;
   }
 
-  private void create(int worker, String file, String holder) throws IOException {
-    nn(worker).create(file, FsPermission.getFileDefault(), holder,
+  /** Makes a file, and returns its inode. */
+  private long create(int worker, String file, String holder) throws IOException {
+    return nn(worker).create(file, FsPermission.getFileDefault(), holder,
         new EnumSetWritable<>(EnumSet.of(CreateFlag.CREATE)), true, (short) 1, BLOCK_SIZE,
-        CryptoProtocolVersion.supported(), null, null);
+        CryptoProtocolVersion.supported(), null, null).getFileId();
   }
 
+  /** Makes a file as Hadoop's client does, which names the inode when it is complete. */
   private void createAndClose(int worker, String file) throws IOException {
     String holder = "worker-" + worker;
-    create(worker, file, holder);
-    check(nn(worker).complete(file, holder, null, 0), file + " was not closed");
+    long inode = create(worker, file, holder);
+    check(nn(worker).complete(file, holder, null, inode), file + " was not closed");
   }
 
   private interface FileOp {

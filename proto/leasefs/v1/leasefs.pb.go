@@ -4405,7 +4405,10 @@ type CreateRequest struct {
 	Less  uint32  `protobuf:"varint,22,opt,name=less,proto3" json:"less,omitempty"` // with has_mode: bits that mode loses, unless a default ACL takes their place
 	// Extended attributes that it has from the first moment, in whatever mode; at most 64,
 	// and none with as.
-	Xattrs        []*TxXattr `protobuf:"bytes,23,rep,name=xattrs,proto3" json:"xattrs,omitempty"`
+	Xattrs []*TxXattr `protobuf:"bytes,23,rep,name=xattrs,proto3" json:"xattrs,omitempty"`
+	// Answer attr whole, as cache does, if the file can still be looked at under at; else it
+	// has inode, type and length only.
+	Describe      bool `protobuf:"varint,24,opt,name=describe,proto3" json:"describe,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4592,6 +4595,13 @@ func (x *CreateRequest) GetXattrs() []*TxXattr {
 		return x.Xattrs
 	}
 	return nil
+}
+
+func (x *CreateRequest) GetDescribe() bool {
+	if x != nil {
+		return x.Describe
+	}
+	return false
 }
 
 // Owner is whose something is that a superuser makes for another; others may not
@@ -11760,7 +11770,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x06reason\x18\n" +
 	" \x01(\tR\x06reason\x12&\n" +
 	"\x02by\x18\v \x01(\v2\x16.leasefs.v1.HolderInfoR\x02by\x12\x18\n" +
-	"\atrashed\x18\f \x01(\bR\atrashed\"\xa8\x05\n" +
+	"\atrashed\x18\f \x01(\bR\atrashed\"\xc4\x05\n" +
 	"\rCreateRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
@@ -11785,7 +11795,8 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x05owner\x18\x14 \x01(\v2\x11.leasefs.v1.OwnerR\x05owner\x12\x19\n" +
 	"\x05umask\x18\x15 \x01(\rH\x00R\x05umask\x88\x01\x01\x12\x12\n" +
 	"\x04less\x18\x16 \x01(\rR\x04less\x12+\n" +
-	"\x06xattrs\x18\x17 \x03(\v2\x13.leasefs.v1.TxXattrR\x06xattrsB\b\n" +
+	"\x06xattrs\x18\x17 \x03(\v2\x13.leasefs.v1.TxXattrR\x06xattrs\x12\x1a\n" +
+	"\bdescribe\x18\x18 \x01(\bR\bdescribeB\b\n" +
 	"\x06_umask\"1\n" +
 	"\x05Owner\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x14\n" +

@@ -801,7 +801,7 @@ class Event(_message.Message):
     def __init__(self, txid: _Optional[int] = ..., type: _Optional[_Union[EventType, str]] = ..., path: _Optional[str] = ..., new_path: _Optional[str] = ..., inode: _Optional[int] = ..., time_unix_ms: _Optional[int] = ..., length: _Optional[int] = ..., directory: bool = ..., holder: _Optional[str] = ..., reason: _Optional[str] = ..., by: _Optional[_Union[HolderInfo, _Mapping]] = ..., trashed: bool = ...) -> None: ...
 
 class CreateRequest(_message.Message):
-    __slots__ = ("call", "caller", "at", "mode", "has_mode", "overwrite", "steal", "parents", "data", "close", "data_crc32c", "mtime_unix_ms", "lease", "given_up", "cache", "creations", "numbers", "owner", "umask", "less", "xattrs")
+    __slots__ = ("call", "caller", "at", "mode", "has_mode", "overwrite", "steal", "parents", "data", "close", "data_crc32c", "mtime_unix_ms", "lease", "given_up", "cache", "creations", "numbers", "owner", "umask", "less", "xattrs", "describe")
     CALL_FIELD_NUMBER: _ClassVar[int]
     CALLER_FIELD_NUMBER: _ClassVar[int]
     AT_FIELD_NUMBER: _ClassVar[int]
@@ -824,6 +824,7 @@ class CreateRequest(_message.Message):
     UMASK_FIELD_NUMBER: _ClassVar[int]
     LESS_FIELD_NUMBER: _ClassVar[int]
     XATTRS_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBE_FIELD_NUMBER: _ClassVar[int]
     call: CallId
     caller: Caller
     at: Ref
@@ -845,7 +846,8 @@ class CreateRequest(_message.Message):
     umask: int
     less: int
     xattrs: _containers.RepeatedCompositeFieldContainer[TxXattr]
-    def __init__(self, call: _Optional[_Union[CallId, _Mapping]] = ..., caller: _Optional[_Union[Caller, _Mapping]] = ..., at: _Optional[_Union[Ref, _Mapping]] = ..., mode: _Optional[int] = ..., has_mode: bool = ..., overwrite: bool = ..., steal: bool = ..., parents: bool = ..., data: _Optional[bytes] = ..., close: bool = ..., data_crc32c: _Optional[int] = ..., mtime_unix_ms: _Optional[int] = ..., lease: _Optional[int] = ..., given_up: _Optional[_Union[CacheGivenUp, _Mapping]] = ..., cache: bool = ..., creations: bool = ..., numbers: bool = ..., owner: _Optional[_Union[Owner, _Mapping]] = ..., umask: _Optional[int] = ..., less: _Optional[int] = ..., xattrs: _Optional[_Iterable[_Union[TxXattr, _Mapping]]] = ..., **kwargs) -> None: ...
+    describe: bool
+    def __init__(self, call: _Optional[_Union[CallId, _Mapping]] = ..., caller: _Optional[_Union[Caller, _Mapping]] = ..., at: _Optional[_Union[Ref, _Mapping]] = ..., mode: _Optional[int] = ..., has_mode: bool = ..., overwrite: bool = ..., steal: bool = ..., parents: bool = ..., data: _Optional[bytes] = ..., close: bool = ..., data_crc32c: _Optional[int] = ..., mtime_unix_ms: _Optional[int] = ..., lease: _Optional[int] = ..., given_up: _Optional[_Union[CacheGivenUp, _Mapping]] = ..., cache: bool = ..., creations: bool = ..., numbers: bool = ..., owner: _Optional[_Union[Owner, _Mapping]] = ..., umask: _Optional[int] = ..., less: _Optional[int] = ..., xattrs: _Optional[_Iterable[_Union[TxXattr, _Mapping]]] = ..., describe: bool = ..., **kwargs) -> None: ...
 
 class Owner(_message.Message):
     __slots__ = ("user", "group")
