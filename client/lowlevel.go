@@ -139,48 +139,6 @@ func (f lowLevel) SetAttrInode(ctx context.Context, inode uint64, path string, c
 	return f.changeAttr(ctx, path, pb.Inode(inode), c)
 }
 
-func (f lowLevel) SetAttrAll(ctx context.Context, path string, change func(*FileInfo) AttrChange) error {
-	return f.changeAll(ctx, path, func(i *FileInfo, path string) error { return f.SetAttrInode(ctx, i.Inode, path, change(i)) })
-}
-
-func (f lowLevel) ChangeACLAll(ctx context.Context, path string, change func(*FileInfo) (ACLChange, bool)) error {
-	return f.changeAll(ctx, path, func(i *FileInfo, path string) error {
-		c, ok := change(i)
-		if !ok {
-			return nil
-		}
-		return f.changeACL(ctx, path, pb.Inode(i.Inode), c)
-	})
-}
-
-// changeAll changes what is at a path, and all that is below it but symbolic links.
-func (f lowLevel) changeAll(ctx context.Context, path string, change func(i *FileInfo, path string) error) error {
-	top, err := f.Locate(ctx, door.At(path))
-	if err != nil {
-		return err
-	}
-	// It may be what lets the rest be listed.
-	if err := change(top, path); err != nil || !top.IsDir() {
-		return err
-	}
-	first := true
-	for i, err := range f.Find(WithoutLinks(ctx), top.Path, FindOptions{}) {
-		switch {
-		case err != nil:
-			return err
-		case first && i.Inode != top.Inode:
-			return fserror.New(fserror.NotFound, "setattr", path, "another directory took its place; try again")
-		case !first && i.Type() != fs.ModeSymlink:
-			err = change(i, i.Path)
-		}
-		if err != nil && !errors.Is(err, fserror.NotFound) {
-			return err
-		}
-		first = false
-	}
-	return nil
-}
-
 func (f lowLevel) RenameAt(ctx context.Context, from, to door.Ref, overwrite bool, old door.Taken) (hidden bool, err error) {
 	return f.rename(ctx, from, to, old.Inode, &pb.RenameRequest{Overwrite: overwrite, Hide: hide(old)})
 }

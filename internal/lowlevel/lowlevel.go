@@ -128,14 +128,6 @@ type Calls interface {
 	TruncateInode(ctx context.Context, inode uint64, path string, length int64) error
 	// SetAttrInode is SetAttr for an inode.
 	SetAttrInode(ctx context.Context, inode uint64, path string, c client.AttrChange) error
-	// SetAttrAll changes the attributes of what is at a path, following a symbolic
-	// link, and of all that is below it, as of one moment, but of symbolic links.
-	// change says how, of each. What a name led to then is changed, wherever it is,
-	// and not what takes its place; what is gone is no error.
-	SetAttrAll(ctx context.Context, path string, change func(*client.FileInfo) client.AttrChange) error
-	// ChangeACLAll is SetAttrAll for ACLs; change returns false to change nothing.
-	ChangeACLAll(ctx context.Context, path string, change func(*client.FileInfo) (client.ACLChange, bool)) error
-
 	// Ask makes a call that is for a package of its own, such as client/leasehistory: op and path
 	// are for errors, method is its full name, and req makes the request. It is repeated until
 	// it is answered; one that changes something is answered by a *pb.MutateResponse.
