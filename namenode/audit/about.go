@@ -52,6 +52,7 @@ func (l *Line) Asked(method string, request any) {
 			}
 		}
 	case *pb.EmptyTrashRequest:
+		l.ForGood = true
 		for _, n := range r.GetInodes() {
 			l.path(n, "")
 		}
@@ -62,6 +63,9 @@ func (l *Line) Asked(method string, request any) {
 		if p := r.GetPath(); p != "" {
 			l.path(0, p)
 		}
+	}
+	if r, ok := request.(interface{ GetSkipTrash() bool }); ok {
+		l.ForGood = r.GetSkipTrash()
 	}
 	switch r := request.(type) {
 	case *pb.ChangeDelegationTokenRequest:

@@ -2,25 +2,32 @@ package audit
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
-// TestTrashIsAudited: a line says which entries of the trash were removed for good, by their
-// inodes, and which one was restored, and where to.
+// TestTrashIsAudited: a line says what was deleted for good where others keep it in the trash,
+// which entries of the trash were, by their inodes, and which one was restored, and where to.
 func TestTrashIsAudited(t *testing.T) {
 	for _, c := range []struct {
 		method  string
 		request any
 		want    []Path
+		forGood bool
 	}{
-		{"EmptyTrash", &pb.EmptyTrashRequest{Inodes: []uint64{7, 9, 8}}, []Path{{Base: 7}, {Base: 9}, {Base: 8}}},
-		{"RestoreTrash", &pb.RestoreTrashRequest{Inode: 7, To: pb.At("/a/b")}, []Path{{Base: 7}, {Path: "/a/b"}}},
+		{"Delete", &pb.DeleteRequest{At: pb.At("/a")}, []Path{{Path: "/a"}}, false},
+		{"Delete", &pb.DeleteRequest{At: pb.At("/a"), SkipTrash: true}, []Path{{Path: "/a"}}, true},
+		{"EmptyTrash", &pb.EmptyTrashRequest{Inodes: []uint64{7, 9, 8}}, []Path{{Base: 7}, {Base: 9}, {Base: 8}}, true},
+		{"RestoreTrash", &pb.RestoreTrashRequest{Inode: 7, To: pb.At("/a/b")}, []Path{{Base: 7}, {Path: "/a/b"}}, false},
 	} {
 		var l Line
 		if l.Asked(c.method, c.request); l.Reads || !slices.Equal(l.paths(), c.want) {
 			t.Errorf("%s: %v", c.method, l.paths())
+		}
+		if got := string(l.append(nil)); strings.Contains(got, `"for_good":true`) != c.forGood {
+			t.Errorf("%v: %s", c.request, got)
 		}
 	}
 }

@@ -28,6 +28,7 @@ type Line struct {
 	Call     uint64 // its number in the session; 0: it has none
 	Op       string
 	Reads    bool // it changes nothing
+	ForGood  bool // it deletes what would be kept in the trash
 	Inode    uint64
 	Lease    uint64
 	Token    uint64 // the number of a delegation token, which proves nothing
@@ -80,6 +81,9 @@ func (l *Line) append(b []byte) []byte {
 	b = appendText(b, "op", l.Op, most)
 	b = l.appendPaths(b)
 	b = appendNumber(b, "inode", l.Inode)
+	if l.ForGood {
+		b = append(b, `,"for_good":true`...)
+	}
 	if l.Lease != 0 {
 		b = append(b, `,"lease":"`...)
 		b = append(strconv.AppendUint(b, l.Lease, 16), '"')

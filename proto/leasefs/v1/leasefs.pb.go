@@ -7178,13 +7178,14 @@ func (x *DeleteRequest) GetKeptAs() string {
 	return ""
 }
 
-// ListTrashRequest asks for the entries of the trash, the newest first.
+// ListTrashRequest asks for the entries of the trash that the caller has deleted or owned, the
+// newest first.
 type ListTrashRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
 	Cursor        string                 `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	Limit         int32                  `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"` // at most 1,000; 0 means 1,000
-	All           bool                   `protobuf:"varint,4,opt,name=all,proto3" json:"all,omitempty"`     // of all users, user by user; only a superuser may
+	All           bool                   `protobuf:"varint,4,opt,name=all,proto3" json:"all,omitempty"`     // of all users, by inode; only a superuser may
 	Below         string                 `protobuf:"bytes,5,opt,name=below,proto3" json:"below,omitempty"`  // only what was at that path or below it; empty: all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -151,7 +151,7 @@ type NamenodeClient interface {
 	Rename(ctx context.Context, in *RenameRequest, opts ...grpc.CallOption) (*MutateResponse, error)
 	Delete(ctx context.Context, in *DeleteRequest, opts ...grpc.CallOption) (*MutateResponse, error)
 	// The trash has what was deleted below directories that say so by the extended attribute
-	// user.leasefs.trash. Who deleted something sees it, and superusers.
+	// user.leasefs.trash. Who deleted something sees it, who owned it, and superusers.
 	ListTrash(ctx context.Context, in *ListTrashRequest, opts ...grpc.CallOption) (*ListTrashResponse, error)
 	RestoreTrash(ctx context.Context, in *RestoreTrashRequest, opts ...grpc.CallOption) (*MutateResponse, error)
 	EmptyTrash(ctx context.Context, in *EmptyTrashRequest, opts ...grpc.CallOption) (*MutateResponse, error)
@@ -716,7 +716,7 @@ type NamenodeServer interface {
 	Rename(context.Context, *RenameRequest) (*MutateResponse, error)
 	Delete(context.Context, *DeleteRequest) (*MutateResponse, error)
 	// The trash has what was deleted below directories that say so by the extended attribute
-	// user.leasefs.trash. Who deleted something sees it, and superusers.
+	// user.leasefs.trash. Who deleted something sees it, who owned it, and superusers.
 	ListTrash(context.Context, *ListTrashRequest) (*ListTrashResponse, error)
 	RestoreTrash(context.Context, *RestoreTrashRequest) (*MutateResponse, error)
 	EmptyTrash(context.Context, *EmptyTrashRequest) (*MutateResponse, error)
