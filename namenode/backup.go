@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
-	"github.com/leasefs/leasefs/internal/blockstore/local"
 	"github.com/leasefs/leasefs/namenode/backups"
 )
 
@@ -13,9 +12,8 @@ import (
 // a slow one has some way to go until it comes to a URL that it was sent.
 const backupURLLife = 12 * time.Hour
 
-// backup sends VERSION and an image of this moment, and the blocks that it
-// refers to, unless the tree is all that is wanted: their bytes, or if the store
-// is none of this machine, where the bytes are to be had. Blocks are immutable,
+// backup sends VERSION and an image of this moment and, unless the tree is all that is
+// wanted, where the blocks that it refers to are to be had. Blocks are immutable,
 // so they can be copied while writes continue; the collector leaves those of files
 // deleted meanwhile until it is done.
 func (s *operators) backup(ctx context.Context, treeOnly bool, send func(*backups.Message) error) error {
@@ -24,14 +22,12 @@ func (s *operators) backup(ctx context.Context, treeOnly bool, send func(*backup
 	if err != nil {
 		return err
 	}
-	c := &backups.Contents{Tree: t, ID: s.dir.ID, By: "leasefs " + s.cfg.Version, Made: s.cfg.Clock.Wall(), Store: s.store, TreeOnly: treeOnly}
-	if _, here := s.store.(*local.Store); !here {
-		c.Sign = func(k blockstore.Key) (string, map[string]string, error) {
-			signed, err := s.store.SignGet(k, s.cfg.Clock.Wall().Add(backupURLLife))
-			return signed.URL, flatten(signed.Header), err
-		}
+	c := &backups.Contents{Tree: t, ID: s.dir.ID, By: "leasefs " + s.cfg.Version, Made: s.cfg.Clock.Wall(), TreeOnly: treeOnly}
+	c.Sign = func(k blockstore.Key) (string, map[string]string, error) {
+		signed, err := s.store.SignGet(k, s.cfg.Clock.Wall().Add(backupURLLife))
+		return signed.URL, flatten(signed.Header), err
 	}
-	if err := c.Send(ctx, send); err != nil || c.Sign == nil || treeOnly {
+	if err := c.Send(ctx, send); err != nil || treeOnly {
 		return err
 	}
 	select { // until the client has them; it ends the stream

@@ -1,10 +1,12 @@
 package namenode_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -47,7 +49,9 @@ func remove(t *testing.T, r *env.Raw, path string) {
 // block if pause is given.
 func backupTo(t *testing.T, r *env.Raw, dir string, pause func()) error {
 	t.Helper()
-	st, err := r.Admin.Backup(t.Context(), &pb.BackupRequest{Caller: r.Who})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel() // the blocks are held until then
+	st, err := r.Admin.Backup(ctx, &pb.BackupRequest{Caller: r.Who})
 	if err != nil {
 		return err
 	}
@@ -58,6 +62,9 @@ func backupTo(t *testing.T, r *env.Raw, dir string, pause func()) error {
 		}
 		if err != nil {
 			return err
+		}
+		if m.GetTxid() != 0 { // that was all
+			return nil
 		}
 		if m.GetName() == "" {
 			continue
@@ -74,13 +81,41 @@ func backupTo(t *testing.T, r *env.Raw, dir string, pause func()) error {
 		if err != nil {
 			return err
 		}
-		if _, err := f.Write(m.GetData()); err != nil {
+		data := m.GetData()
+		if m.GetUrl() != "" {
+			if data, err = fetched(t, m); err != nil {
+				return err
+			}
+		}
+		if _, err := f.Write(data); err != nil {
 			return err
 		}
 		if err := f.Close(); err != nil {
 			return err
 		}
 	}
+}
+
+// fetched is the block that a message of a backup says where to get.
+func fetched(t *testing.T, m *pb.BackupResponse) ([]byte, error) {
+	t.Helper()
+	signed := blockstore.Signed{Method: http.MethodGet, URL: m.GetUrl(), Header: http.Header{}}
+	for name, value := range m.GetHeaders() {
+		signed.Header.Set(name, value)
+	}
+	req, err := signed.NewRequest(t.Context(), nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return nil, errors.New(resp.Status)
+	}
+	return io.ReadAll(resp.Body)
 }
 
 // cannotStart is why not.

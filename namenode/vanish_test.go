@@ -441,7 +441,16 @@ func (v *vanisher) sendings() (list map[string]func() sending, waits map[string]
 		},
 		"Backup": func() sending {
 			return func(ctx context.Context, l link) error {
-				return all(l.admin.Backup(ctx, &pb.BackupRequest{Caller: who}))
+				ctx, cancel := context.WithCancel(ctx)
+				defer cancel() // it ends when the client has all
+				st, err := l.admin.Backup(ctx, &pb.BackupRequest{Caller: who})
+				for err == nil {
+					var m *pb.BackupResponse
+					if m, err = st.Recv(); m.GetTxid() != 0 {
+						return nil
+					}
+				}
+				return err
 			}
 		},
 	}, map[string]bool{"Append": true, "GetFile": true, "Watch": true}

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/cmd/leasefs/backups"
 	"github.com/leasefs/leasefs/cmd/leasefs/screen"
-	"github.com/leasefs/leasefs/internal/backup"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
@@ -72,14 +70,7 @@ func adminCommand(p *program) *cli.Command {
 					"nothing.",
 				Action: p.connected(operands{}, resolve),
 			},
-			{
-				Name:        "backup",
-				Usage:       "copy the namespace into a folder",
-				UsageText:   "leasefs admin backup [--tree-only] DIR\n\nExample:\n  leasefs admin backup /mnt/backup/leasefs-$(date +%F)",
-				Description: "Copies the namespace as of one moment into DIR, a new or empty folder on this machine: tree and\nblocks, also those that are in a bucket. From it leasefs namenode --data can be started, and\nleasefs admin restore makes a new ensemble. When it fails, the same command continues with the\nblocks that it has copied.",
-				Flags:       []cli.Flag{&cli.BoolFlag{Name: "tree-only", Usage: "leave the blocks out: for those who have another copy of the block store"}},
-				Action:      p.connected(operands{min: 1, max: 1, names: "DIR", local: true}, makeBackup),
-			},
+			backupCommand(p),
 			formatCommand(p),
 			restoreCommand(p),
 			zookeeperACLCommand(p),
@@ -179,23 +170,14 @@ func resolve(e *invocation) error {
 	return e.Result(map[string]any{"resolved": resolved}, "%s", text)
 }
 
-func makeBackup(e *invocation) error {
-	bar := e.NewBar("copying")
-	res, err := backup.Write(e.ctx, e.fs.Admin(), e.args[0], backup.Options{
-		TreeOnly: e.flags.Bool("tree-only"), Progress: func(so backup.Result) { bar.Set(so.Bytes) },
-	})
-	bar.Finish()
-	if err != nil {
-		return e.fail(err, e.args[0])
+func backupCommand(p *program) *cli.Command {
+	folder := operands{min: 1, max: 1, names: "DIR", local: true}
+	run := func(of func(*backups.Call) error) func(*invocation) error {
+		return func(e *invocation) error {
+			return of(&backups.Call{Printer: &e.Printer, Ctx: e.ctx, FS: e.fs, Flags: e.flags, Dir: e.args[0], Op: e.op})
+		}
 	}
-	in := res.InNamespace
-	holds := fmt.Sprintf("with %s, %s and %s", screen.Plural(in.Files, "file", "files"), screen.Plural(in.Directories, "directory", "directories"), screen.Plural(in.Symlinks, "link", "links"))
-	if in.Directories == 0 { // there is the root, at least
-		holds = "of a namenode that does not tell what the namespace has"
-	}
-	return e.Result(map[string]any{
-		"txid": res.TxID, "namespace_files": in.Files, "namespace_directories": in.Directories, "namespace_symlinks": in.Symlinks,
-		"files": res.Files, "bytes": res.Bytes, "blocks": res.Blocks, "block_bytes": res.BlockBytes, "reused": res.Reused,
-	}, "%s: txid %d, %s; the backup itself is %s, %d bytes, of which %s, %d bytes\n", e.args[0], res.TxID, holds,
-		screen.Plural(uint64(max(res.Files, 0)), "file", "files"), res.Bytes, screen.Plural(res.Blocks, "block", "blocks"), res.BlockBytes)
+	return backups.Command(
+		func(of func(*backups.Call) error) cli.ActionFunc { return p.connected(folder, run(of)) },
+		func(of func(*backups.Call) error) cli.ActionFunc { return p.action(folder, run(of)) })
 }

@@ -113,7 +113,10 @@ Usage:
 
 Commands:{{range .VisibleCommands}}
   {{printf "%-11s" .Name}} {{.Usage}}{{end}}
-
+{{if gt (len .VisibleFlags) 1}}
+Options:{{range .VisibleFlags}}
+  {{.}}{{end}}
+{{end}}
 Global options: leasefs --help
 `
 

@@ -46,6 +46,11 @@ type Options struct {
 	// TreeOnly leaves the blocks out: with a copy of the block store, a namenode
 	// can be started from the rest.
 	TreeOnly bool
+	// Since is the folder of an earlier backup of the namespace, with its blocks; empty: none.
+	// Blocks that it has are not read again: they are linked to, so that both folders are whole
+	// and either can be removed, or copied where a link is not possible, as on another disk.
+	// What is linked to is compared by length only.
+	Since string
 	// Progress, unless nil, is called often with what was received so far.
 	Progress func(Result)
 }
@@ -59,6 +64,8 @@ type Result struct {
 	Blocks      uint64   // among these, of BlockBytes bytes; known from the beginning
 	BlockBytes  int64
 	Reused      int // blocks that an earlier try had copied
+	Since       int // blocks that are from Options.Since, of SinceBytes bytes
+	SinceBytes  int64
 }
 
 // Contents is how much a namespace has, the root included.
@@ -76,6 +83,9 @@ type Contents struct {
 // one into dir continues from there; of any other nothing is left. Two at a time
 // into one dir are refused: Exists.
 func Write(ctx context.Context, from Source, dir string, o Options) (Result, error) {
+	if err := checkSince(&o); err != nil {
+		return Result{}, fserror.With(err, "backup", o.Since)
+	}
 	to, err := openTarget(dir)
 	if err != nil {
 		return Result{}, fserror.With(err, "backup", dir)
@@ -117,6 +127,24 @@ func Write(ctx context.Context, from Source, dir string, o Options) (Result, err
 		return Result{}, fserror.New(fserror.NoSpace, "backup", dir, "%v: name a folder with room for all bytes of the namespace (nothing is left of this try)", err).Because(fserror.ReasonRoomForBackup)
 	}
 	return Result{}, fserror.With(err, "backup", dir)
+}
+
+// checkSince refuses what is not a backup with blocks.
+func checkSince(o *Options) error {
+	if o.Since == "" {
+		return nil
+	}
+	if o.TreeOnly {
+		return fserror.New(fserror.InvalidArgument, "", "", "a backup of the tree alone takes no blocks from an earlier one")
+	}
+	for _, name := range []string{versionFile, blocksFolder} {
+		if _, err := os.Stat(filepath.Join(o.Since, name)); errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+			return fserror.New(fserror.InvalidArgument, "", "", "it is no backup with blocks: there is no %s in it; name the folder of an earlier backup", name)
+		} else if err != nil {
+			return localError("", err)
+		}
+	}
+	return nil
 }
 
 // lockFolder makes sure that one backup at a time writes a folder.

@@ -107,3 +107,70 @@ func TestNamesStayInTheFolder(t *testing.T) {
 		}
 	}
 }
+
+// TestSince: blocks that an earlier backup has are linked to and not read; one that has another
+// length there is read, and each folder is whole without the other.
+func TestSince(t *testing.T) {
+	earlier, later := filepath.Join(t.TempDir(), "earlier"), filepath.Join(t.TempDir(), "later")
+	if _, err := Write(t.Context(), &source{blocks: 5, name: blockName}, earlier, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(earlier, blockName(3)), []byte("shorter"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := &source{blocks: 8, breaks: []int{6}, name: blockName}
+	r, err := Write(t.Context(), s, later, Options{Since: earlier})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := s.read.Load(); r.Since != 4-r.Reused+2 || n != 4 || r.Files != 9 || r.Blocks != 8 {
+		t.Errorf("%+v with %d blocks read", r, n)
+	}
+	old, err := os.Stat(filepath.Join(earlier, blockName(0)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now, err := os.Stat(filepath.Join(later, blockName(0))); err != nil || !os.SameFile(old, now) {
+		t.Errorf("a block that both have is there twice: %v", err)
+	}
+	if err := os.RemoveAll(earlier); err != nil {
+		t.Fatal(err)
+	}
+	for i := range s.blocks {
+		if got, err := os.ReadFile(filepath.Join(later, blockName(i))); err != nil || string(got) != string(content(i)) {
+			t.Errorf("block %d: %q, %v", i, got, err)
+		}
+	}
+}
+
+// TestSinceRefused: what is no backup with blocks of the namespace is refused, and nothing is
+// left of the new one.
+func TestSinceRefused(t *testing.T) {
+	other, tree, empty := filepath.Join(t.TempDir(), "other"), filepath.Join(t.TempDir(), "tree"), t.TempDir()
+	of := &source{blocks: 1, name: func(int) string { return "blocks/another/0" }}
+	if _, err := Write(t.Context(), of, other, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Write(t.Context(), &source{}, tree, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		o    Options
+		want string
+	}{
+		{Options{Since: empty}, "no VERSION"},
+		{Options{Since: filepath.Join(empty, "missing")}, "no VERSION"},
+		{Options{Since: tree}, "no blocks"},
+		{Options{Since: other}, "no blocks of this namespace"},
+		{Options{Since: other, TreeOnly: true}, "the tree alone"},
+	} {
+		dir := filepath.Join(t.TempDir(), "new")
+		_, err := Write(t.Context(), &source{blocks: 2, name: blockName}, dir, c.o)
+		if fserror.KindOf(err) != fserror.InvalidArgument || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want %q", c.o, err, c.want)
+		}
+		if left, _ := filepath.Glob(filepath.Join(filepath.Dir(dir), "*")); len(left) > 0 {
+			t.Errorf("%+v: left %q", c.o, left)
+		}
+	}
+}

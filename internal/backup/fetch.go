@@ -3,10 +3,12 @@ package backup
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/leasefs/leasefs/internal/blockio"
 	"github.com/leasefs/leasefs/internal/blockstore"
@@ -52,6 +54,11 @@ func (b *folder) fetch(ctx context.Context, m *pb.BackupResponse) error {
 			return nil
 		}
 	}
+	if b.options.Since != "" {
+		if had, err := b.takeOver(inside, path, buf.B, m.GetCrc32C()); err != nil || had {
+			return err
+		}
+	}
 	for n := range fetchTries {
 		if err = b.from.ReadBlock(ctx, m, buf.B); err == nil && blockstore.CRC(buf.B) != m.GetCrc32C() {
 			err = fserror.New(fserror.Damaged, "", "", "%s is damaged in the block store", name).Because(fserror.ReasonDamagedBlock)
@@ -75,6 +82,38 @@ func (b *folder) fetch(ctx context.Context, m *pb.BackupResponse) error {
 	b.mu.Unlock()
 	b.count(1, m.GetLength())
 	return nil
+}
+
+// takeOver puts a block of the earlier backup in its place, if that has it.
+func (b *folder) takeOver(inside, path string, buf []byte, crc uint32) (bool, error) {
+	blocks := filepath.Join(b.options.Since, blocksFolder)
+	id, _, _ := strings.Cut(filepath.ToSlash(inside), "/")
+	if _, err := os.Stat(filepath.Join(blocks, id)); errors.Is(err, fs.ErrNotExist) {
+		return false, fserror.New(fserror.InvalidArgument, "", b.options.Since, "it has no blocks of this namespace, %s: name an earlier backup of the same one", id)
+	}
+	old := filepath.Join(blocks, inside)
+	info, err := os.Lstat(old)
+	if err != nil || !info.Mode().IsRegular() || info.Size() != int64(len(buf)) {
+		return false, nil //nolint:nilerr // it is read from the store, then
+	}
+	if err := os.Link(old, path); err != nil {
+		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EROFS) {
+			return false, localError(inside, err)
+		}
+		data, err := os.ReadFile(old)
+		if err != nil || blockstore.CRC(data) != crc {
+			return false, nil //nolint:nilerr // as above
+		}
+		if err := writeSynced(path, data); err != nil {
+			return false, localError(inside, err)
+		}
+	}
+	b.mu.Lock()
+	b.result.Since++
+	b.result.SinceBytes += info.Size()
+	b.mu.Unlock()
+	b.count(1, info.Size())
+	return true, nil
 }
 
 // again moves a block of an earlier try to its place if it is whole.

@@ -33,7 +33,7 @@ type Contents struct {
 	Store blockstore.Store
 	// TreeOnly leaves the blocks out.
 	TreeOnly bool
-	// Sign says where the bytes of a block are to be had, if they are not sent; nil: they are.
+	// Sign says where the bytes of a block are to be had; nil: they are read from Store and sent.
 	Sign func(blockstore.Key) (url string, headers map[string]string, err error)
 }
 

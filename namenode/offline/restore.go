@@ -218,7 +218,7 @@ func (w *restore) claim(ctx context.Context, id [16]byte, term uint64) (marker.I
 // fromBackup reads a backup. What it returns copies it into the store: blocks
 // first, the image last.
 func (w *restore) fromBackup(context.Context) (id [16]byte, do func(context.Context) (Restored, error), err error) {
-	id, t, file, err := w.readBackup()
+	id, t, file, err := readBackup(w.cfg.FS, w.Backup, w.cfg.Logger)
 	return id, func(ctx context.Context) (Restored, error) { return w.copyBackup(ctx, id, t, file) }, err
 }
 
@@ -261,11 +261,11 @@ func (w *restore) copyBackup(ctx context.Context, id [16]byte, t *namespace.Tree
 }
 
 // readBackup reads VERSION and the image.
-func (w *restore) readBackup() (id [16]byte, t *namespace.Tree, file string, err error) {
+func readBackup(fsys vfs.FS, dir string, log *slog.Logger) (id [16]byte, t *namespace.Tree, file string, err error) {
 	fail := func(reason, format string, args ...any) ([16]byte, *namespace.Tree, string, error) {
-		return id, nil, "", fserror.New(fserror.InvalidArgument, "", w.Backup, format, args...).Because(reason)
+		return id, nil, "", fserror.New(fserror.InvalidArgument, "", dir, format, args...).Because(reason)
 	}
-	raw, err := vfs.ReadFile(w.cfg.FS, filepath.Join(w.Backup, datadir.VersionFile))
+	raw, err := vfs.ReadFile(fsys, filepath.Join(dir, datadir.VersionFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return fail(fserror.ReasonNoBackup, "no backup: there is no %s; give the folder of a backup", datadir.VersionFile)
 	}
@@ -275,20 +275,20 @@ func (w *restore) readBackup() (id [16]byte, t *namespace.Tree, file string, err
 	v, id, err := datadir.ParseVersion(raw)
 	switch {
 	case err != nil:
-		return id, nil, "", fserror.Wrap(fserror.Damaged, "", w.Backup, fmt.Errorf("%s: %w", datadir.VersionFile, err))
+		return id, nil, "", fserror.Wrap(fserror.Damaged, "", dir, fmt.Errorf("%s: %w", datadir.VersionFile, err))
 	case v.Format > datadir.FormatVersion:
 		return fail("", "the backup has format %d, this program knows up to %d; use the newer leasefs", v.Format, datadir.FormatVersion)
 	case v.BackupTxID == 0:
 		return fail(fserror.ReasonNoBackup, "a namenode's data folder, no backup: start a namenode on it, and take a backup of that")
 	}
-	names, err := w.cfg.FS.List(filepath.Join(w.Backup, datadir.JournalDir))
+	names, err := fsys.List(filepath.Join(dir, datadir.JournalDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return id, nil, "", err
 	}
 	if slices.ContainsFunc(names, func(n string) bool { return strings.HasSuffix(n, localjournal.SegmentSuffix) }) {
 		return fail(fserror.ReasonNoBackup, "a namenode was started on this backup, and it may have changed since: start it again, and take a backup of that")
 	}
-	folder := images.Folder{FS: w.cfg.FS, Dir: filepath.Join(w.Backup, datadir.ImageDir), Log: w.cfg.Logger}
+	folder := images.Folder{FS: fsys, Dir: filepath.Join(dir, datadir.ImageDir), Log: log}
 	img := images.Image{TxID: v.BackupTxID, Name: images.FileName(v.BackupTxID)}
 	if t, err = images.Read(context.Background(), &folder, img); err != nil { // a folder: no network
 		return id, nil, "", fserror.Wrap(fserror.Damaged, "", folder.Where(img), err)

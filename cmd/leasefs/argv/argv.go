@@ -113,8 +113,15 @@ func (a *arranger) command(word string) error {
 			return nil
 		}
 	}
+	if a.runs() { // it has commands, and does something itself
+		a.level, a.operands = nil, append(a.operands, word)
+		return nil
+	}
 	return Usagef(a.op(), "unknown command %q%s", word, Suggest(word, Names(a.level)))
 }
+
+// runs reports whether the command so far does something without one of its own commands.
+func (a *arranger) runs() bool { return a.cur != nil && a.cur.Action != nil }
 
 // withoutDashes is the error of a flag behind a command that is to be run: it may be
 // meant for either of the two.
@@ -295,7 +302,7 @@ func (a *arranger) result() ([]string, error) {
 		return []string{"--version"}, nil
 	case a.cur == nil:
 		return nil, Usagef("", "no command given")
-	case len(a.level) > 0:
+	case len(a.level) > 0 && !a.runs():
 		return nil, Usagef(a.op(), "needs a command: %s", strings.Join(Names(a.level), ", "))
 	}
 	out = append(out, a.flags...)
