@@ -8,6 +8,7 @@ import (
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	"github.com/leasefs/leasefs/cmd/leasefs/screen"
+	"github.com/leasefs/leasefs/cmd/leasefs/upgrade"
 	"github.com/leasefs/leasefs/internal/backup"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
@@ -80,6 +81,11 @@ func adminCommand(p *program) *cli.Command {
 				Flags:       []cli.Flag{&cli.BoolFlag{Name: "tree-only", Usage: "leave the blocks out: for those who have another copy of the block store"}},
 				Action:      p.connected(operands{min: 1, max: 1, names: "DIR", local: true}, makeBackup),
 			},
+			upgrade.Command(func(run func(*upgrade.Call) error) cli.ActionFunc {
+				return p.connected(operands{}, func(e *invocation) error {
+					return e.fail(run(&upgrade.Call{Printer: &e.Printer, Ctx: e.ctx, FS: e.fs, Flags: e.flags}), "")
+				})
+			}),
 			formatCommand(p),
 			restoreCommand(p),
 			zookeeperACLCommand(p),

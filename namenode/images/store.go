@@ -26,6 +26,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/namespace/codec"
 )
 
 // Image names a checkpoint: the last txid in it, and its file or object.
@@ -111,6 +112,13 @@ func (w *whileWanted) Read(p []byte) (int, error) {
 // Unknown reports whether an error in reading an image says nothing of the image.
 func Unknown(err error) bool {
 	return errors.Is(err, fserror.Unavailable) || errors.Is(err, fserror.Permission)
+}
+
+// Newer reports whether an image, or a record, is of a newer release: of a level that this
+// program does not know.
+func Newer(err error) bool {
+	var image *codec.ImageError
+	return fserror.ReasonOf(err) == fserror.ReasonNewer || errors.As(err, &image) && image.Newer
 }
 
 // Folder keeps images in a folder.
