@@ -3,6 +3,10 @@ package reign
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+
+	zookeeper "github.com/go-zookeeper/zk"
 
 	"github.com/leasefs/leasefs/internal/election"
 	"github.com/leasefs/leasefs/internal/fserror"
@@ -44,6 +48,11 @@ func (r *Role) Raise(ctx context.Context, to uint64) error {
 	if to > levels.Newest() {
 		return fserror.New(fserror.InvalidArgument, "upgrade", "", "there is no feature level %d; this namenode knows levels up to %d", to, levels.Newest())
 	}
+	unlock, err := r.raising.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	now, err := r.Level(ctx)
 	if err != nil {
 		return err
@@ -118,7 +127,9 @@ func (f inZooKeeper) mark(ctx context.Context, at levels.State) error {
 		if raw, err = json.Marshal(now); err != nil {
 			return err
 		}
-		_, err = sess.Set(ctx, path, raw, stat.Version)
+		if _, err = sess.Set(ctx, path, raw, stat.Version); errors.Is(err, zookeeper.ErrBadVersion) {
+			err = fmt.Errorf("%w: %w", zkconn.ErrLost, err) // a reign before this one was at it: look again
+		}
 		return err
 	})
 	if err == nil {

@@ -81,6 +81,7 @@ type Role struct {
 	dir     *datadir.Dir
 	journal journal.Journal
 	handing turn.Turn // one hand-over at a time
+	raising turn.Turn // and one raise of the level
 
 	ready   atomic.Bool // it is active, and answers while its window is open
 	reigned atomic.Bool // it was ready once
@@ -119,7 +120,7 @@ type form interface {
 
 // New returns the role of a namenode that starts.
 func New(cfg Config) *Role {
-	r := &Role{cfg: cfg, log: cfg.Log, handing: turn.New()}
+	r := &Role{cfg: cfg, log: cfg.Log, handing: turn.New(), raising: turn.New()}
 	if r.form, r.format = (&alone{Role: r}), (inFolder{r}); cfg.HA != nil {
 		s := &several{Role: r}
 		r.form, r.format = s, inZooKeeper{s}
