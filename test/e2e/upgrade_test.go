@@ -381,12 +381,12 @@ func TestWireOneReleaseApart(t *testing.T) {
 			if got := n.run(ctx, "cat", "/d/e/g"); got != "one\ntwo\n" {
 				t.Errorf("%q is there", got)
 			}
-			n.run(ctx, "txn", "if missing /d/t", `create /d/t "three"`, "mv /d/t /d/u")
+			n.run(ctx, "txn", "if missing /d/u", `create /d/u "three"`, "mv /d/big /d/large")
 			n.run(ctx, "xattr", "set", "/d/u", "user.a", "b")
 			names(t, n.run(ctx, "xattr", "get", "/d/u", "user.a"), "b")
 			names(t, n.run(ctx, "lock", "/d/lock", "--", "sh", "-c", "echo token $LEASEFS_TOKEN"), "token ")
 			n.run(ctx, "register", "--data", "here", "/d/service", "--", n.binary(), "--namenode", n.listen, "cat", "/d/service")
-			names(t, n.run(ctx, "ls", "-l", "/d"), "big", "lock", "u")
+			names(t, n.run(ctx, "ls", "-l", "/d"), "large", "lock", "u")
 			m := n.mount(ctx)
 			if err := os.WriteFile(m.path("d/mounted"), []byte("m"), 0o600); err != nil {
 				t.Error(err)
