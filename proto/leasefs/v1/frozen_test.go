@@ -63,23 +63,22 @@ func breaks(was, is protoreflect.FileDescriptor) (all []string) {
 			}
 		}
 	}
-	var enums func(was, is interface {
+	enums := func(was, is interface {
 		Enums() protoreflect.EnumDescriptors
-	})
-	enums = func(was, is interface {
-		Enums() protoreflect.EnumDescriptors
-	}) { for e := range each(was.Enums()) {
-		now := is.Enums().ByName(e.Name())
-		if now == nil {
-			say("%s is gone", e.FullName())
-			continue
-		}
-		for v := range each(e.Values()) {
-			if n := now.Values().ByNumber(v.Number()); n == nil || n.Name() != v.Name() {
-				say("%s is not %d any more", v.FullName(), v.Number())
+	}) {
+		for e := range each(was.Enums()) {
+			now := is.Enums().ByName(e.Name())
+			if now == nil {
+				say("%s is gone", e.FullName())
+				continue
+			}
+			for v := range each(e.Values()) {
+				if n := now.Values().ByNumber(v.Number()); n == nil || n.Name() != v.Name() {
+					say("%s is not %d any more", v.FullName(), v.Number())
+				}
 			}
 		}
-	} }
+	}
 	var messages func(was, is protoreflect.MessageDescriptors)
 	messages = func(was, is protoreflect.MessageDescriptors) {
 		for m := range each(was) {
