@@ -1,8 +1,12 @@
 package namenode_test
 
 import (
+	"encoding/binary"
 	"encoding/json"
+	"hash/crc32"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -140,4 +144,54 @@ func TestLevelIsNotRaised(t *testing.T) {
 	if s, err := upgrade.Finish(t.Context(), f, nobody); err != nil || s.Level != levels.Newest() {
 		t.Errorf("without it: %+v, %v", s, err)
 	}
+}
+
+// newerImage makes an image one of a newer release, as its header says.
+func newerImage(t *testing.T, path string) {
+	t.Helper()
+	image, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary.LittleEndian.PutUint32(image[8:], 99)
+	binary.LittleEndian.PutUint32(image[12:], crc32.Checksum(image[:12], crc32.MakeTable(crc32.Castagnoli)))
+	if err := os.WriteFile(path, image, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestNewerImages: images of a newer release are not taken for damaged ones: a restore from the
+// store takes no older image instead, and a start that needs one says which release to install.
+func TestNewerImages(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	cfg, _ := p.config()
+	a := p.active(cfg)
+	f := p.client(cfg.Listen)
+	for _, path := range []string{"/a", "/b", "/c"} { // what is before the older image is purged
+		if err := f.WriteFile(t.Context(), path, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Admin().Checkpoint(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	both := p.images()
+	slices.Sort(both)
+	const says = "it has format 99, and the newest that this release of leasefs knows is 13: leasefs dev can read it; install that release or a newer one"
+	newerImage(t, both[len(both)-1])
+	old := p.zk
+	p.zk = env.LendZooKeeper(t)
+	lost, _ := p.config()
+	if _, err := env.Restore(t.Context(), lost, ""); fserror.ReasonOf(err) != fserror.ReasonNewer || !strings.Contains(err.Error(), says) {
+		t.Errorf("a restore: %v", err)
+	}
+	p.zk = old
+	for _, path := range both[:len(both)-1] {
+		newerImage(t, path)
+	}
+	notServed(t, cfg, fserror.Unsupported, says, fserror.ReasonNewer)
 }

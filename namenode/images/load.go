@@ -72,9 +72,7 @@ func (k *Keeper) loadOnce(ctx context.Context) (t *namespace.Tree, err error) {
 			err = fmt.Errorf("image %s: %w", k.cfg.Store.Where(img), err)
 			k.cfg.Log.Error("an image cannot be read; continuing with an older one", "cause", err)
 			problems = append(problems, err)
-			if Newer(err) {
-				newer = cmp.Or(newer, err)
-			}
+			newer = cmp.Or(newer, Newer(err))
 			continue
 		}
 		err = k.replay(ctx, t, img)
@@ -214,8 +212,8 @@ func Apply(t *namespace.Tree, r journal.Record) (e namespace.Entry, done namespa
 			return e, done, nil
 		}
 	}
-	if Newer(err) {
-		return e, done, err
+	if newer := Newer(err); newer != nil {
+		return e, done, newer
 	}
 	return e, done, fserror.Wrap(fserror.Damaged, "", "", fmt.Errorf("journal record %d %w: %w; the journal or image is damaged, restore the folder from a backup", r.TxID, errMisfit, err))
 }

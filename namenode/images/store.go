@@ -114,11 +114,17 @@ func Unknown(err error) bool {
 	return errors.Is(err, fserror.Unavailable) || errors.Is(err, fserror.Permission)
 }
 
-// Newer reports whether an image, or a record, is of a newer release: of a level that this
-// program does not know.
-func Newer(err error) bool {
+// Newer is the error about an image or a record of a newer release, whose level this program does
+// not know; nil if err is another.
+func Newer(err error) error {
 	var image *codec.ImageError
-	return fserror.ReasonOf(err) == fserror.ReasonNewer || errors.As(err, &image) && image.Newer
+	switch {
+	case fserror.ReasonOf(err) == fserror.ReasonNewer:
+		return err
+	case errors.As(err, &image) && image.Newer:
+		return fserror.Wrap(fserror.Unsupported, "", "", err).Because(fserror.ReasonNewer)
+	}
+	return nil
 }
 
 // Folder keeps images in a folder.

@@ -424,7 +424,10 @@ func (w *restore) newestImage(ctx context.Context, id [16]byte) (*namespace.Tree
 		if err == nil {
 			return t, nil
 		}
-		if images.Unknown(err) || images.Newer(err) || ctx.Err() != nil { // an older image would not do
+		if newer := images.Newer(err); newer != nil { // an older image would not do
+			return nil, newer
+		}
+		if images.Unknown(err) || ctx.Err() != nil {
 			return nil, err
 		}
 		w.cfg.Logger.Error("an image cannot be read; continuing with an older one", "image", img.Name, "cause", err)

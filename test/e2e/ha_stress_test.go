@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -21,6 +22,7 @@ type scribe struct {
 	acked atomic.Int64  // lines
 	last  time.Time     // when the last was acknowledged
 	pause time.Duration // the longest between two; after its end
+	idle  time.Duration // between two lines; 0: as the size of tests says
 	err   error         // after its end
 }
 
@@ -68,7 +70,7 @@ func (s *scribe) write(ctx context.Context, fsys *client.FS, rnd *rand.Rand, sto
 			return fmt.Errorf("flush line %d: %w", n, err)
 		}
 		s.ack(n + 1)
-		rest(ctx, size.Of(10*time.Millisecond, 0))
+		rest(ctx, cmp.Or(s.idle, size.Of(10*time.Millisecond, 0)))
 	}
 }
 

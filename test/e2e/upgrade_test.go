@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -151,7 +152,7 @@ func (e *fleet) startLoad(ctx context.Context, n int, old string) *load {
 	}
 	for i := range l.scribes {
 		s := &l.scribes[i]
-		s.path = fmt.Sprintf("/lines%02d", i)
+		s.path, s.idle = fmt.Sprintf("/lines%02d", i), 10*time.Millisecond
 		rnd := rand.New(rand.NewPCG(1, uint64(i))) //nolint:gosec // a test's
 		l.wg.Go(func() { s.err = s.write(ctx, libs[i%clients], rnd, l.stop) })
 	}
@@ -269,12 +270,13 @@ func TestUpgradeFleet(t *testing.T) {
 	ctx := deadline(t, time.Duration(rounds+2)*time.Minute)
 	old := lastRelease(t)
 	e := startFleet(ctx, t, func(c *fleetConfig) {
-		c.program, c.flags = old, []string{"--soft-limit", "5m", "--hard-limit", "10m"}
+		c.program, c.flags = old, []string{"--soft-limit", "5m", "--hard-limit", "10m", "--archive", "24h"}
 	})
 	l := e.startLoad(ctx, 32, old)
 	for round := range rounds {
 		e.replace(ctx, "")
 		l.progress(ctx, fmt.Sprint("upgrade ", round))
+		e.run(ctx, "admin", "checkpoint") // so that a start has little to replay
 		e.replace(ctx, old)
 		l.progress(ctx, fmt.Sprint("the way back ", round))
 	}
@@ -290,6 +292,7 @@ func TestUpgradeFleet(t *testing.T) {
 	names(t, e.run(ctx, "admin", "upgrade", "status"), "feature level 1; finishing raises it to 2, which brings quotas", "level 1", "level 2")
 	l.progress(ctx, "what was refused")
 	s.term(ctx)
+	before := e.active(ctx).look(ctx).TxID
 	// Two operators raise it at once, without the one that is down.
 	var wg sync.WaitGroup
 	for range 2 {
@@ -310,6 +313,7 @@ func TestUpgradeFleet(t *testing.T) {
 	}
 	l.progress(ctx, "the last hand-over")
 	l.end(ctx, t)
+	e.momentsHaveLevels(ctx, t, before, old)
 	// Of a level that this program does not know either, it says who raised it, and ends.
 	e.setLevel(ctx, 99)
 	a := e.active(ctx)
@@ -318,6 +322,35 @@ func TestUpgradeFleet(t *testing.T) {
 	text := behindLog(a.err.String())
 	oneLine(t, text)
 	names(t, text, "namespace "+e.name+" is at feature level 99, and this release of leasefs knows levels up to 2: leasefs 9.0.0 raised it; install that release or a newer one")
+}
+
+// momentsHaveLevels restores the moment before the level was raised, and the newest one: the old program
+// serves the first, and is refused on the other.
+func (e *fleet) momentsHaveLevels(ctx context.Context, t *testing.T, before uint64, old string) {
+	t.Helper()
+	flags := e.members[0].flags
+	blocks := flags[slices.Index(flags, "--blocks")+1]
+	for at, level := range map[string]string{fmt.Sprint(before): "format = 1", "newest": "format = 2"} {
+		dir := filepath.Join(t.TempDir(), "moment")
+		eventually(ctx, t, "the moment "+at+" is archived", func() bool {
+			return e.try(ctx, "", "admin", "restore", "--at", at, "--blocks", blocks, dir).code == 0
+		})
+		version, err := os.ReadFile(filepath.Join(dir, "VERSION"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		names(t, string(version), level)
+		n := newNamenode(t, dir)
+		n.program = old
+		if at == "newest" {
+			names(t, n.refusedAsOld(ctx), "has format 2, this program knows up to 1")
+			n.program = ""
+		}
+		n.start(ctx)
+		names(t, n.run(ctx, "cat", "/lines00"), "/lines00 line 0\n", "/lines00 line 1\n")
+		n.fsck(ctx)
+		n.term(ctx)
+	}
 }
 
 // setLevel has the format of the namespace say that another release has raised its level.
