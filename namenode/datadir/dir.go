@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"sync"
 	"syscall"
 
 	"github.com/pelletier/go-toml/v2"
@@ -67,6 +68,7 @@ type Dir struct {
 	Fresh  bool     // formatted in this open
 	Backup uint64   // txid of the image, if the folder came from a backup
 	Info   Version  // what WriteVersion writes
+	update sync.Mutex
 }
 
 // Open opens the folder, and formats it when it is new or empty: for the
@@ -216,6 +218,14 @@ func (d *Dir) Finish(format int, createdBy, now string) error {
 		return err
 	}
 	return d.dropMarker()
+}
+
+// Update changes what VERSION says. Several may do so at once, each something else.
+func (d *Dir) Update(change func(*Version)) error {
+	d.update.Lock()
+	defer d.update.Unlock()
+	change(&d.Info)
+	return d.WriteVersion()
 }
 
 // WriteVersion makes what Info says durable.

@@ -11,6 +11,7 @@ import (
 	"github.com/leasefs/leasefs/internal/election"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/zkconn"
+	"github.com/leasefs/leasefs/namenode/datadir"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/ensemble"
 	"github.com/leasefs/leasefs/namenode/namespace"
@@ -103,8 +104,9 @@ func (f inFolder) level() uint64 {
 }
 
 func (f inFolder) mark(_ context.Context, at levels.State) error {
-	f.dir.Info.Format, f.dir.Info.Release = int(at.Level), at.Release //nolint:gosec // a few
-	return f.dir.WriteVersion()
+	return f.dir.Update(func(v *datadir.Version) {
+		v.Format, v.Release = int(at.Level), at.Release //nolint:gosec // a few
+	})
 }
 
 // inZooKeeper is the format of several namenodes: a node.
