@@ -13,9 +13,9 @@ RACE_FLAGS ?=
 RACE_PKGS ?= ./namenode ./client ./gateway/hdfs ./leasemanager/... ./internal/journal/... ./internal/readcache ./namenode/... ./client/... ./internal/blockcache ./gateway/...
 FUZZTIME  ?= 10
 # The tests of large sizes (LEASEFS_TEST_SIZE=full repeats others more often, too).
-FULL      ?= ^Test(TreesInAndOut|TreesOverAKilledNamenode|LargeFile|ManyAppends|ManySmallFiles|KilledWriterIsReplaced|HAStress|Soak)$$
+FULL      ?= ^Test(TreesInAndOut|TreesOverAKilledNamenode|LargeFile|ManyAppends|ManySmallFiles|KilledWriterIsReplaced|HAStress|UpgradeFleet|Soak)$$
 # The tests that take the longest, since they wait for sessions and terms of several namenodes or work long: test-full runs them.
-LONG      ?= ^Test(Release|GoInstall|HelmChart|Image|CSISanity|CSIMountsLive|ArchiveOutlivesZooKeeper|DebianPackage|HBase|HALab|HATakeOverWithoutTheStore|HASecureZooKeeper|Scenario59OverFailovers|Scenario42PausedPastItsSession|Scenario43ZooKeeperDown|ZooKeeperPasswordRenewed|DeposedPurgesImages|HostileRequests|Login|S3Ensemble|MountPjdfstest|HAFollowerCutFromItsLeader|HAStaleReads|PageInChromium|PageOfMany|PageWithAToken|PythonPackage|PythonOverFailovers|Hadoop[A-Z][A-Za-z]*)$$
+LONG      ?= ^Test(Release|UpgradeFleet|GoInstall|HelmChart|Image|CSISanity|CSIMountsLive|ArchiveOutlivesZooKeeper|DebianPackage|HBase|HALab|HATakeOverWithoutTheStore|HASecureZooKeeper|Scenario59OverFailovers|Scenario42PausedPastItsSession|Scenario43ZooKeeperDown|ZooKeeperPasswordRenewed|DeposedPurgesImages|HostileRequests|Login|S3Ensemble|MountPjdfstest|HAFollowerCutFromItsLeader|HAStaleReads|PageInChromium|PageOfMany|PageWithAToken|PythonPackage|PythonOverFailovers|Hadoop[A-Z][A-Za-z]*)$$
 # Those that test-full runs in full size only.
 LONG_FULL ?= ^Test(KilledWriterIsReplaced|Soak|ManyAppends|ManySmallFiles|TreesOverAKilledNamenode|HAStress|ZooKeeperStaysBounded|HandOverUnderLoad|Scenario43Servers)$$
 # The tests that stand on an S3 server: make test runs them on one of the servers, test-full on the other (test/env/s3env).

@@ -69,7 +69,7 @@ func TestStartRefusals(t *testing.T) {
 
 func TestFolderOfAnotherFormat(t *testing.T) {
 	for _, tc := range []struct{ name, file, content, want string }{
-		{"newer", "VERSION", "format = 99\nnamespace = \"00112233445566778899aabbccddeeff\"\n", "format 99"},
+		{"newer", "VERSION", "format = 99\nnamespace = \"00112233445566778899aabbccddeeff\"\n", "feature level 99"},
 		{"damaged", "VERSION", "\x00\x01garbage", "VERSION"},
 		{"no namespace", "VERSION", "format = 1\n", "VERSION"},
 		{"short secret", "secret", "abc", "secret"},

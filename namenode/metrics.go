@@ -132,6 +132,7 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	set("watchers", float64(ev.Watchers), "Watches under way.")
 	set("watch_events", float64(ev.Events), "Events kept for watches.")
 	set("watchers_too_slow_total", float64(ev.Dropped), "Watches that fell behind what is kept.")
+	set("feature_level", float64(n.Level.Level), "Feature level of the namespace, which an operator raises after an upgrade.")
 	set("safe_mode", flag(n.SafeMode), "1 in safe mode.")
 	set("store_conflict", flag(s.owner.Conflict() != ""), "1 while nothing is deleted because the block store has another copy of the namespace.")
 	set("unswept_blocks", float64(s.blocks.Unswept()), "Blocks without a file that the last search left for a collection that an operator asks for.")

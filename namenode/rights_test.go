@@ -52,7 +52,7 @@ var needs = map[string]right{
 	"AppendTail": bound, "AllocateBlock": bound, "Commit": bound, "Close": bound, "RenewLease": bound,
 	"AttachLease": owns, "RevokeLease": owns, "KeepAlive": owns, "ChangeDelegationToken": owns, // a lease, a token
 	"ListDelegationTokens": rules, // of all
-	"Checkpoint":           rules, "SafeMode": rules, "Fsck": rules, "Collect": rules, "Failover": rules, "ResolveStore": rules, "Backup": rules,
+	"Checkpoint":           rules, "SafeMode": rules, "Fsck": rules, "Collect": rules, "Failover": rules, "ResolveStore": rules, "Upgrade": rules, "Backup": rules,
 }
 
 // tap notes what a connection is told.

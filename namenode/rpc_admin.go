@@ -15,6 +15,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/namespace/calls"
+	"github.com/leasefs/leasefs/namenode/namespace/levels"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 	"github.com/leasefs/leasefs/namenode/reign"
 	"github.com/leasefs/leasefs/namenode/space"
@@ -37,6 +38,7 @@ func (s *operators) Status(ctx context.Context, r *pb.StatusRequest) (*pb.Status
 	n := s.engine.Facts()
 	ls := s.leases.Stats()
 	resp.Role, resp.Term = role.Role, n.Term
+	resp.FeatureLevel, resp.NewestLevel = n.Level.Level, levels.Newest()
 	resp.Txid, resp.DurableTxid = n.Last, s.journal.Durable()
 	if role.Role == "standby" {
 		resp.DurableTxid = max(resp.DurableTxid, role.Newest) // what it has not applied yet is its lag
@@ -368,6 +370,30 @@ func (s *operators) Failover(ctx context.Context, r *pb.FailoverRequest) (*pb.Fa
 		return nil, err
 	}
 	return &pb.FailoverResponse{Next: next}, nil
+}
+
+// Upgrade tells at which feature level the namespace is, or raises it.
+func (s *operators) Upgrade(ctx context.Context, r *pb.UpgradeRequest) (*pb.UpgradeResponse, error) {
+	if err := s.admin(ctx, r.GetCaller()); err != nil {
+		return nil, err
+	}
+	if err := s.role.Active(); err != nil {
+		return nil, err
+	}
+	if to := r.GetRaiseTo(); to != 0 {
+		if err := s.role.Raise(ctx, to); err != nil {
+			return nil, err
+		}
+	}
+	at, err := s.role.Level(ctx)
+	if err != nil {
+		return nil, err
+	}
+	resp := &pb.UpgradeResponse{Level: at.Level, Release: at.Release, NewestLevel: levels.Newest(), Brings: levels.Between(at.Level, levels.Newest())}
+	for _, m := range at.Members {
+		resp.Namenodes = append(resp.Namenodes, &pb.UpgradeNamenode{Address: m.Address, Release: m.Version, NewestLevel: max(m.Level, levels.First)})
+	}
+	return resp, nil
 }
 
 // ResolveStore ends a conflict about the block store in favour of this namenode's

@@ -433,6 +433,12 @@ func (v *vanisher) sendings() (list map[string]func() sending, waits map[string]
 				return err
 			}
 		},
+		"Upgrade": func() sending {
+			return func(ctx context.Context, l link) error {
+				_, err := l.admin.Upgrade(ctx, &pb.UpgradeRequest{Caller: who})
+				return err
+			}
+		},
 		"ResolveStore": func() sending {
 			return func(ctx context.Context, l link) error {
 				_, err := l.admin.ResolveStore(ctx, &pb.ResolveStoreRequest{Caller: who})

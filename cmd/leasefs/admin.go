@@ -7,6 +7,7 @@ import (
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	"github.com/leasefs/leasefs/cmd/leasefs/backups"
 	"github.com/leasefs/leasefs/cmd/leasefs/screen"
+	"github.com/leasefs/leasefs/cmd/leasefs/upgrade"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
@@ -71,6 +72,11 @@ func adminCommand(p *program) *cli.Command {
 				Action: p.connected(operands{}, resolve),
 			},
 			backupCommand(p),
+			upgrade.Command(func(run func(*upgrade.Call) error) cli.ActionFunc {
+				return p.connected(operands{}, func(e *invocation) error {
+					return e.fail(run(&upgrade.Call{Printer: &e.Printer, Ctx: e.ctx, FS: e.fs, Flags: e.flags}), "")
+				})
+			}),
 			formatCommand(p),
 			restoreCommand(p),
 			zookeeperACLCommand(p),

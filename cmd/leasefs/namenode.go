@@ -124,7 +124,7 @@ func serve(e *invocation) (err error) {
 		switch {
 		case err != nil && again && e.ctx.Err() != nil: // asked to end meanwhile
 			return nil
-		case err != nil && again && !errors.Is(err, fserror.Damaged) && !errors.Is(err, fserror.Exists): // Exists: its store was taken over
+		case err != nil && again && !errors.Is(err, fserror.Damaged) && !errors.Is(err, fserror.Exists) && fserror.ReasonOf(err) != fserror.ReasonNewer: // Exists: its store was taken over
 			cfg.Logger.Error("could not restart; trying again", "cause", err)
 			if e.pause(failedPause) != nil {
 				return nil

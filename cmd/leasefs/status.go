@@ -49,6 +49,8 @@ type statusJSON struct {
 	Error           *string `json:"error"`
 	ImageTxID       *uint64 `json:"image_txid"` // null: there is no image yet
 	OldestOverdueMS *int64  `json:"oldest_overdue_ms"`
+	FeatureLevel    *uint64 `json:"feature_level"` // null: its release says nothing of levels
+	NewestLevel     *uint64 `json:"newest_level"`  // that it knows
 	SafeMode        *bool   `json:"safe_mode"`
 	SafeModeWhy     *string `json:"safe_mode_why"`
 	StoreConflict   *string `json:"store_conflict"` // why nothing is deleted from the block store
@@ -166,6 +168,7 @@ func statusToJSON(s *client.NamenodeStatus) statusJSON {
 	if s.Role == "starting" {
 		return j
 	}
+	j.FeatureLevel, j.NewestLevel = screen.OrNull(s.Level), screen.OrNull(s.NewestLevel)
 	uptime, overdue := s.Uptime.Milliseconds(), s.OldestOverdue.Milliseconds()
 	j.Term, j.TxID, j.DurableTxID, j.ImageTxID, j.UptimeMS = &s.Term, &s.TxID, &s.DurableTxID, screen.OrNull(s.ImageTxID), &uptime
 	j.Inodes, j.Files, j.Directories, j.Blocks, j.GarbageBlocks, j.OpenFiles, j.GrantedLeases = &s.Inodes, &s.Files, &s.Directories, &s.Blocks, &s.GarbageBlocks, &s.OpenFiles, &s.GrantedLeases

@@ -28,6 +28,7 @@ type Member struct {
 	Host    string `json:"host,omitempty"`    // for people
 	Pid     int    `json:"pid,omitempty"`     // for people
 	Version string `json:"version,omitempty"` // of leasefs
+	Level   uint64 `json:"level,omitempty"`   // the newest feature level that it knows; 0: its release says nothing of levels
 	// Report is how well it could serve; nil: its release does not say.
 	Report *Report `json:"report,omitempty"`
 

@@ -10,6 +10,9 @@ const (
 	ReasonNoAnswer       = "no answer"         // none of them answered a call
 	ReasonSafeMode       = "safe mode"         // it refuses changes
 	ReasonNotSuperuser   = "not the superuser" // only a superuser may
+	ReasonLevel          = "level"             // the namespace is not at the level that has it yet
+	ReasonUpgrade        = "upgrade"           // of a namenode is missing
+	ReasonNewer          = "newer release"     // only that one reads what is there
 	ReasonNoHistory      = "no history"        // of leases is kept
 	ReasonNoLease        = "no lease"          // of that id, or on that file
 	ReasonAlone          = "alone"             // it takes, or was, one of several namenodes

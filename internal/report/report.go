@@ -35,6 +35,8 @@ type NamenodeStatus struct {
 type JournalStatus struct {
 	Term         uint64
 	TxID         uint64
+	Level        uint64 // the feature level of the namespace; 0: its release says nothing of levels
+	NewestLevel  uint64 // that the namenode knows
 	DurableTxID  uint64
 	ImageTxID    uint64
 	JournalBytes int64 // since the last image
@@ -194,6 +196,7 @@ func Of(ctx context.Context, ep *namecall.Node, caller *pb.Caller) NamenodeStatu
 	out.Blocks, out.GarbageBlocks, out.GarbageBytes = r.GetBlocks(), r.GetGarbageBlocks(), r.GetGarbageBytes()
 	out.TrashBytes = r.GetTrashBytes()
 	out.Leases, out.GrantedLeases, out.Sessions, out.OpenFiles = r.GetLeases(), r.GetGrantedLeases(), r.GetSessions(), r.GetOpenFiles()
+	out.Level, out.NewestLevel = r.GetFeatureLevel(), r.GetNewestLevel()
 	out.Uptime, out.OldestOverdue = ms(r.GetUptimeMs()), ms(r.GetOldestOverdueMs())
 	out.Trusts = r.GetTrusts()
 	out.DamagedBlocks = r.GetScrub().GetDamaged()

@@ -498,7 +498,7 @@ func TestLineStaysOnTheStack(t *testing.T) {
 func TestEachMethodChangesOrReads(t *testing.T) {
 	changes := []string{
 		"AppendTail", "AllocateBlock", "Commit", // of a writer
-		"Checkpoint", "SafeMode", "Collect", "Backup", "Failover", "ResolveStore", // of an operator
+		"Checkpoint", "SafeMode", "Collect", "Backup", "Failover", "ResolveStore", "Upgrade", // of an operator
 	}
 	known := 0
 	services := pb.File_leasefs_v1_leasefs_proto.Services()

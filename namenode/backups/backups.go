@@ -60,8 +60,9 @@ func (c *Contents) Send(ctx context.Context, send func(*Message) error) error {
 			return err
 		}
 	}
+	at := c.Tree.Level()
 	raw, err := toml.Marshal(datadir.Version{
-		Format: datadir.FormatVersion, Namespace: hex.EncodeToString(c.ID[:]), By: c.By,
+		Format: int(at.Level), Release: at.Release, Namespace: hex.EncodeToString(c.ID[:]), By: c.By,
 		Created: c.Made.UTC().Format(time.RFC3339), BackupTxID: last,
 	})
 	if err != nil {

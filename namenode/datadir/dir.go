@@ -9,17 +9,15 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"sync"
 	"syscall"
 
 	"github.com/pelletier/go-toml/v2"
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/vfs"
+	"github.com/leasefs/leasefs/namenode/namespace/levels"
 )
-
-// FormatVersion is the version of the data folder that this program writes.
-// A folder of a newer version is refused.
-const FormatVersion = 1
 
 // What is in a data folder. A backup has the same, without journal and secret.
 const (
@@ -40,7 +38,9 @@ const (
 // Version is what VERSION says. It is written last when a folder is
 // formatted, so its presence means that the folder is complete.
 type Version struct {
-	Format    int    `toml:"format" comment:"version of this folder's layout"`
+	// Format is the feature level of the namespace in the folder; of one of several
+	// namenodes, whose folder has none, the first one.
+	Format    int    `toml:"format" comment:"feature level of what is in this folder"`
 	Namespace string `toml:"namespace" comment:"id of the namespace, 32 hexadecimal digits"`
 	Created   string `toml:"created"`
 	By        string `toml:"by" comment:"the program that made it"`
@@ -50,6 +50,12 @@ type Version struct {
 	// Incarnation is the token by which the namespace knows a block store that
 	// is elsewhere for its own.
 	Incarnation string `toml:"incarnation,omitempty" comment:"the block store has an object that says so, too"`
+	Release     string `toml:"release,omitempty" comment:"which raised the feature level"`
+}
+
+// At is at which feature level the folder is.
+func (v *Version) At() levels.State {
+	return levels.State{Level: uint64(v.Format), Release: v.Release} //nolint:gosec // from 1 on
 }
 
 // Dir is an opened, locked data folder.
@@ -62,6 +68,7 @@ type Dir struct {
 	Fresh  bool     // formatted in this open
 	Backup uint64   // txid of the image, if the folder came from a backup
 	Info   Version  // what WriteVersion writes
+	update sync.Mutex
 }
 
 // Open opens the folder, and formats it when it is new or empty: for the
@@ -102,8 +109,8 @@ func (d *Dir) load(want *[16]byte) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", d.File(VersionFile), err)
 	}
-	if v.Format > FormatVersion {
-		return fmt.Errorf("data folder %s has format %d, this program knows up to %d; use the newer leasefs that wrote it", d.path, v.Format, FormatVersion)
+	if err := v.At().Known("data folder " + d.path); err != nil {
+		return err
 	}
 	d.ID, d.Backup, d.Info = id, v.BackupTxID, v
 	if err := d.checkUse(want); err != nil {
@@ -205,12 +212,20 @@ func (d *Dir) format(id *[16]byte) error {
 }
 
 // Finish makes a formatted folder valid.
-func (d *Dir) Finish(createdBy, now string) error {
-	d.Info = Version{Format: FormatVersion, Namespace: hex.EncodeToString(d.ID[:]), Created: now, By: createdBy, Incarnation: d.Info.Incarnation}
+func (d *Dir) Finish(format int, createdBy, now string) error {
+	d.Info = Version{Format: format, Namespace: hex.EncodeToString(d.ID[:]), Created: now, By: createdBy, Incarnation: d.Info.Incarnation}
 	if err := d.WriteVersion(); err != nil {
 		return err
 	}
 	return d.dropMarker()
+}
+
+// Update changes what VERSION says. Several may do so at once, each something else.
+func (d *Dir) Update(change func(*Version)) error {
+	d.update.Lock()
+	defer d.update.Unlock()
+	change(&d.Info)
+	return d.WriteVersion()
 }
 
 // WriteVersion makes what Info says durable.

@@ -199,6 +199,9 @@ func (tx *Tx) Apply(id namespace.CallID, op namespace.Op, recall *Recall) (names
 // apply is Apply of a record that names who asks for it, by; nil: it does not.
 func (tx *Tx) apply(id namespace.CallID, by *namespace.Owner, op namespace.Op, recall *Recall) (namespace.Result, error) {
 	e := tx.e
+	if err := namespace.Permit(tx.Tree, op); err != nil {
+		return namespace.Result{}, err
+	}
 	if err := tx.recall(op, recall); err != nil {
 		return namespace.Result{}, err
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/leasefs/leasefs/leasemanager/readlease"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/namespace/calls"
+	"github.com/leasefs/leasefs/namenode/namespace/levels"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 	"github.com/leasefs/leasefs/namenode/share"
 )
@@ -191,6 +192,7 @@ type Facts struct {
 	calls.Counts
 	Last     uint64 // txid of the last record
 	Term     uint64 // of the last reign whose records the tree has
+	Level    levels.State
 	SafeMode bool
 	Images   []namespace.OpImage // the oldest first
 }
@@ -200,6 +202,7 @@ func (e *Engine) Facts() (f Facts) {
 	e.Look(func(t *namespace.Tree) {
 		f = Facts{Counts: t.Counts(), Term: t.Term(), SafeMode: t.SafeMode(), Images: t.Images()}
 		f.Last, _ = t.Last()
+		f.Level = t.Level()
 	})
 	return f
 }

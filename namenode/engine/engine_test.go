@@ -14,6 +14,7 @@ import (
 	"github.com/leasefs/leasefs/leasemanager/readlease"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/namespace/calls"
+	"github.com/leasefs/leasefs/namenode/namespace/levels"
 	"github.com/leasefs/leasefs/namenode/share"
 )
 
@@ -801,5 +802,22 @@ func TestAttemptsBeginAtNoLinks(t *testing.T) {
 		}}); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestRecordsAboveTheLevel: what the namespace's level does not have is refused before anything is
+// journalled, of callers and of the namenode itself.
+func TestRecordsAboveTheLevel(t *testing.T) {
+	r := newRig(t)
+	r.unchanged("a record above the level", func() {
+		for _, c := range []*namespace.Call{nil, {User: "root", Super: true}} {
+			_, err := r.Do(t.Context(), Request{Call: c, Plan: plans(&namespace.OpLevel{State: levels.State{Level: levels.First}})})
+			if fserror.ReasonOf(err) != fserror.ReasonLevel {
+				t.Errorf("%v", err)
+			}
+		}
+	})
+	if len(r.reign.failed) > 0 || len(r.logged) > 0 {
+		t.Error(r.reign.failed, r.logged)
 	}
 }

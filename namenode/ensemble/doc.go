@@ -4,7 +4,7 @@
 //
 // All nodes of a namespace are below /leasefs/NAME. The node format says its id, and
 // the node incarnation the token by which the block store is known to be its own.
-// Nothing changes the first once it is made. Namenodes make neither; one sets the
+// The first changes when the feature level is raised. Namenodes make neither; one sets the
 // second when an operator has it resolve a conflict about the store.
 //
 // Package namenode reads both at its start; its format and restore make them;

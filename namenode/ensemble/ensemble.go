@@ -17,6 +17,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/zkconn"
 	"github.com/leasefs/leasefs/namenode/marker"
+	"github.com/leasefs/leasefs/namenode/namespace/levels"
 )
 
 // HA says how several namenodes serve one namespace, one of them at a time.
@@ -92,10 +93,16 @@ func (h *HA) Connection(log *slog.Logger) zkconn.Config {
 
 // Format is the node that says what the namespace is.
 type Format struct {
-	Format    int    `json:"format"`
+	Format    int    `json:"format"`    // the feature level (package levels): raising that changes it
 	Namespace string `json:"namespace"` // id, hexadecimal
 	Created   string `json:"created"`
 	By        string `json:"by"`
+	Release   string `json:"release,omitempty"` // which raised the level
+}
+
+// At is at which feature level the namespace is.
+func (f *Format) At() levels.State {
+	return levels.State{Level: uint64(max(f.Format, 0)), Release: f.Release} //nolint:gosec // not below 0
 }
 
 // ParseFormat reads what is in the node format, and the id in it.

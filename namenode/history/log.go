@@ -154,13 +154,13 @@ func (l *Log) Applied(e *namespace.Entry, r *namespace.Result) {
 func (l *Log) note(e *namespace.Entry, r *namespace.Result) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch op := e.Op.(type) {
-	case *namespace.OpActivate:
-		l.reign, l.before = e.TxID, l.last
-		l.last.term, l.last.nonce = op.Term, op.Nonce
-	case *namespace.OpImage: // from which a start may replay
+	if _, image := e.Op.(*namespace.OpImage); image { // from which a start may replay
 		l.image = e.TxID
 		signal(l.wake)
+	}
+	if op := namespace.Activation(e.Op); op != nil {
+		l.reign, l.before = e.TxID, l.last
+		l.last.term, l.last.nonce = op.Term, op.Nonce
 	}
 	l.last.txid, l.last.ms = e.TxID, e.Time
 	if len(r.Closed) == 0 && r.Ended == nil || e.TxID <= l.skip {

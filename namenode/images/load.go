@@ -1,6 +1,7 @@
 package images
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,7 +49,12 @@ func (k *Keeper) loadOnce(ctx context.Context) (t *namespace.Tree, err error) {
 	}
 	k.found = all
 	var problems []error
+	var newer error // of an image of a newer release
 	defer func() {
+		if err != nil && newer != nil { // what the journal has behind an older one is not for this program, either
+			err = newer
+			return
+		}
 		if errors.Is(err, journal.ErrPurged) && len(problems) > 0 { // the journal alone is not enough
 			err = fserror.New(fserror.Damaged, "", "", "no usable image: %v; restore the image from a backup", errors.Join(problems...))
 		}
@@ -66,6 +72,7 @@ func (k *Keeper) loadOnce(ctx context.Context) (t *namespace.Tree, err error) {
 			err = fmt.Errorf("image %s: %w", k.cfg.Store.Where(img), err)
 			k.cfg.Log.Error("an image cannot be read; continuing with an older one", "cause", err)
 			problems = append(problems, err)
+			newer = cmp.Or(newer, Newer(err))
 			continue
 		}
 		err = k.replay(ctx, t, img)
@@ -204,6 +211,9 @@ func Apply(t *namespace.Tree, r journal.Record) (e namespace.Entry, done namespa
 		if done, err = t.Apply(e); err == nil {
 			return e, done, nil
 		}
+	}
+	if newer := Newer(err); newer != nil {
+		return e, done, newer
 	}
 	return e, done, fserror.Wrap(fserror.Damaged, "", "", fmt.Errorf("journal record %d %w: %w; the journal or image is damaged, restore the folder from a backup", r.TxID, errMisfit, err))
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/namespace/codec"
 )
 
 // Image names a checkpoint: the last txid in it, and its file or object.
@@ -111,6 +112,19 @@ func (w *whileWanted) Read(p []byte) (int, error) {
 // Unknown reports whether an error in reading an image says nothing of the image.
 func Unknown(err error) bool {
 	return errors.Is(err, fserror.Unavailable) || errors.Is(err, fserror.Permission)
+}
+
+// Newer is the error about an image or a record of a newer release, whose level this program does
+// not know; nil if err is another.
+func Newer(err error) error {
+	var image *codec.ImageError
+	switch {
+	case fserror.ReasonOf(err) == fserror.ReasonNewer:
+		return err
+	case errors.As(err, &image) && image.Newer:
+		return fserror.Wrap(fserror.Unsupported, "", "", err).Because(fserror.ReasonNewer)
+	}
+	return nil
 }
 
 // Folder keeps images in a folder.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/posixacl"
+	"github.com/leasefs/leasefs/namenode/namespace/levels"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
@@ -156,6 +157,12 @@ func drawOp(t *rapid.T, next uint64) Op {
 			op.Inodes, op.Parent, op.Name = []InodeID{id("inode")}, id("parent"), name("name")
 		case TrashEmpty:
 			op.Inodes = []InodeID{id("inode"), id("inode")}[:rapid.IntRange(0, 2).Draw(t, "inodes")]
+		}
+		return op
+	case levels.Raise:
+		op := &OpLevel{State: levels.State{Level: uint64(num("level") + 2), Release: name("release")}}
+		if rapid.Bool().Draw(t, "first") {
+			op.First = &OpActivate{Term: uint64(num("term") + 2), User: user(), Group: user()}
 		}
 		return op
 	case 26:

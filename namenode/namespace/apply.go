@@ -32,7 +32,7 @@ func (t *Tree) Apply(e Entry) (Result, error) {
 		writer, _ = t.WriterOf(e.Op)
 	}
 	now := stamp{TxID: e.TxID, Time: e.Time, reigned: t.reigned}
-	if _, activation := e.Op.(*OpActivate); !activation {
+	if Activation(e.Op) == nil {
 		now.reigned += e.Time - t.time
 	}
 	r, err := e.Op.apply(applier{t, now, keeper{}})
@@ -93,7 +93,6 @@ func misfitf(format string, args ...any) error { return misfit(fmt.Sprintf(forma
 
 // follows checks what holds for records of all kinds.
 func (t *Tree) follows(e *Entry) error {
-	_, activate := e.Op.(*OpActivate)
 	switch {
 	case t.frozen:
 		return misfit("a clone cannot be changed")
@@ -103,7 +102,7 @@ func (t *Tree) follows(e *Entry) error {
 		return misfit("its number is not the next")
 	case e.Time < t.time:
 		return misfitf("its time %d is before %d, that of the last", e.Time, t.time)
-	case t.reigns.Term == 0 && !activate:
+	case t.reigns.Term == 0 && Activation(e.Op) == nil:
 		return misfit("the first record of a namespace must be an activation")
 	case t.ResultTable.Repeated(e.Call):
 		return misfitf("call %d of its session was carried out already", e.Call.Seq)

@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/leasefs/leasefs/namenode/namespace/levels"
 )
 
 // TestFrozenRecords decodes records as old journals have them. A line of the file
@@ -76,7 +78,7 @@ func frozenImage(t *testing.T, version uint32, want string) {
 	if got != want {
 		t.Errorf("the image is now read as\n%s, not\n%s", got, want)
 	}
-	if imageVersion == version && !bytes.Equal(imageOf(t, tree), image) {
+	if levels.At(tree.Level().Level).Image == version && !bytes.Equal(imageOf(t, tree), image) {
 		t.Error("the image is now written in other bytes")
 	}
 }

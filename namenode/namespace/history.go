@@ -3,6 +3,7 @@ package namespace
 import (
 	"slices"
 
+	"github.com/leasefs/leasefs/namenode/namespace/levels"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
@@ -17,6 +18,7 @@ type history struct {
 	superGroup string
 	safeMode   bool
 	images     []OpImage // the last two published, older first
+	at         levels.State
 }
 
 // Last returns number and time (Unix milliseconds) of the last record applied.
@@ -39,6 +41,9 @@ func (t *history) NamespaceID() [16]byte { return t.namespace }
 
 // Superuser returns the superuser and the supergroup of the last activation.
 func (t *history) Superuser() (user, group string) { return t.superUser, t.superGroup }
+
+// Level is at which feature level the namespace is.
+func (t *history) Level() levels.State { return t.at }
 
 // SafeMode reports whether safe mode was entered by hand.
 func (t *history) SafeMode() bool { return t.safeMode }

@@ -5,15 +5,16 @@ import (
 	"io"
 
 	"github.com/leasefs/leasefs/namenode/namespace/codec"
+	"github.com/leasefs/leasefs/namenode/namespace/levels"
 	"github.com/leasefs/leasefs/namenode/namespace/node"
 )
 
-// imageVersion is the version of the layout, and grows with each change to it. Versions
-// from oldestImage on can be read.
-const (
-	imageVersion = 12
-	oldestImage  = 7
-)
+// oldestImage is the version of the layout from which on images can be read, up to that of the
+// newest level. A tree is written in the version of its own level (package levels).
+const oldestImage = 7
+
+// newestImage is the version of the newest level.
+func newestImage() uint32 { return levels.At(levels.Newest()).Image }
 
 // imageCoder writes or reads a tree as an image, both by the same layout.
 type imageCoder struct {
@@ -25,12 +26,16 @@ type imageCoder struct {
 	place   node.Loader
 }
 
+// sinceLevels is from which version on an image says at which level it is.
+const sinceLevels = codec.SinceRelease
+
 // imageParts are the parts of an image in their order, each since a version.
 var imageParts = []struct {
 	name  string
 	since uint32
 	code  func(*imageCoder)
 }{
+	{"level", sinceLevels, func(im *imageCoder) { im.t.at.CodeImage(im.Coder, im.version) }},
 	{"head", oldestImage, (*imageCoder).head},
 	{"trash", 12, func(im *imageCoder) { im.t.trash.Code(im.Coder, im.t.nextInode, im.t.reigned) }},
 	{"inodes", oldestImage, (*imageCoder).inodes},
@@ -47,10 +52,11 @@ var imageParts = []struct {
 // WriteImage writes the whole state, in pieces of about 256 KiB. It takes as
 // long as the tree is large, so it is meant for clones. Errors are those of w.
 func (t *Tree) WriteImage(w io.Writer) error {
-	iw := codec.NewImageWriter(w, imageVersion)
-	im := &imageCoder{coder: coder{&iw.Coder}, t: t, version: imageVersion}
+	version := levels.At(t.at.Level).Image
+	iw := codec.NewImageWriter(w, version)
+	im := &imageCoder{coder: coder{&iw.Coder}, t: t, version: version}
 	for _, part := range imageParts {
-		if im.Next() {
+		if im.Next() && version >= part.since {
 			part.code(im)
 		}
 	}
@@ -61,7 +67,7 @@ func (t *Tree) WriteImage(w io.Writer) error {
 // checked: sums, order, and that the parts fit each other. Errors are
 // *codec.ImageError. It takes memory only for what it has really read.
 func ReadImage(r io.Reader) (*Tree, error) {
-	ir := codec.NewImageReader(r, oldestImage, imageVersion)
+	ir := codec.NewImageReader(r, oldestImage, newestImage())
 	im := &imageCoder{coder: coder{&ir.Coder}, t: newTree(), version: ir.Version}
 	for _, part := range imageParts {
 		if im.Next() && im.version >= part.since {
@@ -69,6 +75,9 @@ func ReadImage(r io.Reader) (*Tree, error) {
 		}
 		if !ir.OK() {
 			return nil, ir.Failure(part.name)
+		}
+		if im.t.at.Level > levels.Newest() { // what follows need not be as this program knows it
+			return nil, im.t.at.Newer("the image")
 		}
 	}
 	if err := ir.Finish(); err != nil {
@@ -81,8 +90,11 @@ func ReadImage(r io.Reader) (*Tree, error) {
 // in it. Of what is in it the checksums are checked, not whether it fits: so it takes
 // the memory of one chunk, and as long as reading takes.
 func CheckImage(r io.Reader) (txid uint64, err error) {
-	ir := codec.NewImageReader(r, oldestImage, imageVersion)
-	ir.Next()
+	ir := codec.NewImageReader(r, oldestImage, newestImage())
+	im := &imageCoder{coder: coder{&ir.Coder}, t: newTree(), version: ir.Version}
+	if ir.Next(); ir.Version >= sinceLevels {
+		im.t.at.Code(im.Coder)
+	}
 	ir.U64(&txid)
 	ir.Skip()
 	if !ir.OK() {

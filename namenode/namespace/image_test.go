@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/namenode/namespace/codec"
+	"github.com/leasefs/leasefs/namenode/namespace/levels"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 	"github.com/leasefs/leasefs/test/env/size"
 )
@@ -203,7 +204,7 @@ func TestImageDamage(t *testing.T) {
 // reframe gives chunks their right checksums, so that what is in them is read.
 func reframe(payload []byte) []byte {
 	var b bytes.Buffer
-	w := codec.NewImageWriter(&b, imageVersion)
+	w := codec.NewImageWriter(&b, levels.At(levels.First).Image)
 	w.Append(payload...)
 	if err := w.Finish(); err != nil {
 		panic(err) // a buffer takes all

@@ -9,6 +9,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/posixacl"
 	"github.com/leasefs/leasefs/namenode/namespace/acl"
+	"github.com/leasefs/leasefs/namenode/namespace/levels"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
@@ -80,6 +81,8 @@ func samples() []Op {
 		&OpTrash{Do: TrashKeep, User: "u", Op: &OpTxn{Parts: []Op{&OpDelete{Parent: 1, Name: "a", Inode: 2}}}},
 		&OpTrash{Do: TrashRestore, Inodes: []InodeID{1 << 40}, Parent: 1, Name: longName},
 		&OpTrash{Do: TrashEmpty, Inodes: []InodeID{2, 3}},
+		&OpLevel{State: levels.State{Level: 2, Release: "2.0.0"}},
+		&OpLevel{State: levels.State{Level: 1<<64 - 1}, First: &OpActivate{Term: 3, NamespaceID: [16]byte{4}, User: "root", Group: "wheel", Nonce: [16]byte{5}}},
 	}
 }
 

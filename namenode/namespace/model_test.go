@@ -13,6 +13,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/internal/posixacl"
+	"github.com/leasefs/leasefs/namenode/namespace/levels"
 	"github.com/leasefs/leasefs/namenode/namespace/node"
 )
 
@@ -609,6 +610,21 @@ func (m *machine) Collect(t *rapid.T) {
 	}
 	for _, k := range keys {
 		delete(m.store, k)
+	}
+}
+
+// Raise raises the level: nothing else changes, and the images from then on are of that level.
+func (m *machine) Raise(t *rapid.T) {
+	at := m.tree.Level()
+	raised := levels.State{Level: at.Level + 1, Release: fmt.Sprint(at.Level + 1)}
+	_, err := m.apply(CallID{}, &OpLevel{State: raised})
+	switch now := m.tree.Level(); {
+	case at.Level == levels.Newest():
+		if fserror.ReasonOf(err) != fserror.ReasonNewer || now != at {
+			t.Fatalf("above the newest level: %v, at %+v", err, now)
+		}
+	case err != nil || now != raised:
+		t.Fatalf("%v, at %+v", err, now)
 	}
 }
 

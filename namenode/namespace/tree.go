@@ -6,6 +6,7 @@ import (
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/namenode/namespace/acl"
 	"github.com/leasefs/leasefs/namenode/namespace/calls"
+	"github.com/leasefs/leasefs/namenode/namespace/levels"
 	"github.com/leasefs/leasefs/namenode/namespace/node"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
@@ -62,6 +63,7 @@ func newTree() *Tree {
 			granted:  granted{tables.NewLeases()},
 		},
 		space:   space{blocks: tables.NewSet(blockstore.Key.Less), garbage: tables.NewGarbage()},
+		history: history{at: levels.State{Level: levels.First}},
 		Clients: tables.Clients{ResultTable: tables.NewResults(), AgeTable: tables.NewAges(), CacherTable: tables.NewCachers(), PassTable: tables.NewPasses()},
 	}
 }

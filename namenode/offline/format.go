@@ -17,10 +17,10 @@ import (
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/zkconn"
-	"github.com/leasefs/leasefs/namenode/datadir"
 	"github.com/leasefs/leasefs/namenode/ensemble"
 	"github.com/leasefs/leasefs/namenode/images"
 	"github.com/leasefs/leasefs/namenode/marker"
+	"github.com/leasefs/leasefs/namenode/namespace/levels"
 )
 
 // Format makes the namespace of several namenodes: it claims the block store for
@@ -197,8 +197,12 @@ func (w *restore) makeKnown(ctx context.Context, sess *zkconn.Session, id [16]by
 
 // formatNode is the content of the node that says what the namespace is.
 func (w *restore) formatNode(id [16]byte) ([]byte, error) {
+	at := levels.State{Level: levels.Newest()}
+	if w.tree != nil {
+		at = w.tree.Level()
+	}
 	return json.Marshal(ensemble.Format{
-		Format: datadir.FormatVersion, Namespace: hex.EncodeToString(id[:]), By: w.cfg.By,
+		Format: int(at.Level), Release: at.Release, Namespace: hex.EncodeToString(id[:]), By: w.cfg.By,
 		Created: w.cfg.Clock.Wall().UTC().Format(time.RFC3339),
 	})
 }

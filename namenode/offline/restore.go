@@ -96,7 +96,8 @@ type restore struct {
 	store   blockstore.Store
 	objects blockstore.Objects
 	close   func() error
-	token   string // of the incarnation that comes to life
+	token   string          // of the incarnation that comes to life
+	tree    *namespace.Tree // that comes back; nil: a new one is made
 }
 
 // Restore makes a namespace known to a ZooKeeper ensemble that does not have it,
@@ -219,6 +220,7 @@ func (w *restore) claim(ctx context.Context, id [16]byte, term uint64) (marker.I
 // first, the image last.
 func (w *restore) fromBackup(context.Context) (id [16]byte, do func(context.Context) (Restored, error), err error) {
 	id, t, file, err := readBackup(w.cfg.FS, w.Backup, w.cfg.Logger)
+	w.tree = t
 	return id, func(ctx context.Context) (Restored, error) { return w.copyBackup(ctx, id, t, file) }, err
 }
 
@@ -276,8 +278,8 @@ func readBackup(fsys vfs.FS, dir string, log *slog.Logger) (id [16]byte, t *name
 	switch {
 	case err != nil:
 		return id, nil, "", fserror.Wrap(fserror.Damaged, "", dir, fmt.Errorf("%s: %w", datadir.VersionFile, err))
-	case v.Format > datadir.FormatVersion:
-		return fail("", "the backup has format %d, this program knows up to %d; use the newer leasefs", v.Format, datadir.FormatVersion)
+	case v.At().Known("the backup") != nil:
+		return id, nil, "", fserror.With(v.At().Known("the backup"), "", dir)
 	case v.BackupTxID == 0:
 		return fail(fserror.ReasonNoBackup, "a namenode's data folder, no backup: start a namenode on it, and take a backup of that")
 	}
@@ -390,6 +392,7 @@ func (w *restore) fromStore(ctx context.Context) (id [16]byte, do func(context.C
 	if err != nil {
 		return id, nil, err
 	}
+	w.tree = t
 	return id, func(ctx context.Context) (Restored, error) {
 		last, ms := t.Last()
 		c := t.CountReachable()
@@ -420,6 +423,9 @@ func (w *restore) newestImage(ctx context.Context, id [16]byte) (*namespace.Tree
 		t, err := images.Read(ctx, o, img)
 		if err == nil {
 			return t, nil
+		}
+		if newer := images.Newer(err); newer != nil { // an older image would not do
+			return nil, newer
 		}
 		if images.Unknown(err) || ctx.Err() != nil {
 			return nil, err

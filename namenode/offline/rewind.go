@@ -108,7 +108,7 @@ func doubt(r Rewinding, catalog *archive.Catalog, t *namespace.Tree, now time.Ti
 // none. It holds one tree at a time.
 func (w *restore) newestTree(ctx context.Context, id [16]byte) (t *namespace.Tree, image uint64, err error) {
 	t, noImage := w.newestImage(ctx, id)
-	if noImage != nil && (images.Unknown(noImage) || ctx.Err() != nil) {
+	if noImage != nil && (images.Unknown(noImage) || images.Newer(noImage) != nil || ctx.Err() != nil) {
 		return nil, 0, noImage
 	}
 	catalog, err := archive.Open(ctx, w.objects, id, w.cfg.Logger)

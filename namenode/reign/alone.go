@@ -60,10 +60,11 @@ func (a *alone) own(cfg *owner.Config) {
 		if a.dir.Info.Incarnation == token {
 			return nil
 		}
-		if a.dir.Info.Incarnation = token; a.dir.Fresh {
+		if a.dir.Fresh {
+			a.dir.Info.Incarnation = token
 			return nil // it is written at the end of the format
 		}
-		return a.dir.WriteVersion()
+		return a.dir.Update(func(v *datadir.Version) { v.Incarnation = token })
 	}
 }
 

@@ -17,9 +17,9 @@ import (
 	"github.com/leasefs/leasefs/internal/journal"
 	"github.com/leasefs/leasefs/internal/journal/zk"
 	"github.com/leasefs/leasefs/internal/zkconn"
-	"github.com/leasefs/leasefs/namenode/datadir"
 	"github.com/leasefs/leasefs/namenode/ensemble"
 	"github.com/leasefs/leasefs/namenode/images"
+	"github.com/leasefs/leasefs/namenode/namespace/levels"
 	"github.com/leasefs/leasefs/namenode/owner"
 )
 
@@ -81,8 +81,9 @@ func (s *several) askNamespace(ctx context.Context, sess *zkconn.Session) (id [1
 		s.token, err = ensemble.ReadToken(ctx, sess, s.cfg.HA)
 		return err
 	})
-	if err == nil && f.Format > datadir.FormatVersion {
-		err = fmt.Errorf("namespace %s has format %d, this program knows up to %d; use the newer leasefs", s.cfg.HA.Name, f.Format, datadir.FormatVersion)
+	s.marked.Store(f.At().Level)
+	if err == nil {
+		err = f.At().Known("namespace " + s.cfg.HA.Name)
 	}
 	return id, err
 }
@@ -141,7 +142,7 @@ func (s *several) join(ctx context.Context) error {
 	s.joinedAs = s.standing()
 	c, err := election.Join(ctx, election.Config{
 		ZooKeeper: s.zookeeper(), Path: s.cfg.HA.Path("election"), Logger: s.log,
-		Self: election.Member{Address: s.cfg.Address, HTTP: s.cfg.Page, Host: host, Pid: os.Getpid(), Version: s.cfg.Version, Report: &s.joinedAs},
+		Self: election.Member{Address: s.cfg.Address, HTTP: s.cfg.Page, Host: host, Pid: os.Getpid(), Version: s.cfg.Version, Level: levels.Newest(), Report: &s.joinedAs},
 	})
 	if err != nil {
 		return err

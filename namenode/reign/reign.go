@@ -23,6 +23,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/loops"
 	"github.com/leasefs/leasefs/namenode/marker"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/namespace/levels"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 	"github.com/leasefs/leasefs/namenode/owner"
 )
@@ -75,10 +76,12 @@ type Role struct {
 	cfg     Config
 	log     *slog.Logger
 	form    form
+	format  format
 	rooms   Rooms
 	dir     *datadir.Dir
 	journal journal.Journal
 	handing turn.Turn // one hand-over at a time
+	raising turn.Turn // and one raise of the level
 
 	ready   atomic.Bool // it is active, and answers while its window is open
 	reigned atomic.Bool // it was ready once
@@ -117,9 +120,10 @@ type form interface {
 
 // New returns the role of a namenode that starts.
 func New(cfg Config) *Role {
-	r := &Role{cfg: cfg, log: cfg.Log, handing: turn.New()}
-	if r.form = (&alone{Role: r}); cfg.HA != nil {
-		r.form = &several{Role: r}
+	r := &Role{cfg: cfg, log: cfg.Log, handing: turn.New(), raising: turn.New()}
+	if r.form, r.format = (&alone{Role: r}), (inFolder{r}); cfg.HA != nil {
+		s := &several{Role: r}
+		r.form, r.format = s, inZooKeeper{s}
 	}
 	return r
 }
@@ -179,11 +183,21 @@ func (r *Role) activate(ctx context.Context, term uint64, token string, began ti
 	r.rooms.Blocks.Begin(tables.Reign{Term: term, Nonce: nonce}, since)
 	r.rooms.Engine.BeginReign(term)
 	op := &namespace.OpActivate{Term: term, NamespaceID: r.dir.ID, User: r.cfg.Superuser, Group: r.cfg.Supergroup, Nonce: nonce}
-	if r.rooms.Engine.Facts().Last > 0 {
+	known := r.rooms.Engine.Facts().Last > 0
+	if known {
 		op.User, op.Group = r.rooms.Engine.Superuser()
 	}
-	if _, err := r.rooms.Engine.Do(ctx, engine.Request{Plan: func(*engine.Tx) (namespace.Op, error) { return op, nil }}); err != nil {
+	if _, err := r.rooms.Engine.Do(ctx, engine.Request{Plan: func(*engine.Tx) (namespace.Op, error) {
+		at := levels.State{Level: r.format.level(), Release: r.cfg.Version}
+		if known || at.Level == levels.First {
+			return op, nil
+		}
+		return &namespace.OpLevel{State: at, First: op}, nil
+	}}); err != nil {
 		return err
+	}
+	if err := r.mark(ctx); err != nil { // somebody died between the record and this
+		r.log.Warn("the format of the namespace does not say its feature level yet; the next reign tries again", "cause", err)
 	}
 	if err := r.rooms.Leases.Begin(ctx); err != nil {
 		return err
@@ -219,7 +233,11 @@ func (r *Role) finishFolder() error {
 	if !r.dir.Fresh {
 		return nil
 	}
-	return r.dir.Finish("leasefs "+r.cfg.Version, r.cfg.Clock.Wall().UTC().Format(time.RFC3339))
+	level := uint64(levels.First) // of one of several, whose folder has nothing of the namespace
+	if r.cfg.HA == nil {
+		level = r.format.level()
+	}
+	return r.dir.Finish(int(level), "leasefs "+r.cfg.Version, r.cfg.Clock.Wall().UTC().Format(time.RFC3339))
 }
 
 // Reigned reports whether the namenode is active, or was.

@@ -25,6 +25,7 @@ type several struct {
 	joined    atomic.Bool            // it is in the election
 	away      atomic.Bool            // ZooKeeper did not answer a standby
 	active    atomic.Pointer[string] // address of the active namenode, as far as a standby knows
+	marked    atomic.Uint64          // the level that the node format has, as far as it is known
 	token     string                 // of this incarnation of the namespace, as ZooKeeper had it at the start
 
 	joinedAs  election.Report

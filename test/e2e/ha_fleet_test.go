@@ -78,16 +78,17 @@ type member struct {
 
 // fleetConfig says what is unusual about one; see startFleet.
 type fleetConfig struct {
-	n      int             // namenodes; 3
-	zk     *env.ZooKeeper  // the shared one
-	only   func(i int) int // the one ZooKeeper server that a namenode knows; all
-	blocks string          // URL; a shared folder
-	flags  []string
-	env    []string
-	secure bool                 // namenodes speak TLS to ZooKeeper
-	via    func(i int) []string // what starts a namenode
-	direct bool                 // namenodes reach ZooKeeper without links
-	lab    *env.Lab             // each on a machine nnN of its own, clients on one of that name; no links
+	n       int             // namenodes; 3
+	zk      *env.ZooKeeper  // the shared one
+	only    func(i int) int // the one ZooKeeper server that a namenode knows; all
+	blocks  string          // URL; a shared folder
+	flags   []string
+	env     []string
+	secure  bool                 // namenodes speak TLS to ZooKeeper
+	via     func(i int) []string // what starts a namenode
+	program string               // of all namenodes, and of the format; the one under test
+	direct  bool                 // namenodes reach ZooKeeper without links
+	lab     *env.Lab             // each on a machine nnN of its own, clients on one of that name; no links
 }
 
 // startFleet starts one and waits until a namenode is active and the others
@@ -114,7 +115,7 @@ func startFleet(ctx context.Context, t testing.TB, mods ...func(*fleetConfig)) *
 	for i := range cfg.n {
 		m := &member{name: fmt.Sprintf("namenode %d", i)}
 		m.namenode = newNamenode(t, filepath.Join(dir, fmt.Sprint("data", i)))
-		m.env = cfg.env
+		m.env, m.program = cfg.env, cfg.program
 		servers := cfg.zk.Addrs()
 		if cfg.secure {
 			servers = cfg.zk.SecureAddrs()

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -18,12 +19,25 @@ import (
 // scribe appends numbered lines to one file.
 type scribe struct {
 	path  string
-	acked atomic.Int64 // lines
-	err   error        // after its end
+	acked atomic.Int64  // lines
+	last  time.Time     // when the last was acknowledged
+	pause time.Duration // the longest between two; after its end
+	idle  time.Duration // between two lines; 0: as the size of tests says
+	err   error         // after its end
 }
 
 // line is the n-th one of a file, from 0 on.
 func (s *scribe) line(n int64) string { return fmt.Sprintf("%s line %d\n", s.path, n) }
+
+// ack notes that n lines are acknowledged.
+func (s *scribe) ack(n int64) {
+	now := time.Now()
+	if !s.last.IsZero() {
+		s.pause = max(s.pause, now.Sub(s.last))
+	}
+	s.last = now
+	s.acked.Store(n)
+}
 
 // write continues until stop is closed, and closes the file. Now and then it
 // closes it in between and opens it again. Each line is acknowledged before the
@@ -46,7 +60,7 @@ func (s *scribe) write(ctx context.Context, fsys *client.FS, rnd *rand.Rand, sto
 			if err := w.Close(); err != nil {
 				return fmt.Errorf("close behind line %d: %w", n, err)
 			}
-			s.acked.Store(n + 1)
+			s.ack(n + 1)
 			if w, err = fsys.Append(ctx, s.path); err != nil {
 				return fmt.Errorf("append behind line %d: %w", n, err)
 			}
@@ -55,8 +69,8 @@ func (s *scribe) write(ctx context.Context, fsys *client.FS, rnd *rand.Rand, sto
 		if err := w.Flush(ctx); err != nil {
 			return fmt.Errorf("flush line %d: %w", n, err)
 		}
-		s.acked.Store(n + 1)
-		rest(ctx, size.Of(10*time.Millisecond, 0))
+		s.ack(n + 1)
+		rest(ctx, cmp.Or(s.idle, size.Of(10*time.Millisecond, 0)))
 	}
 }
 
@@ -149,6 +163,18 @@ func TestHAStress(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
+	total := e.written(ctx, t, scribes)
+	if got := e.run(ctx, "find", "/", "--open"); got != "" {
+		t.Errorf("left open: %s", got)
+	}
+	e.fsck(ctx)
+	t.Logf("%d lines in %d files over %d rounds", total, writers, rounds)
+}
+
+// written checks that each acknowledged line of scribes that have ended is there, once and in
+// order, and returns how many lines they are.
+func (e *fleet) written(ctx context.Context, t *testing.T, scribes []scribe) int64 {
+	t.Helper()
 	total := int64(0)
 	for i := range scribes {
 		s := &scribes[i]
@@ -182,11 +208,7 @@ func TestHAStress(t *testing.T) {
 			t.Errorf("%s: %d lines were acknowledged, %d are there", s.path, s.acked.Load(), n)
 		}
 	}
-	if got := e.run(ctx, "find", "/", "--open"); got != "" {
-		t.Errorf("left open: %s", got)
-	}
-	e.fsck(ctx)
-	t.Logf("%d lines in %d files over %d rounds", total, writers, rounds)
+	return total
 }
 
 // rest is the time for which something lasts that a test does to a process: it

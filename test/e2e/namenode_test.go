@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -33,6 +34,7 @@ type namenode struct {
 	env          []string // added to a small fixed one
 	via          []string // what starts it, such as nsenter with arguments
 	from         []string // what starts the commands that are run against it
+	program      string   // of it, or of the commands; empty: the one under test
 	*process
 }
 
@@ -76,11 +78,14 @@ func startNamenode(ctx context.Context, t testing.TB, flags ...string) *namenode
 	return n
 }
 
+// binary is the program that it, or a command against it, is.
+func (n *namenode) binary() string { return cmp.Or(n.program, leasefs) }
+
 // launch starts it, ready or not.
 func (n *namenode) launch(ctx context.Context, more ...string) *process {
 	n.t.Helper()
 	argv := append([]string{}, n.via...)
-	argv = append(argv, leasefs, "namenode", "--data", n.data, "--listen", n.listen, "--http", n.http)
+	argv = append(argv, n.binary(), "namenode", "--data", n.data, "--listen", n.listen, "--http", n.http)
 	if n.trusts {
 		argv = append(argv, "--insecure-trust-clients")
 	}
@@ -92,7 +97,7 @@ func (n *namenode) launch(ctx context.Context, more ...string) *process {
 // unless ZooKeeper has it.
 func (n *namenode) format(ctx context.Context) {
 	n.t.Helper()
-	argv := append(slices.Clone(n.via), leasefs, "admin", "format")
+	argv := append(slices.Clone(n.via), n.binary(), "admin", "format")
 	for i := 0; i+1 < len(n.flags); i += 2 { // each has a value
 		if name := n.flags[i]; name == "--namespace" || name == "--blocks" || name == "--session-timeout" || strings.HasPrefix(name, "--zookeeper") {
 			argv = append(argv, n.flags[i:i+2]...)
@@ -143,7 +148,7 @@ func (n *namenode) term(ctx context.Context) {
 // begin starts a command against it. A nil input is a pipe to feed.
 func (n *namenode) begin(ctx context.Context, stdin io.Reader, args ...string) *process {
 	n.t.Helper()
-	return start(ctx, n.t, spec{argv: slices.Concat(n.from, []string{leasefs}, args), env: []string{"LEASEFS_NAMENODE=" + n.listen}, stdin: stdin})
+	return start(ctx, n.t, spec{argv: slices.Concat(n.from, []string{n.binary()}, args), env: []string{"LEASEFS_NAMENODE=" + n.listen}, stdin: stdin})
 }
 
 // result is what a command that ended left.

@@ -305,6 +305,7 @@ func TestPageInChromium(t *testing.T) {
 
 	b.view("#/fleet")
 	b.shows("serves alone")
+	b.shows("Feature level")
 	b.shows("has every change") // the archive
 	b.view("#/figures")
 	b.until("it plots", "document.querySelectorAll('figure path[d^=M]').length > 3")

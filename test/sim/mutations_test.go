@@ -53,8 +53,8 @@ var mutations = []mutation{
 		name: "an activation adds to the time of reigns", test: "TestCallsAreRememberedOverAWrongTime",
 		changes: []change{
 			{
-				"namenode/namespace/apply.go", "_, activation := e.Op.(*OpActivate); !activation {",
-				`_, activation := e.Op.(*OpActivate); !activation || mutant.On("an activation adds to the time of reigns") {`,
+				"namenode/namespace/apply.go", "if Activation(e.Op) == nil {",
+				`if Activation(e.Op) == nil || mutant.On("an activation adds to the time of reigns") {`,
 			},
 			{
 				"namenode/engine/time.go", "j.latest = lastMS*int64(time.Millisecond) + int64(idle)",

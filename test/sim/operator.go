@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/client/upgrade"
 )
 
 // operate does, by chance, what operators do, until ctx ends.
@@ -13,6 +14,7 @@ func (w *Work) operate(ctx context.Context) {
 	if o.fs == nil && o.connect(ctx) != nil {
 		return
 	}
+	raised := false
 	for ctx.Err() == nil {
 		o.pause(ctx, 20*time.Second)
 		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
@@ -21,7 +23,13 @@ func (w *Work) operate(ctx context.Context) {
 		switch o.rand.IntN(4) {
 		case 0:
 			what = "checkpoint"
-			_, err = o.fs.Admin().Checkpoint(call)
+			if _, err = o.fs.Admin().Checkpoint(call); err == nil && !raised { // no chance decides: the worlds of seeds stay as they are
+				_, refused := upgrade.Finish(call, o.fs)
+				if raised = refused == nil; raised {
+					w.truth.did("upgrade")
+				}
+				w.log.note(o.name, "upgrade finish: %v", refused)
+			}
 		case 1:
 			what = "gc"
 			_, err = o.fs.Admin().Collect(call)

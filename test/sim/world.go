@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net"
@@ -12,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasefs/leasefs/namenode/ensemble"
+	"github.com/leasefs/leasefs/namenode/namespace/levels"
 	"github.com/leasefs/leasefs/namenode/offline"
 	"github.com/leasefs/leasefs/test/env/crashfs"
 	"github.com/leasefs/leasefs/test/sim/s3model"
@@ -170,6 +173,32 @@ func (w *World) format(ctx context.Context) error {
 	how, err := w.nodes[0].config(&disks{own: w.nodes[0].disk, shared: w.shared}).Offline()
 	if err == nil {
 		_, err = offline.Format(ctx, how)
+	}
+	if err == nil {
+		err = firstLevel(ctx, how.HA)
+	}
+	return err
+}
+
+// firstLevel has a new namespace begin at the first feature level, as the first release makes it:
+// the operator raises it.
+func firstLevel(ctx context.Context, ha *ensemble.HA) error {
+	sess, err := ha.DialOnce(ctx, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = sess.Close() }()
+	raw, _, err := sess.Get(ctx, ha.Path("format"))
+	if err != nil {
+		return err
+	}
+	f, _, err := ensemble.ParseFormat("", raw)
+	if err != nil {
+		return err
+	}
+	f.Format = levels.First
+	if raw, err = json.Marshal(f); err == nil {
+		_, err = sess.Set(ctx, ha.Path("format"), raw, -1)
 	}
 	return err
 }

@@ -7,6 +7,8 @@ import (
 	"hash/crc32"
 	"io"
 	"slices"
+	"strings"
+	"unicode"
 )
 
 // The frame of an image; see docs/design/records-and-image.md.
@@ -95,6 +97,7 @@ type ImageError struct {
 	Detail string // what does not fit
 	Err    error  // of the reader, if that is why
 	Format uint32 // not 0: the image is in this unknown format, which need not be damage
+	Newer  bool   // and that of a newer release
 }
 
 func (e *ImageError) Error() string {
@@ -124,8 +127,13 @@ type ImageReader struct {
 	err     *ImageError // what is wrong with the frame
 }
 
+// SinceRelease is from which version on the content of an image begins with the name of a
+// release that can read it, as Text.
+const SinceRelease = 13
+
 // NewImageReader returns a Coder that reads an image whose version is from oldest to newest,
-// and checks its checksums. The image must be read to its end.
+// and checks its checksums. The image must be read to its end. The error about a newer one
+// names a release that can read it.
 func NewImageReader(r io.Reader, oldest, newest uint32) *ImageReader {
 	ir := &ImageReader{r: r}
 	ir.more = ir.fill
@@ -172,12 +180,28 @@ func (r *ImageReader) header(oldest, newest uint32) {
 	case binary.LittleEndian.Uint32(h[sum:]) != crc32.Checksum(h[:sum], castagnoli):
 		r.broken(0, nil, "the header does not match its checksum")
 	case r.Version > newest:
-		r.broken(0, nil, "it has format %d, and the newest that this release of leasefs knows is %d: a newer release wrote it; use that one", r.Version, newest)
-		r.err.Format = r.Version
+		use := "a newer release wrote it; use that one"
+		if by := r.release(); by != "" {
+			use = "leasefs " + by + " can read it; install that release or a newer one"
+		}
+		r.broken(0, nil, "it has format %d, and the newest that this release of leasefs knows is %d: %s", r.Version, newest, use)
+		r.err.Format, r.err.Newer = r.Version, true
 	case r.Version < oldest:
 		r.broken(0, nil, "it has format %d, which this release of leasefs does not know: use the release that wrote it, or restore from a backup", r.Version)
 		r.err.Format = max(r.Version, 1)
 	}
+}
+
+// release reads what an image of an unknown version says of who can read it; empty: nothing.
+func (r *ImageReader) release() (by string) {
+	if r.Version >= SinceRelease && r.Next() {
+		r.Text(&by)
+	}
+	if !r.OK() || strings.ContainsFunc(by, func(c rune) bool { return !unicode.IsPrint(c) }) {
+		by = ""
+	}
+	r.bad, r.err = nil, nil
+	return by
 }
 
 // fill makes n bytes ready to be decoded, if there are so many.

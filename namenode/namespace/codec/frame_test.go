@@ -32,6 +32,17 @@ func TestImageVersion(t *testing.T) {
 			t.Errorf("format %d: %v, want %s", v, err, want)
 		}
 	}
+	b.Reset() // a newer release may say who it is
+	w := NewImageWriter(&b, SinceRelease)
+	by := "2.0.0"
+	w.Text(&by)
+	if err := w.Finish(); err != nil {
+		t.Fatal(err)
+	}
+	err := NewImageReader(&b, version, version).Finish()
+	if want := "image: it has format 13, and the newest that this release of leasefs knows is 7: leasefs 2.0.0 can read it; install that release or a newer one"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
 	image[8]++ // of which the checksum does not know
 	if err := NewImageReader(bytes.NewReader(image), version, version).Finish(); err == nil || !strings.Contains(err.Error(), "image damaged at offset 0: the header does not match") {
 		t.Errorf("a damaged version: %v", err)

@@ -20,6 +20,7 @@ export async function fleet({ main, signal }) {
       el("h2", {}, "This namenode"),
       list([
         ["Address", s.address], ["Role", s.role], ["Term", s.term], ["Up", duration(s.uptime_ms)], ["Version", s.version], ["Namespace", s.namespace_id],
+        ["Feature level", num(s.feature_level) && (num(s.newest_level) > num(s.feature_level) ? `${s.feature_level}; an operator can raise it to ${s.newest_level}` : s.feature_level)],
         ["Last change", `${count(s.txid)}, durable ${count(s.durable_txid)}`], ["Image", num(s.image_txid) ? `of change ${count(s.image_txid)}; ${bytes(s.journal_bytes)} of journal since` : "none yet"],
         ["Holds", `${count(s.files)} files, ${count(s.directories)} folders, ${count(s.blocks)} blocks`], ["Open files", count(s.open_files)],
         ["Leases", `${count(s.leases)} of writers, ${count(s.granted_leases)} granted, ${count(s.sessions)} sessions`],

@@ -8787,6 +8787,8 @@ type StatusResponse struct {
 	GarbageBytes    int64                  `protobuf:"varint,32,opt,name=garbage_bytes,json=garbageBytes,proto3" json:"garbage_bytes,omitempty"`       // of blocks that wait to be deleted
 	TrashFiles      uint64                 `protobuf:"varint,58,opt,name=trash_files,json=trashFiles,proto3" json:"trash_files,omitempty"`             // files in the trash
 	TrashBytes      int64                  `protobuf:"varint,59,opt,name=trash_bytes,json=trashBytes,proto3" json:"trash_bytes,omitempty"`             // of them
+	FeatureLevel    uint64                 `protobuf:"varint,60,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"`       // of the namespace; 0: its release says nothing of levels
+	NewestLevel     uint64                 `protobuf:"varint,61,opt,name=newest_level,json=newestLevel,proto3" json:"newest_level,omitempty"`          // that the namenode knows
 	GrantedLeases   uint64                 `protobuf:"varint,33,opt,name=granted_leases,json=grantedLeases,proto3" json:"granted_leases,omitempty"`
 	StoreConflict   string                 `protobuf:"bytes,40,opt,name=store_conflict,json=storeConflict,proto3" json:"store_conflict,omitempty"` // why nothing is deleted from the block store; empty: there is no conflict
 	Short           string                 `protobuf:"bytes,41,opt,name=short,proto3" json:"short,omitempty"`                                      // why it refuses what needs room, or would if it were active; empty: there is room
@@ -9045,6 +9047,20 @@ func (x *StatusResponse) GetTrashFiles() uint64 {
 func (x *StatusResponse) GetTrashBytes() int64 {
 	if x != nil {
 		return x.TrashBytes
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetFeatureLevel() uint64 {
+	if x != nil {
+		return x.FeatureLevel
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetNewestLevel() uint64 {
+	if x != nil {
+		return x.NewestLevel
 	}
 	return 0
 }
@@ -10190,6 +10206,195 @@ func (x *ResolveStoreResponse) GetResolved() bool {
 	return false
 }
 
+type UpgradeRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Caller *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	// Raises the level to this one, for good, unless it is there already; 0: nothing changes.
+	RaiseTo       uint64 `protobuf:"varint,2,opt,name=raise_to,json=raiseTo,proto3" json:"raise_to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpgradeRequest) Reset() {
+	*x = UpgradeRequest{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpgradeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpgradeRequest) ProtoMessage() {}
+
+func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
+func (*UpgradeRequest) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{121}
+}
+
+func (x *UpgradeRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *UpgradeRequest) GetRaiseTo() uint64 {
+	if x != nil {
+		return x.RaiseTo
+	}
+	return 0
+}
+
+type UpgradeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Level         uint64                 `protobuf:"varint,1,opt,name=level,proto3" json:"level,omitempty"`                                // of the namespace, after what was asked for
+	Release       string                 `protobuf:"bytes,2,opt,name=release,proto3" json:"release,omitempty"`                             // which raised it to that; empty: it is the first level
+	NewestLevel   uint64                 `protobuf:"varint,3,opt,name=newest_level,json=newestLevel,proto3" json:"newest_level,omitempty"` // that the active namenode knows
+	Brings        string                 `protobuf:"bytes,4,opt,name=brings,proto3" json:"brings,omitempty"`                               // what the levels up to that add, for people
+	Namenodes     []*UpgradeNamenode     `protobuf:"bytes,5,rep,name=namenodes,proto3" json:"namenodes,omitempty"`                         // those that have joined; the active one first
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpgradeResponse) Reset() {
+	*x = UpgradeResponse{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpgradeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpgradeResponse) ProtoMessage() {}
+
+func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpgradeResponse.ProtoReflect.Descriptor instead.
+func (*UpgradeResponse) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{122}
+}
+
+func (x *UpgradeResponse) GetLevel() uint64 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
+func (x *UpgradeResponse) GetRelease() string {
+	if x != nil {
+		return x.Release
+	}
+	return ""
+}
+
+func (x *UpgradeResponse) GetNewestLevel() uint64 {
+	if x != nil {
+		return x.NewestLevel
+	}
+	return 0
+}
+
+func (x *UpgradeResponse) GetBrings() string {
+	if x != nil {
+		return x.Brings
+	}
+	return ""
+}
+
+func (x *UpgradeResponse) GetNamenodes() []*UpgradeNamenode {
+	if x != nil {
+		return x.Namenodes
+	}
+	return nil
+}
+
+type UpgradeNamenode struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Address       string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	Release       string                 `protobuf:"bytes,2,opt,name=release,proto3" json:"release,omitempty"`
+	NewestLevel   uint64                 `protobuf:"varint,3,opt,name=newest_level,json=newestLevel,proto3" json:"newest_level,omitempty"` // that it knows
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpgradeNamenode) Reset() {
+	*x = UpgradeNamenode{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpgradeNamenode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpgradeNamenode) ProtoMessage() {}
+
+func (x *UpgradeNamenode) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpgradeNamenode.ProtoReflect.Descriptor instead.
+func (*UpgradeNamenode) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{123}
+}
+
+func (x *UpgradeNamenode) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *UpgradeNamenode) GetRelease() string {
+	if x != nil {
+		return x.Release
+	}
+	return ""
+}
+
+func (x *UpgradeNamenode) GetNewestLevel() uint64 {
+	if x != nil {
+		return x.NewestLevel
+	}
+	return 0
+}
+
 type BackupRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
@@ -10200,7 +10405,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10212,7 +10417,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10225,7 +10430,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{121}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *BackupRequest) GetCaller() *Caller {
@@ -10264,7 +10469,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10276,7 +10481,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10289,7 +10494,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{122}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *BackupResponse) GetName() string {
@@ -10393,7 +10598,7 @@ type CarryRequest struct {
 
 func (x *CarryRequest) Reset() {
 	*x = CarryRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10405,7 +10610,7 @@ func (x *CarryRequest) String() string {
 func (*CarryRequest) ProtoMessage() {}
 
 func (x *CarryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10418,7 +10623,7 @@ func (x *CarryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryRequest.ProtoReflect.Descriptor instead.
 func (*CarryRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{123}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *CarryRequest) GetCalls() []*CarriedCall {
@@ -10448,7 +10653,7 @@ type CarriedCall struct {
 
 func (x *CarriedCall) Reset() {
 	*x = CarriedCall{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10460,7 +10665,7 @@ func (x *CarriedCall) String() string {
 func (*CarriedCall) ProtoMessage() {}
 
 func (x *CarriedCall) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10473,7 +10678,7 @@ func (x *CarriedCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarriedCall.ProtoReflect.Descriptor instead.
 func (*CarriedCall) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{124}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *CarriedCall) GetId() uint64 {
@@ -10520,7 +10725,7 @@ type CarryResponse struct {
 
 func (x *CarryResponse) Reset() {
 	*x = CarryResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10532,7 +10737,7 @@ func (x *CarryResponse) String() string {
 func (*CarryResponse) ProtoMessage() {}
 
 func (x *CarryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10545,7 +10750,7 @@ func (x *CarryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryResponse.ProtoReflect.Descriptor instead.
 func (*CarryResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{125}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *CarryResponse) GetAnswers() []*CarriedAnswer {
@@ -10569,7 +10774,7 @@ type CarriedAnswer struct {
 
 func (x *CarriedAnswer) Reset() {
 	*x = CarriedAnswer{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10581,7 +10786,7 @@ func (x *CarriedAnswer) String() string {
 func (*CarriedAnswer) ProtoMessage() {}
 
 func (x *CarriedAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10594,7 +10799,7 @@ func (x *CarriedAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarriedAnswer.ProtoReflect.Descriptor instead.
 func (*CarriedAnswer) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{126}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *CarriedAnswer) GetId() uint64 {
@@ -10643,7 +10848,7 @@ type WhoAmIRequest struct {
 
 func (x *WhoAmIRequest) Reset() {
 	*x = WhoAmIRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10655,7 +10860,7 @@ func (x *WhoAmIRequest) String() string {
 func (*WhoAmIRequest) ProtoMessage() {}
 
 func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10668,7 +10873,7 @@ func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoAmIRequest.ProtoReflect.Descriptor instead.
 func (*WhoAmIRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{127}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *WhoAmIRequest) GetCaller() *Caller {
@@ -10690,7 +10895,7 @@ type WhoAmIResponse struct {
 
 func (x *WhoAmIResponse) Reset() {
 	*x = WhoAmIResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10702,7 +10907,7 @@ func (x *WhoAmIResponse) String() string {
 func (*WhoAmIResponse) ProtoMessage() {}
 
 func (x *WhoAmIResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10715,7 +10920,7 @@ func (x *WhoAmIResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoAmIResponse.ProtoReflect.Descriptor instead.
 func (*WhoAmIResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{128}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *WhoAmIResponse) GetUser() string {
@@ -10758,7 +10963,7 @@ type AclEntry struct {
 
 func (x *AclEntry) Reset() {
 	*x = AclEntry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[129]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10770,7 +10975,7 @@ func (x *AclEntry) String() string {
 func (*AclEntry) ProtoMessage() {}
 
 func (x *AclEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[129]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10783,7 +10988,7 @@ func (x *AclEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AclEntry.ProtoReflect.Descriptor instead.
 func (*AclEntry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{129}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *AclEntry) GetDefault() bool {
@@ -10825,7 +11030,7 @@ type AclRequest struct {
 
 func (x *AclRequest) Reset() {
 	*x = AclRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[130]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10837,7 +11042,7 @@ func (x *AclRequest) String() string {
 func (*AclRequest) ProtoMessage() {}
 
 func (x *AclRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[130]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10850,7 +11055,7 @@ func (x *AclRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AclRequest.ProtoReflect.Descriptor instead.
 func (*AclRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{130}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *AclRequest) GetCaller() *Caller {
@@ -10886,7 +11091,7 @@ type AclResponse struct {
 
 func (x *AclResponse) Reset() {
 	*x = AclResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[131]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10898,7 +11103,7 @@ func (x *AclResponse) String() string {
 func (*AclResponse) ProtoMessage() {}
 
 func (x *AclResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[131]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10911,7 +11116,7 @@ func (x *AclResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AclResponse.ProtoReflect.Descriptor instead.
 func (*AclResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{131}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *AclResponse) GetEntries() []*AclEntry {
@@ -10941,7 +11146,7 @@ type ChangeAclRequest struct {
 
 func (x *ChangeAclRequest) Reset() {
 	*x = ChangeAclRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[132]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10953,7 +11158,7 @@ func (x *ChangeAclRequest) String() string {
 func (*ChangeAclRequest) ProtoMessage() {}
 
 func (x *ChangeAclRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[132]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10966,7 +11171,7 @@ func (x *ChangeAclRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeAclRequest.ProtoReflect.Descriptor instead.
 func (*ChangeAclRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{132}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *ChangeAclRequest) GetCall() *CallId {
@@ -11017,7 +11222,7 @@ type GetDelegationTokenRequest struct {
 
 func (x *GetDelegationTokenRequest) Reset() {
 	*x = GetDelegationTokenRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[133]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11029,7 +11234,7 @@ func (x *GetDelegationTokenRequest) String() string {
 func (*GetDelegationTokenRequest) ProtoMessage() {}
 
 func (x *GetDelegationTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[133]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11042,7 +11247,7 @@ func (x *GetDelegationTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDelegationTokenRequest.ProtoReflect.Descriptor instead.
 func (*GetDelegationTokenRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{133}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *GetDelegationTokenRequest) GetCall() *CallId {
@@ -11094,7 +11299,7 @@ type ChangeDelegationTokenRequest struct {
 
 func (x *ChangeDelegationTokenRequest) Reset() {
 	*x = ChangeDelegationTokenRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[134]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11106,7 +11311,7 @@ func (x *ChangeDelegationTokenRequest) String() string {
 func (*ChangeDelegationTokenRequest) ProtoMessage() {}
 
 func (x *ChangeDelegationTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[134]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11119,7 +11324,7 @@ func (x *ChangeDelegationTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeDelegationTokenRequest.ProtoReflect.Descriptor instead.
 func (*ChangeDelegationTokenRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{134}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *ChangeDelegationTokenRequest) GetCall() *CallId {
@@ -11170,7 +11375,7 @@ type DelegationTokenResponse struct {
 
 func (x *DelegationTokenResponse) Reset() {
 	*x = DelegationTokenResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[135]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11182,7 +11387,7 @@ func (x *DelegationTokenResponse) String() string {
 func (*DelegationTokenResponse) ProtoMessage() {}
 
 func (x *DelegationTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[135]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11195,7 +11400,7 @@ func (x *DelegationTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DelegationTokenResponse.ProtoReflect.Descriptor instead.
 func (*DelegationTokenResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{135}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *DelegationTokenResponse) GetId() uint64 {
@@ -11245,7 +11450,7 @@ type ListDelegationTokensRequest struct {
 
 func (x *ListDelegationTokensRequest) Reset() {
 	*x = ListDelegationTokensRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[136]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11257,7 +11462,7 @@ func (x *ListDelegationTokensRequest) String() string {
 func (*ListDelegationTokensRequest) ProtoMessage() {}
 
 func (x *ListDelegationTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[136]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11270,7 +11475,7 @@ func (x *ListDelegationTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDelegationTokensRequest.ProtoReflect.Descriptor instead.
 func (*ListDelegationTokensRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{136}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *ListDelegationTokensRequest) GetCaller() *Caller {
@@ -11311,7 +11516,7 @@ type ListDelegationTokensResponse struct {
 
 func (x *ListDelegationTokensResponse) Reset() {
 	*x = ListDelegationTokensResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[137]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11323,7 +11528,7 @@ func (x *ListDelegationTokensResponse) String() string {
 func (*ListDelegationTokensResponse) ProtoMessage() {}
 
 func (x *ListDelegationTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[137]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11336,7 +11541,7 @@ func (x *ListDelegationTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDelegationTokensResponse.ProtoReflect.Descriptor instead.
 func (*ListDelegationTokensResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{137}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *ListDelegationTokensResponse) GetTokens() []*DelegationToken {
@@ -11367,7 +11572,7 @@ type DelegationToken struct {
 
 func (x *DelegationToken) Reset() {
 	*x = DelegationToken{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[138]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11379,7 +11584,7 @@ func (x *DelegationToken) String() string {
 func (*DelegationToken) ProtoMessage() {}
 
 func (x *DelegationToken) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[138]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11392,7 +11597,7 @@ func (x *DelegationToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DelegationToken.ProtoReflect.Descriptor instead.
 func (*DelegationToken) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{138}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *DelegationToken) GetId() uint64 {
@@ -12134,8 +12339,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x06target\x18\x03 \x01(\v2\x0f.leasefs.v1.RefR\x06target\x12)\n" +
 	"\asources\x18\x04 \x03(\v2\x0f.leasefs.v1.RefR\asources\";\n" +
 	"\rStatusRequest\x12*\n" +
-	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"\xfd\n" +
-	"\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"\xc5\v\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x12\n" +
@@ -12175,7 +12379,9 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\vtrash_files\x18: \x01(\x04R\n" +
 	"trashFiles\x12\x1f\n" +
 	"\vtrash_bytes\x18; \x01(\x03R\n" +
-	"trashBytes\x12%\n" +
+	"trashBytes\x12#\n" +
+	"\rfeature_level\x18< \x01(\x04R\ffeatureLevel\x12!\n" +
+	"\fnewest_level\x18= \x01(\x04R\vnewestLevel\x12%\n" +
 	"\x0egranted_leases\x18! \x01(\x04R\rgrantedLeases\x12%\n" +
 	"\x0estore_conflict\x18( \x01(\tR\rstoreConflict\x12\x14\n" +
 	"\x05short\x18) \x01(\tR\x05short\x12\x1d\n" +
@@ -12264,7 +12470,20 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x13ResolveStoreRequest\x12*\n" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"2\n" +
 	"\x14ResolveStoreResponse\x12\x1a\n" +
-	"\bresolved\x18\x01 \x01(\bR\bresolved\"X\n" +
+	"\bresolved\x18\x01 \x01(\bR\bresolved\"W\n" +
+	"\x0eUpgradeRequest\x12*\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x19\n" +
+	"\braise_to\x18\x02 \x01(\x04R\araiseTo\"\xb7\x01\n" +
+	"\x0fUpgradeResponse\x12\x14\n" +
+	"\x05level\x18\x01 \x01(\x04R\x05level\x12\x18\n" +
+	"\arelease\x18\x02 \x01(\tR\arelease\x12!\n" +
+	"\fnewest_level\x18\x03 \x01(\x04R\vnewestLevel\x12\x16\n" +
+	"\x06brings\x18\x04 \x01(\tR\x06brings\x129\n" +
+	"\tnamenodes\x18\x05 \x03(\v2\x1b.leasefs.v1.UpgradeNamenodeR\tnamenodes\"h\n" +
+	"\x0fUpgradeNamenode\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x18\n" +
+	"\arelease\x18\x02 \x01(\tR\arelease\x12!\n" +
+	"\fnewest_level\x18\x03 \x01(\x04R\vnewestLevel\"X\n" +
 	"\rBackupRequest\x12*\n" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1b\n" +
 	"\ttree_only\x18\x02 \x01(\bR\btreeOnly\"\xda\x03\n" +
@@ -12465,7 +12684,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\tChangeAcl\x12\x1c.leasefs.v1.ChangeAclRequest\x1a\x1a.leasefs.v1.MutateResponse\x12`\n" +
 	"\x12GetDelegationToken\x12%.leasefs.v1.GetDelegationTokenRequest\x1a#.leasefs.v1.DelegationTokenResponse\x12f\n" +
 	"\x15ChangeDelegationToken\x12(.leasefs.v1.ChangeDelegationTokenRequest\x1a#.leasefs.v1.DelegationTokenResponse\x12i\n" +
-	"\x14ListDelegationTokens\x12'.leasefs.v1.ListDelegationTokensRequest\x1a(.leasefs.v1.ListDelegationTokensResponse2\xba\x04\n" +
+	"\x14ListDelegationTokens\x12'.leasefs.v1.ListDelegationTokensRequest\x1a(.leasefs.v1.ListDelegationTokensResponse2\xfe\x04\n" +
 	"\x05Admin\x12?\n" +
 	"\x06Status\x12\x19.leasefs.v1.StatusRequest\x1a\x1a.leasefs.v1.StatusResponse\x12K\n" +
 	"\n" +
@@ -12475,7 +12694,8 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\aCollect\x12\x1a.leasefs.v1.CollectRequest\x1a\x1b.leasefs.v1.CollectResponse\x12A\n" +
 	"\x06Backup\x12\x19.leasefs.v1.BackupRequest\x1a\x1a.leasefs.v1.BackupResponse0\x01\x12E\n" +
 	"\bFailover\x12\x1b.leasefs.v1.FailoverRequest\x1a\x1c.leasefs.v1.FailoverResponse\x12Q\n" +
-	"\fResolveStore\x12\x1f.leasefs.v1.ResolveStoreRequest\x1a .leasefs.v1.ResolveStoreResponse2I\n" +
+	"\fResolveStore\x12\x1f.leasefs.v1.ResolveStoreRequest\x1a .leasefs.v1.ResolveStoreResponse\x12B\n" +
+	"\aUpgrade\x12\x1a.leasefs.v1.UpgradeRequest\x1a\x1b.leasefs.v1.UpgradeResponse2I\n" +
 	"\x05Calls\x12@\n" +
 	"\x05Carry\x12\x18.leasefs.v1.CarryRequest\x1a\x19.leasefs.v1.CarryResponse(\x010\x01B7Z5github.com/leasefs/leasefs/proto/leasefs/v1;leasefsv1b\x06proto3"
 
@@ -12492,7 +12712,7 @@ func file_leasefs_v1_leasefs_proto_rawDescGZIP() []byte {
 }
 
 var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 142)
+var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 145)
 var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(RefHow)(0),                          // 0: leasefs.v1.RefHow
 	(FileType)(0),                        // 1: leasefs.v1.FileType
@@ -12624,33 +12844,36 @@ var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(*FailoverResponse)(nil),             // 127: leasefs.v1.FailoverResponse
 	(*ResolveStoreRequest)(nil),          // 128: leasefs.v1.ResolveStoreRequest
 	(*ResolveStoreResponse)(nil),         // 129: leasefs.v1.ResolveStoreResponse
-	(*BackupRequest)(nil),                // 130: leasefs.v1.BackupRequest
-	(*BackupResponse)(nil),               // 131: leasefs.v1.BackupResponse
-	(*CarryRequest)(nil),                 // 132: leasefs.v1.CarryRequest
-	(*CarriedCall)(nil),                  // 133: leasefs.v1.CarriedCall
-	(*CarryResponse)(nil),                // 134: leasefs.v1.CarryResponse
-	(*CarriedAnswer)(nil),                // 135: leasefs.v1.CarriedAnswer
-	(*WhoAmIRequest)(nil),                // 136: leasefs.v1.WhoAmIRequest
-	(*WhoAmIResponse)(nil),               // 137: leasefs.v1.WhoAmIResponse
-	(*AclEntry)(nil),                     // 138: leasefs.v1.AclEntry
-	(*AclRequest)(nil),                   // 139: leasefs.v1.AclRequest
-	(*AclResponse)(nil),                  // 140: leasefs.v1.AclResponse
-	(*ChangeAclRequest)(nil),             // 141: leasefs.v1.ChangeAclRequest
-	(*GetDelegationTokenRequest)(nil),    // 142: leasefs.v1.GetDelegationTokenRequest
-	(*ChangeDelegationTokenRequest)(nil), // 143: leasefs.v1.ChangeDelegationTokenRequest
-	(*DelegationTokenResponse)(nil),      // 144: leasefs.v1.DelegationTokenResponse
-	(*ListDelegationTokensRequest)(nil),  // 145: leasefs.v1.ListDelegationTokensRequest
-	(*ListDelegationTokensResponse)(nil), // 146: leasefs.v1.ListDelegationTokensResponse
-	(*DelegationToken)(nil),              // 147: leasefs.v1.DelegationToken
-	nil,                                  // 148: leasefs.v1.Block.HeadersEntry
-	nil,                                  // 149: leasefs.v1.BlockTarget.HeadersEntry
-	nil,                                  // 150: leasefs.v1.BackupResponse.HeadersEntry
+	(*UpgradeRequest)(nil),               // 130: leasefs.v1.UpgradeRequest
+	(*UpgradeResponse)(nil),              // 131: leasefs.v1.UpgradeResponse
+	(*UpgradeNamenode)(nil),              // 132: leasefs.v1.UpgradeNamenode
+	(*BackupRequest)(nil),                // 133: leasefs.v1.BackupRequest
+	(*BackupResponse)(nil),               // 134: leasefs.v1.BackupResponse
+	(*CarryRequest)(nil),                 // 135: leasefs.v1.CarryRequest
+	(*CarriedCall)(nil),                  // 136: leasefs.v1.CarriedCall
+	(*CarryResponse)(nil),                // 137: leasefs.v1.CarryResponse
+	(*CarriedAnswer)(nil),                // 138: leasefs.v1.CarriedAnswer
+	(*WhoAmIRequest)(nil),                // 139: leasefs.v1.WhoAmIRequest
+	(*WhoAmIResponse)(nil),               // 140: leasefs.v1.WhoAmIResponse
+	(*AclEntry)(nil),                     // 141: leasefs.v1.AclEntry
+	(*AclRequest)(nil),                   // 142: leasefs.v1.AclRequest
+	(*AclResponse)(nil),                  // 143: leasefs.v1.AclResponse
+	(*ChangeAclRequest)(nil),             // 144: leasefs.v1.ChangeAclRequest
+	(*GetDelegationTokenRequest)(nil),    // 145: leasefs.v1.GetDelegationTokenRequest
+	(*ChangeDelegationTokenRequest)(nil), // 146: leasefs.v1.ChangeDelegationTokenRequest
+	(*DelegationTokenResponse)(nil),      // 147: leasefs.v1.DelegationTokenResponse
+	(*ListDelegationTokensRequest)(nil),  // 148: leasefs.v1.ListDelegationTokensRequest
+	(*ListDelegationTokensResponse)(nil), // 149: leasefs.v1.ListDelegationTokensResponse
+	(*DelegationToken)(nil),              // 150: leasefs.v1.DelegationToken
+	nil,                                  // 151: leasefs.v1.Block.HeadersEntry
+	nil,                                  // 152: leasefs.v1.BlockTarget.HeadersEntry
+	nil,                                  // 153: leasefs.v1.BackupResponse.HeadersEntry
 }
 var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	1,   // 0: leasefs.v1.Attr.type:type_name -> leasefs.v1.FileType
 	14,  // 1: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
 	15,  // 2: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
-	148, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
+	151, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
 	15,  // 4: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
 	10,  // 5: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
 	18,  // 6: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
@@ -12720,7 +12943,7 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	12,  // 70: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
 	63,  // 71: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
 	65,  // 72: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
-	149, // 73: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
+	152, // 73: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
 	12,  // 74: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
 	16,  // 75: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
 	9,   // 76: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
@@ -12824,137 +13047,141 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	10,  // 174: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
 	10,  // 175: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
 	10,  // 176: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 177: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
-	150, // 178: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
-	133, // 179: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
-	135, // 180: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
-	17,  // 181: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
-	10,  // 182: leasefs.v1.WhoAmIRequest.caller:type_name -> leasefs.v1.Caller
-	6,   // 183: leasefs.v1.AclEntry.tag:type_name -> leasefs.v1.AclTag
-	10,  // 184: leasefs.v1.AclRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 185: leasefs.v1.AclRequest.at:type_name -> leasefs.v1.Ref
-	138, // 186: leasefs.v1.AclResponse.entries:type_name -> leasefs.v1.AclEntry
-	27,  // 187: leasefs.v1.AclResponse.keys:type_name -> leasefs.v1.CacheKey
-	9,   // 188: leasefs.v1.ChangeAclRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 189: leasefs.v1.ChangeAclRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 190: leasefs.v1.ChangeAclRequest.at:type_name -> leasefs.v1.Ref
-	7,   // 191: leasefs.v1.ChangeAclRequest.action:type_name -> leasefs.v1.AclAction
-	138, // 192: leasefs.v1.ChangeAclRequest.entries:type_name -> leasefs.v1.AclEntry
-	9,   // 193: leasefs.v1.GetDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 194: leasefs.v1.GetDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
-	9,   // 195: leasefs.v1.ChangeDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 196: leasefs.v1.ChangeDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 197: leasefs.v1.ListDelegationTokensRequest.caller:type_name -> leasefs.v1.Caller
-	147, // 198: leasefs.v1.ListDelegationTokensResponse.tokens:type_name -> leasefs.v1.DelegationToken
-	20,  // 199: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
-	29,  // 200: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
-	33,  // 201: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
-	37,  // 202: leasefs.v1.Namenode.LeaseHistory:input_type -> leasefs.v1.LeaseHistoryRequest
-	40,  // 203: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
-	42,  // 204: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
-	44,  // 205: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
-	46,  // 206: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
-	49,  // 207: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
-	51,  // 208: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
-	52,  // 209: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
-	53,  // 210: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
-	56,  // 211: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
-	59,  // 212: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
-	60,  // 213: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
-	62,  // 214: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
-	66,  // 215: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
-	68,  // 216: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
-	70,  // 217: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
-	71,  // 218: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
-	73,  // 219: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
-	75,  // 220: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
-	78,  // 221: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
-	81,  // 222: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
-	83,  // 223: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
-	87,  // 224: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
-	88,  // 225: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
-	90,  // 226: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
-	91,  // 227: leasefs.v1.Namenode.ListTrash:input_type -> leasefs.v1.ListTrashRequest
-	94,  // 228: leasefs.v1.Namenode.RestoreTrash:input_type -> leasefs.v1.RestoreTrashRequest
-	95,  // 229: leasefs.v1.Namenode.EmptyTrash:input_type -> leasefs.v1.EmptyTrashRequest
-	96,  // 230: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
-	107, // 231: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
-	106, // 232: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
-	108, // 233: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
-	109, // 234: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
-	97,  // 235: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
-	136, // 236: leasefs.v1.Namenode.WhoAmI:input_type -> leasefs.v1.WhoAmIRequest
-	139, // 237: leasefs.v1.Namenode.Acl:input_type -> leasefs.v1.AclRequest
-	141, // 238: leasefs.v1.Namenode.ChangeAcl:input_type -> leasefs.v1.ChangeAclRequest
-	142, // 239: leasefs.v1.Namenode.GetDelegationToken:input_type -> leasefs.v1.GetDelegationTokenRequest
-	143, // 240: leasefs.v1.Namenode.ChangeDelegationToken:input_type -> leasefs.v1.ChangeDelegationTokenRequest
-	145, // 241: leasefs.v1.Namenode.ListDelegationTokens:input_type -> leasefs.v1.ListDelegationTokensRequest
-	110, // 242: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
-	117, // 243: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
-	119, // 244: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
-	121, // 245: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
-	124, // 246: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
-	130, // 247: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
-	126, // 248: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
-	128, // 249: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
-	132, // 250: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
-	21,  // 251: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
-	31,  // 252: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
-	34,  // 253: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
-	38,  // 254: leasefs.v1.Namenode.LeaseHistory:output_type -> leasefs.v1.LeaseHistoryResponse
-	41,  // 255: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
-	43,  // 256: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
-	45,  // 257: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
-	47,  // 258: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
-	50,  // 259: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
-	86,  // 260: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
-	86,  // 261: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
-	54,  // 262: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
-	58,  // 263: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
-	58,  // 264: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
-	61,  // 265: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
-	64,  // 266: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
-	67,  // 267: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
-	69,  // 268: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
-	69,  // 269: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
-	72,  // 270: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
-	74,  // 271: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
-	76,  // 272: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
-	79,  // 273: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
-	82,  // 274: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
-	84,  // 275: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
-	86,  // 276: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
-	86,  // 277: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
-	86,  // 278: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
-	92,  // 279: leasefs.v1.Namenode.ListTrash:output_type -> leasefs.v1.ListTrashResponse
-	86,  // 280: leasefs.v1.Namenode.RestoreTrash:output_type -> leasefs.v1.MutateResponse
-	86,  // 281: leasefs.v1.Namenode.EmptyTrash:output_type -> leasefs.v1.MutateResponse
-	86,  // 282: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
-	86,  // 283: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
-	86,  // 284: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
-	86,  // 285: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
-	86,  // 286: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
-	86,  // 287: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
-	137, // 288: leasefs.v1.Namenode.WhoAmI:output_type -> leasefs.v1.WhoAmIResponse
-	140, // 289: leasefs.v1.Namenode.Acl:output_type -> leasefs.v1.AclResponse
-	86,  // 290: leasefs.v1.Namenode.ChangeAcl:output_type -> leasefs.v1.MutateResponse
-	144, // 291: leasefs.v1.Namenode.GetDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
-	144, // 292: leasefs.v1.Namenode.ChangeDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
-	146, // 293: leasefs.v1.Namenode.ListDelegationTokens:output_type -> leasefs.v1.ListDelegationTokensResponse
-	111, // 294: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
-	118, // 295: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
-	120, // 296: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
-	122, // 297: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
-	125, // 298: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
-	131, // 299: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
-	127, // 300: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
-	129, // 301: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
-	134, // 302: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
-	251, // [251:303] is the sub-list for method output_type
-	199, // [199:251] is the sub-list for method input_type
-	199, // [199:199] is the sub-list for extension type_name
-	199, // [199:199] is the sub-list for extension extendee
-	0,   // [0:199] is the sub-list for field type_name
+	10,  // 177: leasefs.v1.UpgradeRequest.caller:type_name -> leasefs.v1.Caller
+	132, // 178: leasefs.v1.UpgradeResponse.namenodes:type_name -> leasefs.v1.UpgradeNamenode
+	10,  // 179: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
+	153, // 180: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
+	136, // 181: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
+	138, // 182: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
+	17,  // 183: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
+	10,  // 184: leasefs.v1.WhoAmIRequest.caller:type_name -> leasefs.v1.Caller
+	6,   // 185: leasefs.v1.AclEntry.tag:type_name -> leasefs.v1.AclTag
+	10,  // 186: leasefs.v1.AclRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 187: leasefs.v1.AclRequest.at:type_name -> leasefs.v1.Ref
+	141, // 188: leasefs.v1.AclResponse.entries:type_name -> leasefs.v1.AclEntry
+	27,  // 189: leasefs.v1.AclResponse.keys:type_name -> leasefs.v1.CacheKey
+	9,   // 190: leasefs.v1.ChangeAclRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 191: leasefs.v1.ChangeAclRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 192: leasefs.v1.ChangeAclRequest.at:type_name -> leasefs.v1.Ref
+	7,   // 193: leasefs.v1.ChangeAclRequest.action:type_name -> leasefs.v1.AclAction
+	141, // 194: leasefs.v1.ChangeAclRequest.entries:type_name -> leasefs.v1.AclEntry
+	9,   // 195: leasefs.v1.GetDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 196: leasefs.v1.GetDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
+	9,   // 197: leasefs.v1.ChangeDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 198: leasefs.v1.ChangeDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 199: leasefs.v1.ListDelegationTokensRequest.caller:type_name -> leasefs.v1.Caller
+	150, // 200: leasefs.v1.ListDelegationTokensResponse.tokens:type_name -> leasefs.v1.DelegationToken
+	20,  // 201: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
+	29,  // 202: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
+	33,  // 203: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
+	37,  // 204: leasefs.v1.Namenode.LeaseHistory:input_type -> leasefs.v1.LeaseHistoryRequest
+	40,  // 205: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
+	42,  // 206: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
+	44,  // 207: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
+	46,  // 208: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
+	49,  // 209: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
+	51,  // 210: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
+	52,  // 211: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
+	53,  // 212: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
+	56,  // 213: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
+	59,  // 214: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
+	60,  // 215: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
+	62,  // 216: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
+	66,  // 217: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
+	68,  // 218: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
+	70,  // 219: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
+	71,  // 220: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
+	73,  // 221: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
+	75,  // 222: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
+	78,  // 223: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
+	81,  // 224: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
+	83,  // 225: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
+	87,  // 226: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
+	88,  // 227: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
+	90,  // 228: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
+	91,  // 229: leasefs.v1.Namenode.ListTrash:input_type -> leasefs.v1.ListTrashRequest
+	94,  // 230: leasefs.v1.Namenode.RestoreTrash:input_type -> leasefs.v1.RestoreTrashRequest
+	95,  // 231: leasefs.v1.Namenode.EmptyTrash:input_type -> leasefs.v1.EmptyTrashRequest
+	96,  // 232: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
+	107, // 233: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
+	106, // 234: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
+	108, // 235: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
+	109, // 236: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
+	97,  // 237: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
+	139, // 238: leasefs.v1.Namenode.WhoAmI:input_type -> leasefs.v1.WhoAmIRequest
+	142, // 239: leasefs.v1.Namenode.Acl:input_type -> leasefs.v1.AclRequest
+	144, // 240: leasefs.v1.Namenode.ChangeAcl:input_type -> leasefs.v1.ChangeAclRequest
+	145, // 241: leasefs.v1.Namenode.GetDelegationToken:input_type -> leasefs.v1.GetDelegationTokenRequest
+	146, // 242: leasefs.v1.Namenode.ChangeDelegationToken:input_type -> leasefs.v1.ChangeDelegationTokenRequest
+	148, // 243: leasefs.v1.Namenode.ListDelegationTokens:input_type -> leasefs.v1.ListDelegationTokensRequest
+	110, // 244: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
+	117, // 245: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
+	119, // 246: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
+	121, // 247: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
+	124, // 248: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
+	133, // 249: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
+	126, // 250: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
+	128, // 251: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
+	130, // 252: leasefs.v1.Admin.Upgrade:input_type -> leasefs.v1.UpgradeRequest
+	135, // 253: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
+	21,  // 254: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
+	31,  // 255: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
+	34,  // 256: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
+	38,  // 257: leasefs.v1.Namenode.LeaseHistory:output_type -> leasefs.v1.LeaseHistoryResponse
+	41,  // 258: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
+	43,  // 259: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
+	45,  // 260: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
+	47,  // 261: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
+	50,  // 262: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
+	86,  // 263: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
+	86,  // 264: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
+	54,  // 265: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
+	58,  // 266: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
+	58,  // 267: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
+	61,  // 268: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
+	64,  // 269: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
+	67,  // 270: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
+	69,  // 271: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
+	69,  // 272: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
+	72,  // 273: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
+	74,  // 274: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
+	76,  // 275: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
+	79,  // 276: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
+	82,  // 277: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
+	84,  // 278: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
+	86,  // 279: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
+	86,  // 280: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
+	86,  // 281: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
+	92,  // 282: leasefs.v1.Namenode.ListTrash:output_type -> leasefs.v1.ListTrashResponse
+	86,  // 283: leasefs.v1.Namenode.RestoreTrash:output_type -> leasefs.v1.MutateResponse
+	86,  // 284: leasefs.v1.Namenode.EmptyTrash:output_type -> leasefs.v1.MutateResponse
+	86,  // 285: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
+	86,  // 286: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
+	86,  // 287: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
+	86,  // 288: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
+	86,  // 289: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
+	86,  // 290: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
+	140, // 291: leasefs.v1.Namenode.WhoAmI:output_type -> leasefs.v1.WhoAmIResponse
+	143, // 292: leasefs.v1.Namenode.Acl:output_type -> leasefs.v1.AclResponse
+	86,  // 293: leasefs.v1.Namenode.ChangeAcl:output_type -> leasefs.v1.MutateResponse
+	147, // 294: leasefs.v1.Namenode.GetDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
+	147, // 295: leasefs.v1.Namenode.ChangeDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
+	149, // 296: leasefs.v1.Namenode.ListDelegationTokens:output_type -> leasefs.v1.ListDelegationTokensResponse
+	111, // 297: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
+	118, // 298: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
+	120, // 299: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
+	122, // 300: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
+	125, // 301: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
+	134, // 302: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
+	127, // 303: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
+	129, // 304: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
+	131, // 305: leasefs.v1.Admin.Upgrade:output_type -> leasefs.v1.UpgradeResponse
+	137, // 306: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
+	254, // [254:307] is the sub-list for method output_type
+	201, // [201:254] is the sub-list for method input_type
+	201, // [201:201] is the sub-list for extension type_name
+	201, // [201:201] is the sub-list for extension extendee
+	0,   // [0:201] is the sub-list for field type_name
 }
 
 func init() { file_leasefs_v1_leasefs_proto_init() }
@@ -13003,7 +13230,7 @@ func file_leasefs_v1_leasefs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leasefs_v1_leasefs_proto_rawDesc), len(file_leasefs_v1_leasefs_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   142,
+			NumMessages:   145,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -1844,6 +1844,7 @@ const (
 	Admin_Backup_FullMethodName       = "/leasefs.v1.Admin/Backup"
 	Admin_Failover_FullMethodName     = "/leasefs.v1.Admin/Failover"
 	Admin_ResolveStore_FullMethodName = "/leasefs.v1.Admin/ResolveStore"
+	Admin_Upgrade_FullMethodName      = "/leasefs.v1.Admin/Upgrade"
 )
 
 // AdminClient is the client API for Admin service.
@@ -1869,6 +1870,9 @@ type AdminClient interface {
 	// ResolveStore gives a block store that copies of the namespace have used, too,
 	// to this one alone. Without such a conflict it does nothing.
 	ResolveStore(ctx context.Context, in *ResolveStoreRequest, opts ...grpc.CallOption) (*ResolveStoreResponse, error)
+	// Upgrade tells at which feature level the namespace is and what its namenodes can do,
+	// or raises it.
+	Upgrade(ctx context.Context, in *UpgradeRequest, opts ...grpc.CallOption) (*UpgradeResponse, error)
 }
 
 type adminClient struct {
@@ -1977,6 +1981,16 @@ func (c *adminClient) ResolveStore(ctx context.Context, in *ResolveStoreRequest,
 	return out, nil
 }
 
+func (c *adminClient) Upgrade(ctx context.Context, in *UpgradeRequest, opts ...grpc.CallOption) (*UpgradeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpgradeResponse)
+	err := c.cc.Invoke(ctx, Admin_Upgrade_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServer is the server API for Admin service.
 // All implementations must embed UnimplementedAdminServer
 // for forward compatibility.
@@ -2000,6 +2014,9 @@ type AdminServer interface {
 	// ResolveStore gives a block store that copies of the namespace have used, too,
 	// to this one alone. Without such a conflict it does nothing.
 	ResolveStore(context.Context, *ResolveStoreRequest) (*ResolveStoreResponse, error)
+	// Upgrade tells at which feature level the namespace is and what its namenodes can do,
+	// or raises it.
+	Upgrade(context.Context, *UpgradeRequest) (*UpgradeResponse, error)
 	mustEmbedUnimplementedAdminServer()
 }
 
@@ -2033,6 +2050,9 @@ func (UnimplementedAdminServer) Failover(context.Context, *FailoverRequest) (*Fa
 }
 func (UnimplementedAdminServer) ResolveStore(context.Context, *ResolveStoreRequest) (*ResolveStoreResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ResolveStore not implemented")
+}
+func (UnimplementedAdminServer) Upgrade(context.Context, *UpgradeRequest) (*UpgradeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Upgrade not implemented")
 }
 func (UnimplementedAdminServer) mustEmbedUnimplementedAdminServer() {}
 func (UnimplementedAdminServer) testEmbeddedByValue()               {}
@@ -2185,6 +2205,24 @@ func _Admin_ResolveStore_Handler(srv interface{}, ctx context.Context, dec func(
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_Upgrade_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpgradeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).Upgrade(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_Upgrade_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).Upgrade(ctx, req.(*UpgradeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Admin_ServiceDesc is the grpc.ServiceDesc for Admin service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -2215,6 +2253,10 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ResolveStore",
 			Handler:    _Admin_ResolveStore_Handler,
+		},
+		{
+			MethodName: "Upgrade",
+			Handler:    _Admin_Upgrade_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

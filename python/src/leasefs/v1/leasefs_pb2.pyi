@@ -1574,7 +1574,7 @@ class StatusRequest(_message.Message):
     def __init__(self, caller: _Optional[_Union[Caller, _Mapping]] = ...) -> None: ...
 
 class StatusResponse(_message.Message):
-    __slots__ = ("address", "role", "term", "txid", "durable_txid", "inodes", "blocks", "leases", "open_files", "uptime_ms", "safe_mode", "safe_mode_why", "namespace_id", "tail_bytes", "garbage_blocks", "image_txid", "version", "oldest_overdue_ms", "disk_free", "disk_total", "stored_bytes", "sessions", "files", "directories", "heap_bytes", "journal_bytes", "zookeeper_bytes", "zookeeper_nodes", "garbage_bytes", "trash_files", "trash_bytes", "granted_leases", "store_conflict", "short", "disk_error", "active_address", "clocks", "trusts", "audit", "scrub", "archive", "greedy")
+    __slots__ = ("address", "role", "term", "txid", "durable_txid", "inodes", "blocks", "leases", "open_files", "uptime_ms", "safe_mode", "safe_mode_why", "namespace_id", "tail_bytes", "garbage_blocks", "image_txid", "version", "oldest_overdue_ms", "disk_free", "disk_total", "stored_bytes", "sessions", "files", "directories", "heap_bytes", "journal_bytes", "zookeeper_bytes", "zookeeper_nodes", "garbage_bytes", "trash_files", "trash_bytes", "feature_level", "newest_level", "granted_leases", "store_conflict", "short", "disk_error", "active_address", "clocks", "trusts", "audit", "scrub", "archive", "greedy")
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
@@ -1606,6 +1606,8 @@ class StatusResponse(_message.Message):
     GARBAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
     TRASH_FILES_FIELD_NUMBER: _ClassVar[int]
     TRASH_BYTES_FIELD_NUMBER: _ClassVar[int]
+    FEATURE_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_LEVEL_FIELD_NUMBER: _ClassVar[int]
     GRANTED_LEASES_FIELD_NUMBER: _ClassVar[int]
     STORE_CONFLICT_FIELD_NUMBER: _ClassVar[int]
     SHORT_FIELD_NUMBER: _ClassVar[int]
@@ -1648,6 +1650,8 @@ class StatusResponse(_message.Message):
     garbage_bytes: int
     trash_files: int
     trash_bytes: int
+    feature_level: int
+    newest_level: int
     granted_leases: int
     store_conflict: str
     short: str
@@ -1659,7 +1663,7 @@ class StatusResponse(_message.Message):
     scrub: ScrubStatus
     archive: ArchiveStatus
     greedy: _containers.RepeatedCompositeFieldContainer[Holding]
-    def __init__(self, address: _Optional[str] = ..., role: _Optional[str] = ..., term: _Optional[int] = ..., txid: _Optional[int] = ..., durable_txid: _Optional[int] = ..., inodes: _Optional[int] = ..., blocks: _Optional[int] = ..., leases: _Optional[int] = ..., open_files: _Optional[int] = ..., uptime_ms: _Optional[int] = ..., safe_mode: bool = ..., safe_mode_why: _Optional[str] = ..., namespace_id: _Optional[str] = ..., tail_bytes: _Optional[int] = ..., garbage_blocks: _Optional[int] = ..., image_txid: _Optional[int] = ..., version: _Optional[str] = ..., oldest_overdue_ms: _Optional[int] = ..., disk_free: _Optional[int] = ..., disk_total: _Optional[int] = ..., stored_bytes: _Optional[int] = ..., sessions: _Optional[int] = ..., files: _Optional[int] = ..., directories: _Optional[int] = ..., heap_bytes: _Optional[int] = ..., journal_bytes: _Optional[int] = ..., zookeeper_bytes: _Optional[int] = ..., zookeeper_nodes: _Optional[int] = ..., garbage_bytes: _Optional[int] = ..., trash_files: _Optional[int] = ..., trash_bytes: _Optional[int] = ..., granted_leases: _Optional[int] = ..., store_conflict: _Optional[str] = ..., short: _Optional[str] = ..., disk_error: _Optional[str] = ..., active_address: _Optional[str] = ..., clocks: _Optional[_Iterable[_Union[ClockSkew, _Mapping]]] = ..., trusts: _Optional[str] = ..., audit: _Optional[_Union[AuditStatus, _Mapping]] = ..., scrub: _Optional[_Union[ScrubStatus, _Mapping]] = ..., archive: _Optional[_Union[ArchiveStatus, _Mapping]] = ..., greedy: _Optional[_Iterable[_Union[Holding, _Mapping]]] = ...) -> None: ...
+    def __init__(self, address: _Optional[str] = ..., role: _Optional[str] = ..., term: _Optional[int] = ..., txid: _Optional[int] = ..., durable_txid: _Optional[int] = ..., inodes: _Optional[int] = ..., blocks: _Optional[int] = ..., leases: _Optional[int] = ..., open_files: _Optional[int] = ..., uptime_ms: _Optional[int] = ..., safe_mode: bool = ..., safe_mode_why: _Optional[str] = ..., namespace_id: _Optional[str] = ..., tail_bytes: _Optional[int] = ..., garbage_blocks: _Optional[int] = ..., image_txid: _Optional[int] = ..., version: _Optional[str] = ..., oldest_overdue_ms: _Optional[int] = ..., disk_free: _Optional[int] = ..., disk_total: _Optional[int] = ..., stored_bytes: _Optional[int] = ..., sessions: _Optional[int] = ..., files: _Optional[int] = ..., directories: _Optional[int] = ..., heap_bytes: _Optional[int] = ..., journal_bytes: _Optional[int] = ..., zookeeper_bytes: _Optional[int] = ..., zookeeper_nodes: _Optional[int] = ..., garbage_bytes: _Optional[int] = ..., trash_files: _Optional[int] = ..., trash_bytes: _Optional[int] = ..., feature_level: _Optional[int] = ..., newest_level: _Optional[int] = ..., granted_leases: _Optional[int] = ..., store_conflict: _Optional[str] = ..., short: _Optional[str] = ..., disk_error: _Optional[str] = ..., active_address: _Optional[str] = ..., clocks: _Optional[_Iterable[_Union[ClockSkew, _Mapping]]] = ..., trusts: _Optional[str] = ..., audit: _Optional[_Union[AuditStatus, _Mapping]] = ..., scrub: _Optional[_Union[ScrubStatus, _Mapping]] = ..., archive: _Optional[_Union[ArchiveStatus, _Mapping]] = ..., greedy: _Optional[_Iterable[_Union[Holding, _Mapping]]] = ...) -> None: ...
 
 class ScrubStatus(_message.Message):
     __slots__ = ("began_unix_ms", "read_bytes", "whole_unix_ms", "damaged")
@@ -1844,6 +1848,38 @@ class ResolveStoreResponse(_message.Message):
     RESOLVED_FIELD_NUMBER: _ClassVar[int]
     resolved: bool
     def __init__(self, resolved: bool = ...) -> None: ...
+
+class UpgradeRequest(_message.Message):
+    __slots__ = ("caller", "raise_to")
+    CALLER_FIELD_NUMBER: _ClassVar[int]
+    RAISE_TO_FIELD_NUMBER: _ClassVar[int]
+    caller: Caller
+    raise_to: int
+    def __init__(self, caller: _Optional[_Union[Caller, _Mapping]] = ..., raise_to: _Optional[int] = ...) -> None: ...
+
+class UpgradeResponse(_message.Message):
+    __slots__ = ("level", "release", "newest_level", "brings", "namenodes")
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    RELEASE_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    BRINGS_FIELD_NUMBER: _ClassVar[int]
+    NAMENODES_FIELD_NUMBER: _ClassVar[int]
+    level: int
+    release: str
+    newest_level: int
+    brings: str
+    namenodes: _containers.RepeatedCompositeFieldContainer[UpgradeNamenode]
+    def __init__(self, level: _Optional[int] = ..., release: _Optional[str] = ..., newest_level: _Optional[int] = ..., brings: _Optional[str] = ..., namenodes: _Optional[_Iterable[_Union[UpgradeNamenode, _Mapping]]] = ...) -> None: ...
+
+class UpgradeNamenode(_message.Message):
+    __slots__ = ("address", "release", "newest_level")
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    RELEASE_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    address: str
+    release: str
+    newest_level: int
+    def __init__(self, address: _Optional[str] = ..., release: _Optional[str] = ..., newest_level: _Optional[int] = ...) -> None: ...
 
 class BackupRequest(_message.Message):
     __slots__ = ("caller", "tree_only")

@@ -1,0 +1,72 @@
+package datadir
+
+import (
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"github.com/leasefs/leasefs/internal/vfs"
+	"github.com/leasefs/leasefs/namenode/namespace/levels"
+	"github.com/leasefs/leasefs/test/env/crashfs"
+)
+
+// TestFrozenVersion: VERSION as a release of each level wrote it is read for ever; that of the newest
+// level is still written so.
+func TestFrozenVersion(t *testing.T) {
+	for file, want := range map[string]Version{
+		"version-1": {Format: 1, Namespace: "010ba16cae0f88c1a751ef8095a32547", Created: "2026-11-28T19:38:32Z", By: "leasefs level-1"},
+		"version-2": {
+			Format: 2, Namespace: "2d50c538aa07bb878a2db4501371d8be", Created: "2026-11-28T19:38:37Z", By: "leasefs level-2",
+			BackupTxID: 7, Incarnation: "ffeeddccbbaa99887766554433221100", Release: "level-2",
+		},
+	} {
+		raw, err := os.ReadFile("../../testdata/frozen/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, _, err := ParseVersion(raw)
+		if err != nil || got != want {
+			t.Errorf("%s: %+v, %v", file, got, err)
+		}
+		written, err := toml.Marshal(got)
+		if err != nil || want.At().Level == levels.Newest() && string(written) != string(raw) {
+			t.Errorf("%s is now written as\n%s%v", file, written, err)
+		}
+	}
+}
+
+// TestUpdates: who changes something in VERSION leaves what another changes at the same time.
+func TestUpdates(t *testing.T) {
+	d, err := Open(crashfs.New(1), "/data", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Finish(1, "x", "now"); err != nil {
+		t.Fatal(err)
+	}
+	const last = 200
+	var both sync.WaitGroup
+	for _, change := range []func(v *Version, n int){
+		func(v *Version, n int) { v.Format = n },
+		func(v *Version, n int) { v.Incarnation = strconv.Itoa(n) },
+	} {
+		both.Go(func() {
+			for n := range last {
+				if err := d.Update(func(v *Version) { change(v, n+1) }); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	both.Wait()
+	raw, err := vfs.ReadFile(d.fs, d.File(VersionFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, _, err := ParseVersion(raw); err != nil || v.Format != last || v.Incarnation != strconv.Itoa(last) {
+		t.Errorf("%+v, %v", v, err)
+	}
+}
