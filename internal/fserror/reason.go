@@ -12,6 +12,8 @@ const (
 	ReasonNotSuperuser   = "not the superuser" // only a superuser may
 	ReasonNoHistory      = "no history"        // of leases is kept
 	ReasonNoLease        = "no lease"          // of that id, or on that file
+	ReasonQuotaNames     = "quota of names"    // of a directory above; it has as many as it may
+	ReasonQuotaBytes     = "quota of bytes"    // the same
 	ReasonAlone          = "alone"             // it takes, or was, one of several namenodes
 	ReasonNoNamespace    = "no namespace"      // ZooKeeper has none of the name
 	ReasonNamespaceTaken = "namespace taken"   // ZooKeeper has one of the name

@@ -206,6 +206,7 @@ func (c *checker) tables() {
 	t.AgeTable.Check(c.problem, t.canAge)
 	t.CacherTable.Check(c.problem, t.nextInode)
 	t.trash.Check(c.problem, t.nextInode, t.reigned)
+	t.quotas.Check(c.problem, &t.slots.Table, t.IsDir)
 	t.PassTable.Check(c.problem, t.txid, t.time)
 }
 

@@ -11,7 +11,7 @@ import (
 // imageVersion is the version of the layout, and grows with each change to it. Versions
 // from oldestImage on can be read.
 const (
-	imageVersion = 12
+	imageVersion = 13
 	oldestImage  = 7
 )
 
@@ -33,6 +33,7 @@ var imageParts = []struct {
 }{
 	{"head", oldestImage, (*imageCoder).head},
 	{"trash", 12, func(im *imageCoder) { im.t.trash.Code(im.Coder, im.t.nextInode, im.t.reigned) }},
+	{"quotas", 13, func(im *imageCoder) { im.t.quotas.Code(im.Coder) }},
 	{"inodes", oldestImage, (*imageCoder).inodes},
 	{"garbage", oldestImage, func(im *imageCoder) { im.t.garbage.Code(im.Coder, im.t.blocks.Has) }},
 	{"calls' results", oldestImage, func(im *imageCoder) { im.t.ResultTable.Code(im.Coder) }},

@@ -9,6 +9,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/posixacl"
 	"github.com/leasefs/leasefs/namenode/namespace/acl"
+	"github.com/leasefs/leasefs/namenode/namespace/quota"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
@@ -80,6 +81,8 @@ func samples() []Op {
 		&OpTrash{Do: TrashKeep, User: "u", Op: &OpTxn{Parts: []Op{&OpDelete{Parent: 1, Name: "a", Inode: 2}}}},
 		&OpTrash{Do: TrashRestore, Inodes: []InodeID{1 << 40}, Parent: 1, Name: longName},
 		&OpTrash{Do: TrashEmpty, Inodes: []InodeID{2, 3}},
+		&OpQuota{Inode: 7, Limits: quota.Limits{Names: 1_000_000, Bytes: 1<<63 - 1}},
+		&OpQuota{Inode: 1, Limits: quota.Limits{Names: quota.None, Bytes: quota.None}},
 	}
 }
 

@@ -326,7 +326,7 @@ func (op *OpTrash) empty(t applier) (Result, error) {
 	for _, id := range op.Inodes {
 		t.trash.Take(id)
 		if n := t.get(id); n.Type == TypeDir && t.stored(n) > 0 {
-			t.detached.ReplaceOrInsert(id)
+			t.detach(id)
 		} else {
 			t.free(n, ReasonDeleted)
 		}

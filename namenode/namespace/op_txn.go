@@ -6,6 +6,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/namespace/codec"
+	"github.com/leasefs/leasefs/namenode/namespace/quota"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
@@ -18,6 +19,8 @@ const MaxTxn = 128
 // have OpXattr after it. Result.Inode and Length are the last part's.
 type OpTxn struct {
 	Parts []Op
+
+	grows quota.Growth // of a planned one
 }
 
 // part reports whether a record can be a part of an OpTxn whose first part is first.
@@ -69,6 +72,7 @@ func PlanTxn(t *Tree, plans ...func(*Tree) (Op, error)) (op *OpTxn, failed int, 
 		if op.Parts = append(op.Parts, p); !part(p, op.Parts[0]) {
 			return nil, i, fserror.New(fserror.Internal, "txn", "", "a record of kind %s cannot be a part of another", opName(p))
 		}
+		grows(trial.Tree, p, &op.grows)
 		if _, err := p.apply(trial); err != nil {
 			return nil, i, fserror.Wrap(fserror.Internal, "txn", "", err)
 		}
