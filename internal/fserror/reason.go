@@ -62,6 +62,12 @@ func (e *Error) Because(reason string) *Error {
 	return e
 }
 
+// OverQuota reports whether a quota of a directory refused something.
+func OverQuota(err error) bool {
+	r := ReasonOf(err)
+	return r == ReasonQuotaNames || r == ReasonQuotaBytes
+}
+
 // ReasonOf returns the first reason in err's chain, empty if there is none.
 func ReasonOf(err error) string {
 	for e := (*Error)(nil); errors.As(err, &e); err = e.Err {

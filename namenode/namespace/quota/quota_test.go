@@ -280,3 +280,22 @@ func TestLimits(t *testing.T) {
 		}
 	}
 }
+
+// Nine tenths of a limit are nearly all of it.
+func TestTally(t *testing.T) {
+	tab := NewTable(length)
+	for i, e := range []Entry{
+		{Limits: Limits{10, None}, Use: Use{8, 100}},
+		{Limits: Limits{10, None}, Use: Use{9, 100}}, // full
+		{Limits: Limits{None, 100}, Use: Use{9, 89}},
+		{Limits: Limits{None, 100}, Use: Use{9, 90}},                   // full
+		{Limits: Limits{0, None}, Use: Use{1, 0}},                      // full
+		{Limits: Limits{math.MaxInt64, math.MaxInt64}, Use: Use{1, 1}}, // no overflow
+	} {
+		e.Dir = tables.InodeID(i + 1)
+		tab.set.ReplaceOrInsert(e)
+	}
+	if all, full := tab.Tally(); all != 6 || full != 3 {
+		t.Errorf("%d of %d", full, all)
+	}
+}

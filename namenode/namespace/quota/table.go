@@ -88,6 +88,19 @@ func (t *Table[X]) From(first tables.InodeID, fn func(Entry) bool) {
 	t.set.From(Entry{Dir: first}, fn)
 }
 
+// Tally is how many quotas there are, and how many of them have a limit of which nine tenths are
+// used, or more. It takes the time of a look at all.
+func (t *Table[X]) Tally() (all, full int) {
+	near := func(limit, use int64) bool { return limit != None && use >= limit-limit/10 }
+	t.From(0, func(e Entry) bool {
+		if near(e.Limits.Names, e.Use.Names) || near(e.Limits.Bytes, e.Use.Bytes) {
+			full++
+		}
+		return true
+	})
+	return t.Len(), full
+}
+
 // Set gives a directory a quota, or takes it if the limits are free. It takes
 // the time of a walk of what is below the directory if that had none.
 func (t *Table[X]) Set(s *slots.Table[X], dir tables.InodeID, l Limits) {
