@@ -58,24 +58,34 @@ func Set(ctx context.Context, fs *client.FS, path string, names, bytes int64) er
 // Above returns the quotas that what is at a path counts in: that of the directory itself, if it
 // has one, and those of the directories above it, the nearest first. Errors: NotFound, Permission.
 func Above(ctx context.Context, fs *client.FS, path string) ([]*Quota, error) {
-	return above(ctx, fs, path, pb.Follow(path))
+	list, _, err := above(ctx, fs, path, pb.Follow(path))
+	return list, err
+}
+
+// Of returns the quota of a directory, nil if it has none. Errors: NotFound, Permission.
+func Of(ctx context.Context, fs *client.FS, path string) (*Quota, error) {
+	list, own, err := above(ctx, fs, path, pb.Follow(path))
+	if !own {
+		return nil, err
+	}
+	return list[0], err
 }
 
 // AboveInode is Above of an inode.
 func AboveInode(ctx context.Context, fs *client.FS, inode uint64) ([]*Quota, error) {
-	return above(ctx, fs, "", pb.Inode(inode))
+	list, _, err := above(ctx, fs, "", pb.Inode(inode))
+	return list, err
 }
 
-func above(ctx context.Context, fs *client.FS, path string, at *pb.Ref) ([]*Quota, error) {
+func above(ctx context.Context, fs *client.FS, path string, at *pb.Ref) (list []*Quota, own bool, err error) {
 	resp := new(pb.GetQuotaResponse)
-	err := lowlevel.Of(fs).Ask(ctx, "quota show", path, pb.Namenode_GetQuota_FullMethodName, func(_ *pb.CallId, c *pb.Caller) any {
+	err = lowlevel.Of(fs).Ask(ctx, "quota show", path, pb.Namenode_GetQuota_FullMethodName, func(_ *pb.CallId, c *pb.Caller) any {
 		return &pb.GetQuotaRequest{Caller: c, At: at}
 	}, resp)
-	var list []*Quota
 	for _, m := range resp.GetQuotas() {
 		list = append(list, of(m))
 	}
-	return list, err
+	return list, resp.GetOwn(), err
 }
 
 // List calls fn for the quotas of all directories that the caller may stat, those made first

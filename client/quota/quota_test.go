@@ -61,13 +61,18 @@ func TestQuotas(t *testing.T) {
 			t.Errorf("%s: %s", path, got)
 		}
 	}
+	for path, names := range map[string]int64{"/p": 1000, "/p/a": 3, "/p/a/f": 0, "/": 0} {
+		if q, err := quota.Of(ctx, ann, path); err != nil || (q == nil) != (names == 0) || q != nil && (q.Names != names || q.Path != path) {
+			t.Errorf("%s: %+v, %v", path, q, err)
+		}
+	}
 	must(t, ann.Mkdir(ctx, "/p/a/d", 0o755))
 	for range 2 {
 		refused(t, ann.Mkdir(ctx, "/p/a/e", 0o755), fserror.ReasonQuotaNames, "/p/a has a quota of 3 names and has 3")
 		n.Restart(t)
 	}
 	must(t, ann.Remove(ctx, "/p/a/d"))
-	refused(t, ann.WriteFile(ctx, "/p/a/g", []byte("123456")), fserror.ReasonQuotaBytes, "/p/a has a quota of 10 bytes and has 5; 6 more are too many")
+	refused(t, ann.WriteFile(ctx, "/p/a/g", []byte("123456")), fserror.ReasonQuotaBytes, "/p/a has a quota of 10 bytes and has 5; this would add 6")
 	must(t, ann.WriteFile(ctx, "/p/a/g", []byte("12345")))
 	if list, err := quota.Above(ctx, ann, "/p/a"); err != nil {
 		t.Error(err)
@@ -145,7 +150,7 @@ func TestWriters(t *testing.T) {
 	must(t, err)
 	must(t, w.Flush(ctx))
 	_, _ = w.Write([]byte("89012"))
-	refused(t, w.Flush(ctx), fserror.ReasonQuotaBytes, "/q has a quota of 10 bytes and has 7; 5 more are too many")
+	refused(t, w.Flush(ctx), fserror.ReasonQuotaBytes, "/q has a quota of 10 bytes and has 7; this would add 5")
 	if got := show(t, fs, "/q"); got != "/q 2/-1 7/10" {
 		t.Error(got)
 	}

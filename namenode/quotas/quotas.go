@@ -56,10 +56,11 @@ func (s *Calls) GetQuota(ctx context.Context, r *pb.GetQuotaRequest) (*pb.GetQuo
 		if err != nil {
 			return err
 		}
-		resp.Quotas = nil
+		*resp = pb.GetQuotaResponse{}
 		for _, e := range namespace.QuotasAbove(tx.Tree, c, a.ID) {
 			path, _ := tx.Tree.Path(e.Dir)
 			resp.Quotas = append(resp.Quotas, told(e, path))
+			resp.Own = resp.Own || e.Dir == a.ID
 		}
 		return nil
 	})

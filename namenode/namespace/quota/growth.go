@@ -42,7 +42,7 @@ func (t *Table[X]) Fits(g Growth, path func(tables.InodeID) string) error {
 func over(limit, use, more int64) bool { return limit != None && more > 0 && more > limit-use }
 
 func exceeded(path, what, reason string, limit, use, more int64) error {
-	return fserror.New(fserror.NoSpace, "", "", "%s has a quota of %s %s and has %s; %s more are too many", path, digits(limit), what, digits(use), digits(more)).Because(reason)
+	return fserror.New(fserror.NoSpace, "", "", "%s has a quota of %s %s and has %s; this would add %s", path, digits(limit), what, digits(use), digits(more)).Because(reason)
 }
 
 // digits is a number that is not below 0, its digits in groups of three.

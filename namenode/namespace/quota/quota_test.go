@@ -231,18 +231,18 @@ func TestFits(t *testing.T) {
 		want      string
 	}{
 		"the last name":         {Limits{1000, None}, Use{999, 0}, Use{1, 0}, ""},
-		"a name too many":       {Limits{1000, None}, Use{1000, 0}, Use{1, 0}, "/q has a quota of 1,000 names and has 1,000; 1 more are too many"},
-		"names":                 {Limits{1000, None}, Use{998, 0}, Use{3, 0}, "/q has a quota of 1,000 names and has 998; 3 more are too many"},
+		"a name too many":       {Limits{1000, None}, Use{1000, 0}, Use{1, 0}, "/q has a quota of 1,000 names and has 1,000; this would add 1"},
+		"names":                 {Limits{1000, None}, Use{998, 0}, Use{3, 0}, "/q has a quota of 1,000 names and has 998; this would add 3"},
 		"the last byte":         {Limits{None, 10}, Use{1, 4}, Use{0, 6}, ""},
-		"a byte too many":       {Limits{None, 1234567}, Use{1, 1004}, Use{1, 1234567}, "/q has a quota of 1,234,567 bytes and has 1,004; 1,234,567 more are too many"},
+		"a byte too many":       {Limits{None, 1234567}, Use{1, 1004}, Use{1, 1234567}, "/q has a quota of 1,234,567 bytes and has 1,004; this would add 1,234,567"},
 		"none":                  {Limits{None, None}, Use{5, most}, Use{most, most}, ""},
 		"over, shrinks":         {Limits{1, 1}, Use{10, 10}, Use{-1, -1}, ""},
 		"over, stays":           {Limits{1, 1}, Use{10, 10}, Use{}, ""},
-		"over, one more":        {Limits{1, 1}, Use{10, 10}, Use{-1, 1}, "/q has a quota of 1 bytes and has 10; 1 more are too many"},
-		"zero":                  {Limits{0, None}, Use{1, 0}, Use{1, 0}, "/q has a quota of 0 names and has 1; 1 more are too many"},
+		"over, one more":        {Limits{1, 1}, Use{10, 10}, Use{-1, 1}, "/q has a quota of 1 bytes and has 10; this would add 1"},
+		"zero":                  {Limits{0, None}, Use{1, 0}, Use{1, 0}, "/q has a quota of 0 names and has 1; this would add 1"},
 		"the most":              {Limits{most, most}, Use{1, 0}, Use{most - 1, most}, ""},
-		"more than the most":    {Limits{most, most}, Use{1, 1}, Use{0, most}, "/q has a quota of 9,223,372,036,854,775,807 bytes and has 1; 9,223,372,036,854,775,807 more are too many"},
-		"most over a small one": {Limits{None, 0}, Use{1, most}, Use{0, most}, "/q has a quota of 0 bytes and has 9,223,372,036,854,775,807; 9,223,372,036,854,775,807 more are too many"},
+		"more than the most":    {Limits{most, most}, Use{1, 1}, Use{0, most}, "/q has a quota of 9,223,372,036,854,775,807 bytes and has 1; this would add 9,223,372,036,854,775,807"},
+		"most over a small one": {Limits{None, 0}, Use{1, most}, Use{0, most}, "/q has a quota of 0 bytes and has 9,223,372,036,854,775,807; this would add 9,223,372,036,854,775,807"},
 	} {
 		tab := NewTable(length)
 		tab.set.ReplaceOrInsert(Entry{Dir: 5, Limits: c.Limits, Use: c.use})

@@ -7753,6 +7753,7 @@ func (x *GetQuotaRequest) GetAt() *Ref {
 type GetQuotaResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Quotas        []*Quota               `protobuf:"bytes,1,rep,name=quotas,proto3" json:"quotas,omitempty"` // of the directory itself, if it has one, and those above it, the nearest first
+	Own           bool                   `protobuf:"varint,2,opt,name=own,proto3" json:"own,omitempty"`      // the first is its own
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7792,6 +7793,13 @@ func (x *GetQuotaResponse) GetQuotas() []*Quota {
 		return x.Quotas
 	}
 	return nil
+}
+
+func (x *GetQuotaResponse) GetOwn() bool {
+	if x != nil {
+		return x.Own
+	}
+	return false
 }
 
 // Quota is the quota of a directory and how much of it is used.
@@ -12424,9 +12432,10 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x05bytes\x18\x05 \x01(\x03R\x05bytes\"^\n" +
 	"\x0fGetQuotaRequest\x12*\n" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.leasefs.v1.RefR\x02at\"=\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.leasefs.v1.RefR\x02at\"O\n" +
 	"\x10GetQuotaResponse\x12)\n" +
-	"\x06quotas\x18\x01 \x03(\v2\x11.leasefs.v1.QuotaR\x06quotas\"\x9b\x01\n" +
+	"\x06quotas\x18\x01 \x03(\v2\x11.leasefs.v1.QuotaR\x06quotas\x12\x10\n" +
+	"\x03own\x18\x02 \x01(\bR\x03own\"\x9b\x01\n" +
 	"\x05Quota\x12\x14\n" +
 	"\x05inode\x18\x01 \x01(\x04R\x05inode\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x14\n" +

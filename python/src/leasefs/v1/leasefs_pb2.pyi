@@ -1422,10 +1422,12 @@ class GetQuotaRequest(_message.Message):
     def __init__(self, caller: _Optional[_Union[Caller, _Mapping]] = ..., at: _Optional[_Union[Ref, _Mapping]] = ...) -> None: ...
 
 class GetQuotaResponse(_message.Message):
-    __slots__ = ("quotas",)
+    __slots__ = ("quotas", "own")
     QUOTAS_FIELD_NUMBER: _ClassVar[int]
+    OWN_FIELD_NUMBER: _ClassVar[int]
     quotas: _containers.RepeatedCompositeFieldContainer[Quota]
-    def __init__(self, quotas: _Optional[_Iterable[_Union[Quota, _Mapping]]] = ...) -> None: ...
+    own: bool
+    def __init__(self, quotas: _Optional[_Iterable[_Union[Quota, _Mapping]]] = ..., own: bool = ...) -> None: ...
 
 class Quota(_message.Message):
     __slots__ = ("inode", "path", "names", "bytes", "used_names", "used_bytes")
