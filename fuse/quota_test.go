@@ -2,6 +2,8 @@ package fuse_test
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"os"
 	"syscall"
 	"testing"
@@ -72,5 +74,30 @@ func TestQuotas(t *testing.T) {
 	must(t, os.RemoveAll(m.path("q")))
 	if st := statfs("."); st.Ffree != outside.Ffree {
 		t.Errorf("%+v", st)
+	}
+}
+
+// TestQuotaRecallsDrafts: a file that is made without a call when a quota is set is made if there
+// is room for it, else it is refused with its close. After that each file is refused when it is
+// opened.
+func TestQuotaRecallsDrafts(t *testing.T) {
+	r := newRig(t, longTerm)
+	for room, want := range map[int64]error{1: nil, 0: syscall.EDQUOT} {
+		dir := fmt.Sprint("d", room)
+		m := r.drafter(long(), dir)
+		f := m.begin(dir+"/f", os.O_WRONLY)
+		say(t, f, "text")
+		other, had := r.Client(t), int64(1+m.n) // the directory, and the files of ready
+		must(t, quota.Set(t.Context(), other, "/"+dir, had+room, quota.None))
+		if err := f.Close(); !errors.Is(err, want) {
+			t.Errorf("room for %d: %v", room, err)
+		}
+		q, err := quota.Of(t.Context(), other, "/"+dir)
+		must(t, err)
+		if names, _ := q.Left(); names != 0 || q.UsedNames != had+room {
+			t.Errorf("room for %d: %+v", room, q)
+		}
+		_, err = os.OpenFile(m.path(dir+"/more"), os.O_CREATE|os.O_WRONLY, 0o644)
+		is(t, err, syscall.EDQUOT)
 	}
 }
