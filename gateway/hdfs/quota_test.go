@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/leasefs/leasefs/client/quota"
 	"github.com/leasefs/leasefs/gateway/hadoop"
 	pb "github.com/leasefs/leasefs/gateway/hdfs/hadoop"
 )
@@ -48,4 +49,29 @@ func TestQuotas(t *testing.T) {
 	wantClass(t, "by type", r.call(clientProtocol, "setQuota", &pb.SetQuotaRequestProto{Path: proto.String("/q"), NamespaceQuota: proto.Uint64(1), StoragespaceQuota: proto.Uint64(1), StorageType: pb.StorageTypeProto_SSD.Enum()}, new(pb.EmptyProto)), hadoop.Unsupported)
 	r = dial(t, s, "ann", "")
 	wantClass(t, "ann", set("/q", 5, keep), hadoop.AccessControl)
+}
+
+// TestQuotaOfWriters: who writes more than a quota has room for is told why when he completes the
+// file, which has what fitted.
+func TestQuotaOfWriters(t *testing.T) {
+	n, s := start(t)
+	c, fs := connect(t, s, "root"), n.Client(t)
+	check(t, fs.MkdirAll(t.Context(), "/q", 0o777), quota.Set(t.Context(), fs, "/q", quota.None, 10))
+	for _, size := range []int{11, 3 << 20} {
+		w, err := c.CreateFile("/q/f", 1, 1<<20, 0o644)
+		check(t, err)
+		_, _ = w.Write(random(size, 1)) // it may not be told yet
+		wantClass(t, fmt.Sprint(size), w.Close(), hadoop.BytesOverQuota)
+		q, err := quota.Of(t.Context(), fs, "/q")
+		check(t, err)
+		if q.UsedBytes > 10 {
+			t.Errorf("%+v", q)
+		}
+		check(t, fs.Remove(t.Context(), "/q/f"))
+	}
+	w, err := c.CreateFile("/q/f", 1, 1<<20, 0o644)
+	check(t, err)
+	_, err = w.Write(random(10, 1))
+	check(t, err, w.Close())
+	holds(t, c, fs, "/q/f", random(10, 1))
 }
