@@ -12,10 +12,8 @@ import (
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
-const (
-	maxPage = 1000   // quotas of one answer
-	maxLook = 10_000 // quotas that one answer looks at
-)
+// maxPage is how many quotas one answer looks at.
+const maxPage = 1000
 
 // Calls answers calls. All fields are required; its methods are safe for concurrent use.
 type Calls struct {
@@ -92,7 +90,7 @@ func (s *Calls) ListQuotas(ctx context.Context, r *pb.ListQuotasRequest) (*pb.Li
 		last, looked := namespace.InodeID(r.GetAfter()), 0
 		*resp = pb.ListQuotasResponse{}
 		namespace.Quotas(tx.Tree, c).From(last+1, func(e quota.Entry) bool {
-			if len(resp.Quotas) == limit || looked == maxLook {
+			if looked == limit {
 				resp.Next = uint64(last)
 				return false
 			}
