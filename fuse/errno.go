@@ -21,6 +21,8 @@ func errno(err error) syscall.Errno {
 		return syscall.EPERM
 	case lowlevel.IsGone(err):
 		return syscall.ESTALE
+	case fserror.OverQuota(err):
+		return syscall.EDQUOT
 	}
 	switch k := fserror.KindOf(err); k {
 	case fserror.Closed: // of the client, under a request: the mount ends

@@ -12,6 +12,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/client/quota"
 	"github.com/leasefs/leasefs/internal/filemode"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
@@ -287,7 +288,7 @@ func (n *node) Readlink(context.Context) ([]byte, syscall.Errno) {
 	return []byte(n.target), 0
 }
 
-// Statfs tells how much room there is.
+// Statfs tells how much room there is: below quotas, at most what these leave.
 func (n *node) Statfs(ctx context.Context, out *fuse.StatfsOut) syscall.Errno {
 	ctx, end := n.m.op(ctx)
 	defer end()
@@ -295,13 +296,28 @@ func (n *node) Statfs(ctx context.Context, out *fuse.StatfsOut) syscall.Errno {
 	if err != nil {
 		return errno(err)
 	}
+	total, free := max(s.DiskTotal, 0), max(s.DiskFree, 0)
+	files, names := int64(s.Inodes), int64(freeInodes) //nolint:gosec // a count
+	above, err := quota.AboveInode(ctx, n.m.fs.FS, n.ino)
+	if err != nil {
+		return inodeErrno(err)
+	}
+	for _, q := range above {
+		n, b := q.Left()
+		if b < free {
+			total, free = q.UsedBytes+b, b
+		}
+		if n < names {
+			files, names = q.UsedNames, n
+		}
+	}
 	const unit = 4096
 	out.Bsize, out.Frsize, out.NameLen = unit, unit, fspath.MaxName
-	out.Blocks = uint64(max(s.DiskTotal, 0)) / unit
-	out.Bfree = uint64(max(s.DiskFree, 0)) / unit
+	out.Blocks = uint64(total) / unit
+	out.Bfree = uint64(free) / unit
 	out.Bavail = out.Bfree
-	out.Files = s.Inodes + freeInodes
-	out.Ffree = freeInodes
+	out.Files = uint64(files + names) //nolint:gosec // counts
+	out.Ffree = uint64(names)         //nolint:gosec // a count
 	return 0
 }
 

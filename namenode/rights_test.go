@@ -42,9 +42,9 @@ const (
 // needs says of each call of vanisher.sendings, all of which are about what user ann has, who may
 // make it.
 var needs = map[string]right{
-	"Session": anybody, "ListLeases": anybody, "GrantLease": anybody, "WhoAmI": anybody, "Status": anybody, "ListTrash": anybody, "GetDelegationToken": proves,
+	"Session": anybody, "ListLeases": anybody, "GrantLease": anybody, "WhoAmI": anybody, "Status": anybody, "ListTrash": anybody, "ListQuotas": anybody, "GetDelegationToken": proves,
 	"Watch": anybody, "LeaseTimeToLive": anybody, // of which they are shown what they may see
-	"Stat": searches, "Acl": searches, "LeaseHistory": searches,
+	"Stat": searches, "Acl": searches, "LeaseHistory": searches, "GetQuota": searches,
 	"GetFile": reads, "List": reads, "Summary": reads, "Find": reads, "Xattrs": reads,
 	"Create": writes, "Mkdir": writes, "Symlink": writes, "Rename": writes, "Delete": writes, "Transact": writes, "Concat": writes, "Carry": writes,
 	"Append": writes, "Truncate": writes, "SetXattr": writes, "Recover": writes, "DetachLease": writes, "CloseAbandoned": left,
@@ -52,6 +52,7 @@ var needs = map[string]right{
 	"AppendTail": bound, "AllocateBlock": bound, "Commit": bound, "Close": bound, "RenewLease": bound,
 	"AttachLease": owns, "RevokeLease": owns, "KeepAlive": owns, "ChangeDelegationToken": owns, // a lease, a token
 	"ListDelegationTokens": rules, // of all
+	"SetQuota":             rules,
 	"Checkpoint":           rules, "SafeMode": rules, "Fsck": rules, "Collect": rules, "Failover": rules, "ResolveStore": rules, "Upgrade": rules, "Backup": rules,
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/loops"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/owner"
+	"github.com/leasefs/leasefs/namenode/quotas"
 	"github.com/leasefs/leasefs/namenode/reign"
 	"github.com/leasefs/leasefs/namenode/scrub"
 	"github.com/leasefs/leasefs/namenode/serve"
@@ -43,6 +44,7 @@ type service struct {
 	*watches
 	*operators
 	*trash.Room
+	*quotas.Calls
 }
 
 // unimplemented answers the calls of newer clients. What service has goes before it.
@@ -142,6 +144,9 @@ func (s *Server) newService() *service {
 	}}
 	return &service{
 		Room: room,
+		Calls: &quotas.Calls{Engine: s.engine, Caller: d.caller, Asked: func(ctx context.Context, r *pb.SetQuotaRequest) (*namespace.Call, namespace.CallID, error) {
+			return d.asked(ctx, r)
+		}},
 		tree: t, writers: &writers{desk: d, older: make(chan struct{}, 4), files: share.Of(maxWritten, share.Files, s.cfg.quota(share.Files))}, granted: &granted{desk: d, looks: share.NewTurns(2)}, streams: &streams{desk: d},
 		watches: &watches{desk: d, watchers: share.Of(maxWatchers, share.Watches, s.cfg.quota(share.Watches))}, operators: &operators{desk: d, tree: t, trash: room, started: s.started, audit: s.audit, greedy: s.greedy},
 	}

@@ -350,6 +350,26 @@ func (v *vanisher) sendings() (list map[string]func() sending, waits map[string]
 			req := &pb.EmptyTrashRequest{Call: r.Call(), Caller: who, Inodes: []uint64{v.trashed()}}
 			return func(ctx context.Context, l link) error { _, err := l.nn.EmptyTrash(ctx, req); return err }
 		},
+		"SetQuota": func() sending {
+			dir := v.path()
+			r.Create(dir + "/f")
+			req := &pb.SetQuotaRequest{Call: r.Call(), Caller: who, At: pb.At(dir), Names: 9, Bytes: -1}
+			return func(ctx context.Context, l link) error { _, err := l.nn.SetQuota(ctx, req); return err }
+		},
+		"GetQuota": func() sending {
+			dir := v.path()
+			r.Create(dir + "/f")
+			return func(ctx context.Context, l link) error {
+				_, err := l.nn.GetQuota(ctx, &pb.GetQuotaRequest{Caller: who, At: pb.At(dir)})
+				return err
+			}
+		},
+		"ListQuotas": func() sending {
+			return func(ctx context.Context, l link) error {
+				_, err := l.nn.ListQuotas(ctx, &pb.ListQuotasRequest{Caller: who})
+				return err
+			}
+		},
 		"SetAttr": func() sending {
 			req := &pb.SetAttrRequest{Call: r.Call(), Caller: who, At: pb.At(v.file("x")), SetMode: true, Mode: 0o600}
 			return func(ctx context.Context, l link) error { _, err := l.nn.SetAttr(ctx, req); return err }

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -108,17 +106,7 @@ func readCount(e *invocation) (count, error) {
 }
 
 // parseSize reads a number of bytes such as 4096, 64K or 1G.
-func (c *commandLine) parseSize(flag, s string) (int64, error) {
-	digits, shift := s, 0
-	if i := strings.IndexByte("KMGT", (" " + s)[len(s)]&^0x20); i >= 0 {
-		digits, shift = s[:len(s)-1], 10*(i+1)
-	}
-	n, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil || n < 0 || n > (1<<62)>>shift {
-		return 0, argv.Usagef(c.op, "%s: %q is not a number of bytes such as 4096, 64K or 1G", flag, s)
-	}
-	return n << shift, nil
-}
+func (c *commandLine) parseSize(flag, s string) (int64, error) { return argv.ParseSize(c.op, flag, s) }
 
 // open runs f with a reader of path.
 func (e *invocation) open(path string, f func(*client.Reader) error) error {

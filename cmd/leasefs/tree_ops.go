@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/cmd/leasefs/quota"
 	"github.com/leasefs/leasefs/cmd/leasefs/trash"
 	"github.com/leasefs/leasefs/internal/filemode"
 	"github.com/leasefs/leasefs/internal/fserror"
@@ -167,6 +168,14 @@ func trashCommand(p *program) *cli.Command {
 	return trash.Command(func(least, most int, names string, run func(*trash.Call) error) cli.ActionFunc {
 		return p.connected(operands{min: least, max: most, names: names, local: true}, func(e *invocation) error {
 			return e.fail(run(&trash.Call{Printer: &e.Printer, Ctx: e.ctx, FS: e.fs, Flags: e.flags, Args: e.args, Op: e.op}), "")
+		})
+	})
+}
+
+func quotaCommand(p *program) *cli.Command {
+	return quota.Command(func(least, most int, names string, run func(*quota.Call) error) cli.ActionFunc {
+		return p.connected(operands{min: least, max: most, names: names, local: true}, func(e *invocation) error {
+			return e.fail(run(&quota.Call{Printer: &e.Printer, Ctx: e.ctx, FS: e.fs, Flags: e.flags, Args: e.args, Op: e.op}), "")
 		})
 	})
 }

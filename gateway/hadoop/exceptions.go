@@ -16,6 +16,8 @@ const (
 	AlreadyBeingCreated = "org.apache.hadoop.hdfs.protocol.AlreadyBeingCreatedException"
 	Authorization       = "org.apache.hadoop.security.authorize.AuthorizationException"
 	ChecksumWrong       = "org.apache.hadoop.fs.ChecksumException"
+	BytesOverQuota      = "org.apache.hadoop.hdfs.protocol.DSQuotaExceededException"
+	NamesOverQuota      = "org.apache.hadoop.hdfs.protocol.NSQuotaExceededException"
 	FileExists          = "org.apache.hadoop.fs.FileAlreadyExistsException"
 	FileNotFound        = "java.io.FileNotFoundException"
 	HadoopIllegal       = "org.apache.hadoop.HadoopIllegalArgumentException"
@@ -119,6 +121,10 @@ func ClassOf(err error) string {
 		return AlreadyBeingCreated
 	case e.Reason == fserror.ReasonSafeMode:
 		return SafeMode
+	case e.Reason == fserror.ReasonQuotaNames:
+		return NamesOverQuota
+	case e.Reason == fserror.ReasonQuotaBytes:
+		return BytesOverQuota
 	}
 	if class := classes[e.Kind]; class != "" {
 		return class

@@ -105,6 +105,17 @@ func (q change) setReplication(ctx context.Context, m *pb.SetReplicationRequestP
 	return yes(q.fs.SetReplication(ctx, p, int64(m.GetReplication())))
 }
 
+func (q change) setQuota(ctx context.Context, m *pb.SetQuotaRequestProto) (proto.Message, error) {
+	p, err := q.path(ctx, m.GetPath())
+	switch {
+	case err != nil:
+		return nil, err
+	case m.StorageType != nil:
+		return nil, hadoop.Refuse(hadoop.Unsupported, "%s: leasefs has no quotas by storage type; see docs/HADOOP.md", q.call.Method)
+	}
+	return done(q.fs.SetQuota(ctx, p, int64(m.GetNamespaceQuota()), int64(m.GetStoragespaceQuota()))) //nolint:gosec // as Java has it
+}
+
 func (q change) setOwner(ctx context.Context, m *pb.SetOwnerRequestProto) (proto.Message, error) {
 	p, err := q.path(ctx, m.GetSrc())
 	if err != nil {

@@ -173,19 +173,19 @@ func (q lookup) locateSome(ctx context.Context, dir string, entries []*client.Fi
 	return kept, where, nil
 }
 
-func (q lookup) summary(ctx context.Context, src string) (client.Summary, error) {
+func (q lookup) content(ctx context.Context, src string) (hadoop.Content, error) {
 	p, err := q.path(ctx, src)
 	if err != nil {
-		return client.Summary{}, err
+		return hadoop.Content{}, err
 	}
-	return q.fs.Summary(ctx, p)
+	return q.fs.Content(ctx, p)
 }
 
-// noQuota is how HDFS says that there is none.
-const noQuota = math.MaxUint64
+// limit is how HDFS tells of a quota: that there is none is the largest number.
+func limit(n int64) *uint64 { return proto.Uint64(uint64(n)) } //nolint:gosec // as Java has it
 
 func (q lookup) getContentSummary(ctx context.Context, m *pb.PathRequestProto) (proto.Message, error) {
-	s, err := q.summary(ctx, m.GetSrc())
+	s, err := q.content(ctx, m.GetSrc())
 	if err != nil {
 		return nil, err
 	}
@@ -195,19 +195,18 @@ func (q lookup) getContentSummary(ctx context.Context, m *pb.PathRequestProto) (
 	}
 	return &pb.GetContentSummaryResponseProto{Summary: &pb.ContentSummaryProto{
 		Length: size(s.Length), FileCount: proto.Uint64(s.Files + s.Symlinks), DirectoryCount: &s.Directories,
-		Quota: proto.Uint64(noQuota), SpaceConsumed: size(s.Stored), SpaceQuota: proto.Uint64(noQuota), ErasureCodingPolicy: &policy,
+		Quota: limit(s.Quota), SpaceConsumed: size(s.Space), SpaceQuota: limit(s.SpaceQuota), ErasureCodingPolicy: &policy,
 		SnapshotLength: proto.Uint64(0), SnapshotFileCount: proto.Uint64(0), SnapshotDirectoryCount: proto.Uint64(0), SnapshotSpaceConsumed: proto.Uint64(0),
 	}}, nil
 }
 
 func (q lookup) getQuotaUsage(ctx context.Context, m *pb.PathRequestProto) (proto.Message, error) {
-	s, err := q.summary(ctx, m.GetSrc())
+	s, err := q.content(ctx, m.GetSrc())
 	if err != nil {
 		return nil, err
 	}
 	return &pb.GetQuotaUsageResponseProto{Usage: &pb.QuotaUsageProto{
-		FileAndDirectoryCount: proto.Uint64(s.Directories + s.Files + s.Symlinks), Quota: proto.Uint64(noQuota),
-		SpaceConsumed: size(s.Stored), SpaceQuota: proto.Uint64(noQuota),
+		FileAndDirectoryCount: size(s.Names), Quota: limit(s.Quota), SpaceConsumed: size(s.Space), SpaceQuota: limit(s.SpaceQuota),
 	}}, nil
 }
 

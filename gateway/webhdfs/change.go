@@ -84,6 +84,18 @@ func (q change) setReplication() error {
 	return q.yes(ok)
 }
 
+func (q change) setQuota() error {
+	names, err := q.params.number("namespacequota", hadoop.KeepQuota, math.MinInt64, math.MaxInt64)
+	if err != nil {
+		return err
+	}
+	space, err := q.params.number("storagespacequota", hadoop.KeepQuota, math.MinInt64, math.MaxInt64)
+	if err != nil {
+		return err
+	}
+	return q.done(q.fs.SetQuota(q.ctx, q.path, names, space))
+}
+
 func (q change) setOwner() error {
 	user, group := q.params.text("owner"), q.params.text("group")
 	if user == "" && group == "" {

@@ -128,8 +128,8 @@ var operations = map[string]map[string]operation{
 		"ENABLEECPOLICY":        lacking("erasure coding policies"),
 		"DISABLEECPOLICY":       lacking("erasure coding policies"),
 		"SETECPOLICY":           lacking("erasure coding policies"),
-		"SETQUOTA":              lacking("quotas"),
-		"SETQUOTABYSTORAGETYPE": lacking("quotas"),
+		"SETQUOTA":              changes(change.setQuota),
+		"SETQUOTABYSTORAGETYPE": lacking("quotas by storage type"),
 	},
 	http.MethodPost: {
 		"APPEND":             moves(transfer.append),

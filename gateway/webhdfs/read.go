@@ -141,11 +141,8 @@ func (q lookup) listStatusBatch() error {
 	}})
 }
 
-// sum is what is below the path, and the attributes of what is there itself.
-func (q lookup) sum() (client.Summary, error) { return q.fs.Summary(q.ctx, q.path) }
-
 func (q lookup) getContentSummary() error {
-	s, err := q.sum()
+	s, err := q.fs.Content(q.ctx, q.path)
 	if err != nil {
 		return err
 	}
@@ -155,19 +152,19 @@ func (q lookup) getContentSummary() error {
 	}
 	return q.json(map[string]any{"ContentSummary": map[string]any{
 		"directoryCount": s.Directories, "ecPolicy": policy, "fileCount": s.Files + s.Symlinks, "length": s.Length,
-		"quota": -1, "snapshotDirectoryCount": 0, "snapshotFileCount": 0, "snapshotLength": 0, "snapshotSpaceConsumed": 0,
-		"spaceConsumed": s.Stored, "spaceQuota": -1, "typeQuota": map[string]any{},
+		"quota": s.Quota, "snapshotDirectoryCount": 0, "snapshotFileCount": 0, "snapshotLength": 0, "snapshotSpaceConsumed": 0,
+		"spaceConsumed": s.Space, "spaceQuota": s.SpaceQuota, "typeQuota": map[string]any{},
 	}})
 }
 
 func (q lookup) getQuotaUsage() error {
-	s, err := q.sum()
+	s, err := q.fs.Content(q.ctx, q.path)
 	if err != nil {
 		return err
 	}
 	return q.json(map[string]any{"QuotaUsage": map[string]any{
-		"fileAndDirectoryCount": s.Directories + s.Files + s.Symlinks, "quota": -1,
-		"spaceConsumed": s.Stored, "spaceQuota": -1, "typeQuota": map[string]any{},
+		"fileAndDirectoryCount": s.Names, "quota": s.Quota,
+		"spaceConsumed": s.Space, "spaceQuota": s.SpaceQuota, "typeQuota": map[string]any{},
 	}})
 }
 

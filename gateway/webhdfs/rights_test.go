@@ -30,6 +30,7 @@ const (
 	reads                 // and what is in there
 	writes                // into her directory and files
 	owns                  // be ann, or a superuser
+	rules                 // be a superuser
 	tokens                // anybody, where there are tokens: then it changes nothing
 	lacks                 // there is no such thing, for anybody
 )
@@ -99,7 +100,7 @@ var askings = map[string]asking{
 	"PUT ENABLEECPOLICY":                {needs: lacks, path: "/"},
 	"PUT DISABLEECPOLICY":               {needs: lacks, path: "/"},
 	"PUT SETECPOLICY":                   {needs: lacks, path: "@"},
-	"PUT SETQUOTA":                      {needs: lacks, path: "@"},
+	"PUT SETQUOTA":                      {needs: rules, path: "@", query: "namespacequota=100"},
 	"PUT SETQUOTABYSTORAGETYPE":         {needs: lacks, path: "@"},
 	"POST APPEND":                       {needs: writes, path: "@/f", body: "more"},
 	"POST CONCAT":                       {needs: writes, path: "@/f", query: "sources=@/x"},
@@ -165,6 +166,7 @@ func TestRightsOfEachOperation(t *testing.T) {
 	token := func(user, by string) string { return "delegation=" + issue(user, by) + "&user.name=" }
 
 	owner := []right{searches, reads, writes, owns}
+	ruler := append([]right{rules}, owner...)
 	columns := []struct {
 		name string
 		at   *webhdfs.Server
@@ -180,8 +182,8 @@ func TestRightsOfEachOperation(t *testing.T) {
 		{"a user whom the ACL lets read", s, "user.name=rita", []right{searches, reads}, ""},
 		{"one of a group that the ACL names", s, "user.name=lee", []right{searches, reads, writes}, ""},
 		{"one of the group to whom the ACL gives nothing", s, "user.name=dan", nil, ""},
-		{"the superuser", s, "user.name=root", owner, ""},
-		{"one of the supergroup", s, "user.name=sue", owner, ""},
+		{"the superuser", s, "user.name=root", ruler, ""},
+		{"one of the supergroup", s, "user.name=sue", ruler, ""},
 		{"a proxy, for the owner", s, "user.name=hue&doas=ann", owner, ""},
 		{"a proxy, for one of the group", s, "user.name=hue&doas=gus", []right{searches, reads}, ""},
 		{"a proxy, for another", s, "user.name=hue&doas=eve", nil, ""},

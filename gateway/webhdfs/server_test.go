@@ -598,3 +598,40 @@ func TestACLs(t *testing.T) {
 	want(t, "not the owner's", put("/d?op=REMOVEACL&user.name=mallory"), 403, "AccessControlException")
 	want(t, "nothing there", once(t, s, "GET", "/none?op=GETACLSTATUS", ""), 404, "FileNotFoundException")
 }
+
+// TestQuotas: SETQUOTA, GETQUOTAUSAGE and GETCONTENTSUMMARY answer as HDFS does.
+func TestQuotas(t *testing.T) {
+	n := env.Start(t)
+	s := gateway(t, n)
+	for _, c := range []struct {
+		method, url string
+		status      int
+		part        string
+	}{
+		{"PUT", "/q/d?op=MKDIRS", 200, "true"},
+		{"PUT", "/q?op=SETQUOTA&namespacequota=3", 200, ""},
+		{"PUT", "/q?op=SETQUOTA&storagespacequota=10", 200, ""},
+		{"GET", "/q?op=GETQUOTAUSAGE", 200, `{"QuotaUsage":{"fileAndDirectoryCount":2,"quota":3,"spaceConsumed":0,"spaceQuota":10,"typeQuota":{}}}`},
+		{"GET", "/q?op=GETCONTENTSUMMARY", 200, `"quota":3,`},
+		{"GET", "/q?op=GETCONTENTSUMMARY", 200, `"spaceQuota":10,`},
+		{"PUT", "/q/d/a/b?op=MKDIRS", 403, `"NSQuotaExceededException"`},
+		{"PUT", "/q?op=SETQUOTA&namespacequota=-1&storagespacequota=-1", 200, ""},
+		{"GET", "/q?op=GETQUOTAUSAGE", 200, `"quota":-1,`},
+		{"PUT", "/q?op=SETQUOTA&namespacequota=-2", 400, `"IllegalArgumentException"`},
+		{"PUT", "/q?op=SETQUOTA&namespacequota=many", 400, `"IllegalArgumentException"`},
+		{"PUT", "/q?op=SETQUOTA&storagespacequota=many", 400, `"IllegalArgumentException"`},
+		{"PUT", "/none?op=SETQUOTA&namespacequota=5", 404, `"FileNotFoundException"`},
+		{"PUT", "/q?op=SETQUOTABYSTORAGETYPE&storagetype=SSD&storagespacequota=5", 400, "leasefs has no quotas by storage type"},
+	} {
+		want(t, c.method+" "+c.url, once(t, s, c.method, c.url+"&user.name=root", ""), c.status, c.part)
+	}
+	check := func(code int, body, part string) {
+		t.Helper()
+		if got := both(t, s, "PUT", "/q/f?op=CREATE&overwrite=true&user.name=root", body); got.status != code || !strings.Contains(got.body, part) {
+			t.Errorf("%d %s", got.status, got.body)
+		}
+	}
+	want(t, "bytes", once(t, s, "PUT", "/q?op=SETQUOTA&user.name=root&storagespacequota=10", ""), 200, "")
+	check(403, "12345678901", `"DSQuotaExceededException"`)
+	check(201, "1234567890", "")
+}

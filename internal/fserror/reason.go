@@ -15,6 +15,8 @@ const (
 	ReasonNewer          = "newer release"     // only that one reads what is there
 	ReasonNoHistory      = "no history"        // of leases is kept
 	ReasonNoLease        = "no lease"          // of that id, or on that file
+	ReasonQuotaNames     = "quota of names"    // of a directory above; it has as many as it may
+	ReasonQuotaBytes     = "quota of bytes"    // the same
 	ReasonAlone          = "alone"             // it takes, or was, one of several namenodes
 	ReasonNoNamespace    = "no namespace"      // ZooKeeper has none of the name
 	ReasonNamespaceTaken = "namespace taken"   // ZooKeeper has one of the name
@@ -61,6 +63,12 @@ const (
 func (e *Error) Because(reason string) *Error {
 	e.Reason = reason
 	return e
+}
+
+// OverQuota reports whether a quota of a directory refused something.
+func OverQuota(err error) bool {
+	r := ReasonOf(err)
+	return r == ReasonQuotaNames || r == ReasonQuotaBytes
 }
 
 // ReasonOf returns the first reason in err's chain, empty if there is none.

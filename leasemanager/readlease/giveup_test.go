@@ -148,10 +148,16 @@ func TestHolds(t *testing.T) {
 		t.Fatal("not granted")
 	}
 	want(true)
+	if got := tab.Inodes(attrs.Kind); len(got) != 1 || got[0] != attrs.Inode || len(tab.Inodes(attrs.Kind+1)) > 0 {
+		t.Fatal(got)
+	}
 	change := tab.Revoke([]Key{attrs})
 	want(true)
 	a.ackAll()
 	want(false)
+	if got := tab.Inodes(attrs.Kind); len(got) > 0 { // it is marked yet
+		t.Fatal(got)
+	}
 	change.Done()
 	if tab.Holds(SessionID{99}, attrs) {
 		t.Fatal("nobody holds it")

@@ -61,6 +61,10 @@ func (t *Table) Holds(id SessionID, key Key) bool {
 	return held
 }
 
+// Inodes are those of a kind of keys that some session holds, in no order. It takes the time of
+// a look at all keys.
+func (t *Table) Inodes(kind uint8) []uint64 { return t.keys.inodes(kind) }
+
 // grant does it with the session locked; full: all sessions together hold too
 // much.
 func (t *Table) grant(s *session, keys []Key, now time.Duration) (granted, full bool) {

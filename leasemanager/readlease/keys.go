@@ -152,6 +152,21 @@ func (k *keyTable) alone(key Key, h *holdings) bool {
 	return e.marks == 0 && (len(e.holders) == 0 || held && len(e.holders) == 1)
 }
 
+// inodes are those of a kind of keys that somebody holds.
+func (k *keyTable) inodes(kind uint8) (list []uint64) {
+	for i := range k.shards {
+		sh := &k.shards[i]
+		sh.mu.Lock()
+		for key, e := range sh.entries {
+			if key.Kind == kind && len(e.holders) > 0 {
+				list = append(list, key.Inode)
+			}
+		}
+		sh.mu.Unlock()
+	}
+	return list
+}
+
 // take removes the slot from the entry's holders and returns its place.
 func (k *keyTable) take(e *entry, slot uint32) (at uint32, held bool) {
 	sh := &k.shards[e.shard]

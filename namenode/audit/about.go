@@ -10,7 +10,7 @@ import (
 var reads = map[string]bool{
 	"Session": true, "RenewLease": true, "ListLeases": true, "LeaseHistory": true, "KeepAlive": true, "LeaseTimeToLive": true, "Watch": true,
 	"GetFile": true, "Stat": true, "Xattrs": true, "Acl": true, "WhoAmI": true, "List": true, "Summary": true, "Find": true,
-	"Status": true, "Fsck": true, "Carry": true, "ListDelegationTokens": true, "ListTrash": true,
+	"Status": true, "Fsck": true, "Carry": true, "ListDelegationTokens": true, "ListTrash": true, "GetQuota": true, "ListQuotas": true,
 }
 
 // Asked fills in what a request to a method says: who asks, which call it is, and what for.

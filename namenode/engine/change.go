@@ -152,6 +152,9 @@ func (tx *Tx) change(ctx context.Context, r *Request, recall *Recall) (out Outco
 	if !fits {
 		return out, &fserror.Error{Kind: fserror.Retry, Message: "the trash is full, and its oldest entries are being removed; wait, or delete for good", RetryAfter: time.Second}
 	}
+	if err := namespace.FitQuotas(tx.Tree, r.Call, op); err != nil {
+		return out, err
+	}
 	if r.ID.Seq == 0 {
 		if err := tx.admit(r.Call, r.Grows); err != nil {
 			return out, err

@@ -15,6 +15,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/namespace/calls"
 	"github.com/leasefs/leasefs/namenode/namespace/levels"
+	"github.com/leasefs/leasefs/namenode/namespace/quota"
 	"github.com/leasefs/leasefs/namenode/share"
 )
 
@@ -702,6 +703,59 @@ func TestDelegate(t *testing.T) {
 		r.Caches().Ack(a.id, told.Seq)
 		if err := <-done; err != nil || r.Delegated(a.id, dir) {
 			t.Errorf("%v, still delegated: %t", err, r.Delegated(a.id, dir))
+		}
+	})
+}
+
+// A quota refuses what others ask for, not what the namenode does itself; and below it nobody
+// makes files without asking, nor is about to when it is set.
+func TestQuotas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		at := func(path string) (id namespace.InodeID) {
+			r.Look(func(tree *namespace.Tree) {
+				a, err := tree.Stat(nil, namespace.At(path))
+				if err != nil {
+					t.Fatal(err)
+				}
+				id = a.ID
+			})
+			return id
+		}
+		for _, path := range []string{"/d", "/d/sub", "/other"} {
+			r.must(r.Do(t.Context(), mkdir(path)))
+		}
+		a := r.caches(7)
+		delegate := func(path string) (ok bool) {
+			_ = r.Read(func(tx *Tx) error { ok = tx.Delegate(a.id, at(path)); return nil })
+			return ok
+		}
+		if !delegate("/d/sub") || !delegate("/other") {
+			t.Fatal("not delegated")
+		}
+		set := func(names int64) error {
+			_, err := r.Do(t.Context(), Request{Plan: plans(&namespace.OpQuota{Inode: at("/d"), Limits: quota.Limits{Names: names, Bytes: quota.None}})})
+			return err
+		}
+		done := begins(func() error { return set(2) })
+		told := <-a.told
+		if len(told.Keys) != 1 || told.Keys[0] != delegation(at("/d/sub")) {
+			t.Errorf("recalled %v", told.Keys)
+		}
+		synctest.Wait()
+		pending(t, "the quota", done)
+		r.Caches().Ack(a.id, told.Seq)
+		if err := <-done; err != nil || !delegate("/other") || delegate("/d") || delegate("/d/sub") {
+			t.Errorf("%v, or delegated below a quota, or not elsewhere", err)
+		}
+		r.unchanged("what exceeds a quota", func() {
+			if _, err := r.Do(t.Context(), mkdir("/d/sub/x")); fserror.ReasonOf(err) != fserror.ReasonQuotaNames {
+				t.Error(err)
+			}
+		})
+		r.must(r.Do(t.Context(), Request{Plan: plans(&namespace.OpMkdir{Parent: at("/d"), Names: []string{"own"}})}))
+		if err := set(quota.None); err != nil || len(a.told) > 0 || !delegate("/d/sub") {
+			t.Errorf("%v, or not delegated without a quota", err)
 		}
 	})
 }

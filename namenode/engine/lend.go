@@ -72,9 +72,10 @@ func entryLooks(dir namespace.InodeID, a namespace.Attr) []namespace.Change {
 }
 
 // Delegate delegates a directory to a session, which alone may then make files in it
-// without asking; false if others may, or look at the directory.
+// without asking; false if others may, or look at the directory, or a quota limits what is
+// made there.
 func (tx *Tx) Delegate(session namespace.SessionID, dir namespace.InodeID) bool {
-	return tx.e.Caches().GrantAlone(readlease.SessionID(session), delegation(dir))
+	return len(namespace.QuotasAbove(tx.Tree, nil, dir)) == 0 && tx.e.Caches().GrantAlone(readlease.SessionID(session), delegation(dir))
 }
 
 // Delegated reports whether a directory is delegated to a session.

@@ -56,13 +56,20 @@ func (tx *Tx) recall(op namespace.Op, r *Recall) error {
 }
 
 // revokedBy is what must not be kept over a change: what it changes, and the right
-// to make files in the directories that it changes.
+// to make files in the directories that it changes, or limits.
 func (tx *Tx) revokedBy(op namespace.Op) []readlease.Key {
 	changes := tx.Tree.Affects(op)
 	keys := cacheKeys(changes)
 	for _, c := range changes {
 		if c.Kind == namespace.ChangeEntries || c.Kind == namespace.ChangeAttr && tx.Tree.IsDir(c.Inode) {
-			keys = append(keys, readlease.Key{Kind: KeyDelegation, Inode: uint64(c.Inode)})
+			keys = append(keys, delegation(c.Inode))
+		}
+	}
+	if q, is := op.(*namespace.OpQuota); is {
+		for _, dir := range tx.e.Caches().Inodes(KeyDelegation) {
+			if dir := namespace.InodeID(dir); tx.Tree.IsBelow(dir, q.Inode) {
+				keys = append(keys, delegation(dir))
+			}
 		}
 	}
 	return keys

@@ -31,10 +31,7 @@ func (a affected) entry(dir InodeID, name string) affected {
 
 // newEntry is for a name with the directories that are made above it.
 func (a affected) newEntry(dir InodeID, dirs []string, name string) affected {
-	if len(dirs) > 0 {
-		name = dirs[0]
-	}
-	return a.entry(dir, name)
+	return a.entry(dir, top(dirs, name))
 }
 
 // moved is for what has a name, if anything has, and gets another.

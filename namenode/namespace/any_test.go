@@ -10,6 +10,7 @@ import (
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/posixacl"
 	"github.com/leasefs/leasefs/namenode/namespace/levels"
+	"github.com/leasefs/leasefs/namenode/namespace/quota"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
@@ -144,6 +145,8 @@ func drawOp(t *rapid.T, next uint64) Op {
 		return &OpPass{Pass: p}
 	case 37:
 		return &OpPassChange{ID: uint64(num("pass") + 2), Cancel: rapid.Bool().Draw(t, "cancel")}
+	case 42:
+		return &OpQuota{Inode: id("inode"), Limits: quota.Limits{Names: num("names"), Bytes: num("bytes")}}
 	case TrashKind:
 		op := &OpTrash{Do: TrashAction(rapid.IntRange(1, 3).Draw(t, "do"))}
 		switch op.Do {
@@ -183,6 +186,8 @@ func TestApplyAnything(t *testing.T) {
 		r.grant(t, 1, 60_000)
 		r.attach(t, 1, "/b")
 		r.must(t, &OpXattr{Inode: RootID, Name: tables.TrashXattr, Value: []byte("1d")})
+		r.quota(t, "/", 10, quota.None)
+		r.quota(t, "/a", 2, 5)
 		r.tree.Events(true)
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			call := CallID{}
@@ -192,6 +197,9 @@ func TestApplyAnything(t *testing.T) {
 			op := drawOp(t, uint64(r.tree.nextInode))
 			before := imageOf(t, r.tree)
 			tail := r.tree.Counts().TailBytes
+			if Permit(r.tree, op) != nil { // no namenode would journal it
+				continue
+			}
 			if res, err := r.apply(call, op); err != nil {
 				if !reflect.DeepEqual(res, Result{}) {
 					t.Fatalf("refused, but says that it did %+v", res)

@@ -35,9 +35,13 @@ func (t *Tree) Apply(e Entry) (Result, error) {
 	if Activation(e.Op) == nil {
 		now.reigned += e.Time - t.time
 	}
-	r, err := e.Op.apply(applier{t, now, keeper{}})
+	a, quotas := applier{t, now, keeper{}}, t.quotas.Len() > 0
+	r, err := e.Op.apply(a)
 	if err != nil {
 		return Result{}, t.refusal(&e, err)
+	}
+	if quotas || t.quotas.Len() > 0 {
+		a.touch(quotaChange)
 	}
 	r.TxID = e.TxID
 	t.txid, t.time, t.reigned = e.TxID, e.Time, now.reigned

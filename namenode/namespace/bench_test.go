@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"github.com/leasefs/leasefs/namenode/namespace/node"
+	"github.com/leasefs/leasefs/namenode/namespace/quota"
 	"io"
 	"os"
 	"path/filepath"
@@ -290,4 +291,47 @@ func BenchmarkAppendTail(b *testing.B) {
 		res = r.applyDirect(b, op)
 	}
 	r.applyDirect(b, &OpRecover{Inode: a.ID})
+}
+
+// BenchmarkCreateDeep makes files three levels below a directory that has a quota, or none, and
+// asks whether they fit.
+func BenchmarkCreateDeep(b *testing.B) {
+	r := benchRig(b)
+	c := &Call{User: "alice", Groups: []string{"staff"}}
+	for name, limit := range map[string]int64{"free": quota.None, "quota": 1 << 40} {
+		b.Run(name, func(b *testing.B) {
+			top := fmt.Sprintf("/deep%d", r.tree.txid)
+			r.applyDirect(b, &OpMkdir{Parent: RootID, Names: []string{top[1:], "a", "b"}, Mode: 0o755, User: "alice", Group: "staff"})
+			a, _ := r.tree.Stat(nil, At(top))
+			set := &OpQuota{Inode: a.ID, Limits: quota.Limits{Names: limit, Bytes: limit}}
+			r.applyDirect(b, set)
+			i := 0
+			for b.Loop() {
+				op, err := PlanCreate(r.tree, c, CreateRequest{At: At(top + fmt.Sprintf("/a/b/file%09d", i)), Mode: 0o644, Close: true})
+				if err == nil {
+					err = FitQuotas(r.tree, c, op)
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+				r.applyDirect(b, op)
+				i++
+			}
+			set.Limits = quota.Limits{Names: quota.None, Bytes: quota.None}
+			r.applyDirect(b, set)
+		})
+	}
+}
+
+// BenchmarkQuotaWalk sets the first quota above a million files.
+func BenchmarkQuotaWalk(b *testing.B) {
+	r := fill(b, 1_000_000)
+	for b.Loop() {
+		for _, names := range []int64{1 << 40, quota.None} {
+			last, _ := r.tree.Last()
+			if _, err := r.tree.Apply(Entry{TxID: last + 1, Time: testStart, Op: &OpQuota{Inode: RootID, Limits: quota.Limits{Names: names, Bytes: quota.None}}}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
 }

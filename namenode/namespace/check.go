@@ -98,24 +98,7 @@ func (c *checker) entry(n *inode) {
 }
 
 // hang reports whether going up from a directory ends.
-func (c *checker) hang(dir *inode) bool {
-	var way []InodeID
-	seen := map[InodeID]bool{}
-	for !c.hangs[dir.ID] && dir.Parent != 0 {
-		if seen[dir.ID] {
-			return false
-		}
-		seen[dir.ID] = true
-		way = append(way, dir.ID)
-		if dir = c.t.get(dir.Parent); dir == nil {
-			return false
-		}
-	}
-	for _, id := range way {
-		c.hangs[id] = true
-	}
-	return true
-}
+func (c *checker) hang(dir *inode) bool { return c.t.slots.Hangs(dir, c.hangs) }
 
 // inTree is Tree.reachable for a tree that may have circles.
 func (c *checker) inTree(n *inode) bool {
@@ -206,6 +189,7 @@ func (c *checker) tables() {
 	t.AgeTable.Check(c.problem, t.canAge)
 	t.CacherTable.Check(c.problem, t.nextInode)
 	t.trash.Check(c.problem, t.nextInode, t.reigned)
+	t.quotas.Check(c.problem, &t.slots.Table, t.IsDir)
 	t.PassTable.Check(c.problem, t.txid, t.time)
 }
 

@@ -33,24 +33,24 @@ func (t applier) checkChain(c *chain, replace InodeID) (old *inode, err error) {
 	if err := t.Fit(c.user, c.group); err != nil {
 		return nil, err
 	}
-	first := c.name
-	if len(c.dirs) > 0 {
-		first = c.dirs[0]
-		if replace != 0 {
-			return nil, misfit("it replaces a file in a directory that is yet to be made")
-		}
+	if len(c.dirs) > 0 && replace != 0 {
+		return nil, misfit("it replaces a file in a directory that is yet to be made")
 	}
-	return t.entry(c.parent, first, replace)
+	return t.entry(c.parent, top(c.dirs, c.name), replace)
+}
+
+// top is the first of the names of a chain.
+func top(dirs []string, name string) string {
+	if len(dirs) > 0 {
+		return dirs[0]
+	}
+	return name
 }
 
 // makeChain makes a chain that was checked. If old is not nil the leaf takes
 // its place; the old inode was freed already.
 func (t applier) makeChain(c *chain, old *inode) *inode {
 	user, group := t.UserNames.Add(c.user), t.GroupNames.Add(c.group)
-	top := c.name
-	if len(c.dirs) > 0 {
-		top = c.dirs[0]
-	}
 	parent, byDefault := c.parent, t.defaultOf(c.parent)
 	for _, name := range c.dirs {
 		d := &inode{Type: TypeDir, Mode: c.dirMode & node.ModeBits, MTime: t.now.Time}
@@ -63,7 +63,7 @@ func (t applier) makeChain(c *chain, old *inode) *inode {
 		acls = c.leaf.Inherit(byDefault)
 	}
 	t.attach(c.leaf, parent, c.name, user, group, acls)
-	t.touchEntry(c.parent, top)
+	t.touchEntry(c.parent, top(c.dirs, c.name))
 	t.changeEntries(c.parent, delta(old == nil))
 	return c.leaf
 }
@@ -86,6 +86,7 @@ func (t applier) attach(n *inode, parent InodeID, name string, user, group uint1
 	t.clear(parent, name)
 	t.put(n)
 	t.slots.LinkInode(n)
+	t.quotas.Moved(&t.slots.Table, n.ID, 0, parent)
 	t.counts.Add(n.Type, 1)
 	t.touch(Change{Kind: ChangeAttr, Inode: n.ID})
 }
@@ -126,6 +127,7 @@ func (t applier) move(n *inode, dir InodeID, name string, grown int64) Result {
 	t.clear(dir, name)
 	t.put(moved)
 	t.slots.LinkInode(moved)
+	t.quotas.Moved(&t.slots.Table, n.ID, from, dir)
 	t.leases.Move(n.ID, from, dir)
 	switch from {
 	case 0: // it was in the trash
@@ -170,6 +172,12 @@ func (t applier) unlink(n *inode) []ClosedFile {
 	return closed
 }
 
+// detach makes a directory without a parent the top of a deleted subtree.
+func (t applier) detach(id InodeID) {
+	t.detached.ReplaceOrInsert(id)
+	t.quotas.Drop(id) // what is below it need not be counted any more
+}
+
 // takeOut removes an entry without changing its directory's count of entries: the caller
 // does, or End did for a dead one. A directory with entries is detached, anything else freed
 // at once.
@@ -179,9 +187,10 @@ func (t applier) takeOut(n *inode, reason string) []ClosedFile {
 	}
 	if n.Type == TypeDir && t.stored(n) > 0 {
 		t.hangOff(n)
-		t.detached.ReplaceOrInsert(n.ID)
+		t.detach(n.ID)
 		return nil
 	}
+	t.quotas.Moved(&t.slots.Table, n.ID, n.Parent, 0)
 	t.slots.UnlinkInode(n)
 	return t.free(n, reason)
 }

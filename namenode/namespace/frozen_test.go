@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/leasefs/leasefs/namenode/namespace/levels"
+	"github.com/leasefs/leasefs/namenode/namespace/quota"
 )
 
 // TestFrozenRecords decodes records as old journals have them. A line of the file
@@ -60,9 +61,19 @@ func TestFrozenImage(t *testing.T) {
 		"images [{TxID:5 Name:image-1 Size:7 CRC:9} {TxID:5 Name:image-2 Size:7 CRC:9}], ages 5, numbers 9")
 	frozenImage(t, 12, "record 163 at 1700000000163, term 7, {Inodes:28 Files:17 Dirs:10 Symlinks:1 Blocks:2 Open:1 StoredBytes:21 TailBytes:31 ClosedTailBytes:27 Garbage:3 GarbageBytes:4294967309 Detached:1 Sessions:3 Leases:6 Attached:6 XattrBytes:560 ACLs:4 ACLBytes:1521 Passes:3 Trashed:3}, "+
 		"images [{TxID:5 Name:image-1 Size:7 CRC:9} {TxID:5 Name:image-2 Size:7 CRC:9}], ages 5, numbers 9")
+	tree := frozenImage(t, 13, "record 168 at 1700000000168, term 7, {Inodes:31 Files:17 Dirs:13 Symlinks:1 Blocks:2 Open:1 StoredBytes:21 TailBytes:39 ClosedTailBytes:35 Garbage:3 GarbageBytes:4294967309 Detached:2 Sessions:3 Leases:6 Attached:6 XattrBytes:560 ACLs:4 ACLBytes:1521 Passes:3 Trashed:2}, "+
+		"images [{TxID:5 Name:image-1 Size:7 CRC:9} {TxID:5 Name:image-2 Size:7 CRC:9}], ages 5, numbers 9")
+	quotas := ""
+	tree.quotas.From(0, func(e quota.Entry) bool {
+		quotas += fmt.Sprintf("%+v", e)
+		return true
+	})
+	if want := "{Dir:1 Limits:{Names:1000 Bytes:1099511627776} Use:{Names:21 Bytes:34}}{Dir:2 Limits:{Names:-1 Bytes:5} Use:{Names:10 Bytes:31}}{Dir:11 Limits:{Names:0 Bytes:-1} Use:{Names:2 Bytes:1}}{Dir:65656 Limits:{Names:10 Bytes:10} Use:{Names:2 Bytes:4}}{Dir:65659 Limits:{Names:5 Bytes:4611686018427387904} Use:{Names:2 Bytes:1}}"; quotas != want {
+		t.Errorf("quotas are now read as %s, not %s", quotas, want)
+	}
 }
 
-func frozenImage(t *testing.T, version uint32, want string) {
+func frozenImage(t *testing.T, version uint32, want string) *Tree {
 	t.Helper()
 	image, err := os.ReadFile(fmt.Sprintf("../../testdata/frozen/image-%d", version))
 	if err != nil {
@@ -81,4 +92,5 @@ func frozenImage(t *testing.T, version uint32, want string) {
 	if levels.At(tree.Level().Level).Image == version && !bytes.Equal(imageOf(t, tree), image) {
 		t.Error("the image is now written in other bytes")
 	}
+	return tree
 }

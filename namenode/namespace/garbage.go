@@ -66,6 +66,7 @@ func (t applier) free(n *inode, reason string) []ClosedFile {
 // hangOff hangs an inode off the tree: its own entry is taken away, it has no parent, and
 // all below it is unreachable from then on. The caller keeps it as detached, or in the trash.
 func (t applier) hangOff(n *inode) {
+	t.quotas.Moved(&t.slots.Table, n.ID, n.Parent, 0)
 	t.slots.UnlinkInode(n)
 	t.unattach(n)
 	n = n.Edit()

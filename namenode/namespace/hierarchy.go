@@ -1,32 +1,14 @@
 package namespace
 
-import (
-	"slices"
-	"strings"
-
-	"github.com/leasefs/leasefs/namenode/namespace/node"
-)
+import "github.com/leasefs/leasefs/namenode/namespace/node"
 
 // Path returns where an inode is; false if it is not in the tree.
 func (t *inodes) Path(id InodeID) (string, bool) {
 	n := t.get(id)
-	if n == nil {
-		return "", false
-	}
 	if !t.reachable(n, nil) {
 		return "", false
 	}
-	if id == RootID {
-		return "/", true
-	}
-	var names []string
-	for n.ID != RootID {
-		names = append(names, n.Name())
-		t.slots.Read(n.Parent, n)
-	}
-	names = append(names, "") // the root's
-	slices.Reverse(names)
-	return strings.Join(names, "/"), true
+	return t.slots.Path(n), true
 }
 
 // IsBelow reports whether a directory is another one, or below it.

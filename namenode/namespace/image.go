@@ -38,6 +38,7 @@ var imageParts = []struct {
 	{"level", sinceLevels, func(im *imageCoder) { im.t.at.CodeImage(im.Coder, im.version) }},
 	{"head", oldestImage, (*imageCoder).head},
 	{"trash", 12, func(im *imageCoder) { im.t.trash.Code(im.Coder, im.t.nextInode, im.t.reigned) }},
+	{"quotas", 13, func(im *imageCoder) { im.t.quotas.Code(im.Coder) }},
 	{"inodes", oldestImage, (*imageCoder).inodes},
 	{"garbage", oldestImage, func(im *imageCoder) { im.t.garbage.Code(im.Coder, im.t.blocks.Has) }},
 	{"calls' results", oldestImage, func(im *imageCoder) { im.t.ResultTable.Code(im.Coder) }},

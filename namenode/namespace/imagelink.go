@@ -33,6 +33,10 @@ func (im *imageCoder) link() {
 		im.wrong("directory %d hangs from nothing", id)
 		return
 	}
+	if dir, is := t.quotas.Link(&t.slots.Table, t.IsDir); is {
+		im.wrong("inode %d has a quota but is no directory", dir)
+		return
+	}
 	if !slices.IsSortedFunc(r.keys, tables.CompareKeys) {
 		slices.SortFunc(r.keys, tables.CompareKeys)
 	}

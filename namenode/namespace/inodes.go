@@ -4,6 +4,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/namespace/acl"
 	"github.com/leasefs/leasefs/namenode/namespace/calls"
 	"github.com/leasefs/leasefs/namenode/namespace/node"
+	"github.com/leasefs/leasefs/namenode/namespace/quota"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
@@ -16,6 +17,7 @@ type inodes struct {
 	detached  tables.Set[InodeID] // tops of deleted subtrees
 	nextInode InodeID             // the number that the next one gets
 	trash     tables.Trash
+	quotas    quota.Table[node.Ext]
 	xattrs    tables.Xattrs
 	acls      acl.Table
 	granted
@@ -61,6 +63,9 @@ func (t *inodes) put(n *inode) {
 		}
 	}
 	t.countTail(n, 1)
+	if old != nil && t.quotas.Len() > 0 {
+		t.quotas.Grew(&t.slots.Table, n.Parent, n.Length()-old.Length())
+	}
 }
 
 // countTail counts the tail of an inode, sign times, for all and for its owner.
@@ -80,6 +85,7 @@ func (t *inodes) OwnerOf(id InodeID) string {
 // drop takes an inode out of the table.
 func (t *inodes) drop(n *inode) {
 	t.slots.Drop(n.ID)
+	t.quotas.Drop(n.ID)
 	t.countTail(n, -1)
 }
 

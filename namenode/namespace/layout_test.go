@@ -10,6 +10,7 @@ import (
 	"github.com/leasefs/leasefs/internal/posixacl"
 	"github.com/leasefs/leasefs/namenode/namespace/acl"
 	"github.com/leasefs/leasefs/namenode/namespace/levels"
+	"github.com/leasefs/leasefs/namenode/namespace/quota"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
@@ -83,6 +84,8 @@ func samples() []Op {
 		&OpTrash{Do: TrashEmpty, Inodes: []InodeID{2, 3}},
 		&OpLevel{State: levels.State{Level: 2, Release: "2.0.0"}},
 		&OpLevel{State: levels.State{Level: 1<<64 - 1}, First: &OpActivate{Term: 3, NamespaceID: [16]byte{4}, User: "root", Group: "wheel", Nonce: [16]byte{5}}},
+		&OpQuota{Inode: 7, Limits: quota.Limits{Names: 1_000_000, Bytes: 1<<63 - 1}},
+		&OpQuota{Inode: 1, Limits: quota.Limits{Names: quota.None, Bytes: quota.None}},
 	}
 }
 

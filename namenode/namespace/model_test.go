@@ -15,6 +15,7 @@ import (
 	"github.com/leasefs/leasefs/internal/posixacl"
 	"github.com/leasefs/leasefs/namenode/namespace/levels"
 	"github.com/leasefs/leasefs/namenode/namespace/node"
+	"github.com/leasefs/leasefs/namenode/namespace/quota"
 )
 
 // modelNode is an inode of the model; the model is a plain map of paths.
@@ -598,6 +599,25 @@ func (m *machine) SetACL(t *rapid.T) {
 
 // aclEntries are what ACLs of the model are made of.
 var aclEntries = []string{"u:u1:rw", "u:u2:x", "g:g1:r", "g:g2:rwx", "m::rw", "m::-", "d:u::rwx", "d:u:u1:rx", "d:g:g1:w", "d:m::r", "d:o::r", "d:g::rw"}
+
+// Quota sets a quota; must holds each record to it.
+func (m *machine) Quota(t *rapid.T) {
+	path := m.known(t, "path")
+	missing, want := m.way(path)
+	n := m.nodes[path]
+	switch {
+	case want != 0:
+	case missing || n == nil:
+		want = fserror.NotFound
+	case n.typ != TypeDir:
+		want = fserror.NotDirectory
+	}
+	limit := rapid.Int64Range(quota.Keep, 12)
+	op, err := PlanQuota(m.tree, nil, At(path), quota.Limits{Names: limit.Draw(t, "names"), Bytes: limit.Draw(t, "bytes")})
+	if expect(t, "quota "+path, err, want) && op != nil && Permit(m.tree, op) == nil {
+		m.must(t, op)
+	}
+}
 
 func (m *machine) Reclaim(t *rapid.T) {
 	m.must(t, &OpReclaim{Limit: uint32(rapid.IntRange(1, 5).Draw(t, "limit"))})

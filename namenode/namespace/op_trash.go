@@ -6,6 +6,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/namenode/namespace/calls"
+	"github.com/leasefs/leasefs/namenode/namespace/node"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
@@ -95,49 +96,11 @@ func (t *Tree) FileInTrash(c *Call, id InodeID) (f calls.FileView, ok bool) {
 	return fileView(view{t, c, "read"}, n), true
 }
 
-// TrashSize is what an entry of the trash has, itself included, as far as it was counted: by
-// SizeInTrash.
-type TrashSize struct {
-	Inodes, Files uint64
-	Length        int64 // bytes of files
-	stack         []removeLevel
-}
-
-// SizeInTrash counts on in an entry, about budget inodes, and reports whether all are counted;
-// nothing in the trash changes meanwhile. Of an entry that has gone it counts nothing more.
-func (t *Tree) SizeInTrash(id InodeID, size *TrashSize, budget int) (done bool) {
-	count := func(n *inode) {
-		size.Inodes++
-		if n.Type == TypeFile {
-			size.Files++
-			size.Length += n.Length()
-		}
-		if n.Type == TypeDir && n.Entries() > 0 {
-			size.stack = append(size.stack, removeLevel{id: n.ID})
-		}
-	}
-	if t.trash.Get(id) == nil {
-		return true
-	}
-	if size.Inodes == 0 {
-		count(t.get(id))
-	}
-	for len(size.stack) > 0 && budget > 0 {
-		top := len(size.stack) - 1
-		l := size.stack[top]
-		ended := true
-		t.slots.Children(l.id, l.after, func(n *inode) bool {
-			size.stack[top].after = n.Name()
-			count(n)
-			budget--
-			ended = len(size.stack)-1 == top && budget > 0
-			return ended
-		})
-		if ended {
-			size.stack = size.stack[:top]
-		}
-	}
-	return len(size.stack) == 0
+// SizeInTrash counts on what an entry has, itself included, about budget inodes, and reports
+// whether all are counted; nothing in the trash changes meanwhile. Of an entry that has gone it
+// counts nothing more.
+func (t *Tree) SizeInTrash(id InodeID, size *node.Size, budget int) (done bool) {
+	return t.trash.Get(id) == nil || t.slots.Measure(id, size, budget)
 }
 
 // keptFor is for how many milliseconds an inode is kept when it is deleted: as the nearest
@@ -326,7 +289,7 @@ func (op *OpTrash) empty(t applier) (Result, error) {
 	for _, id := range op.Inodes {
 		t.trash.Take(id)
 		if n := t.get(id); n.Type == TypeDir && t.stored(n) > 0 {
-			t.detached.ReplaceOrInsert(id)
+			t.detach(id)
 		} else {
 			t.free(n, ReasonDeleted)
 		}

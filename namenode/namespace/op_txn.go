@@ -6,6 +6,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/namespace/codec"
+	"github.com/leasefs/leasefs/namenode/namespace/quota"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
@@ -19,8 +20,9 @@ const MaxTxn = 128
 type OpTxn struct {
 	Parts []Op
 
-	tried *Tree  // PlanTxn has applied all parts to a copy of it,
-	at    uint64 // as it was after this record
+	tried *Tree        // PlanTxn has applied all parts to a copy of it,
+	at    uint64       // as it was after this record
+	grows quota.Growth // of a planned one
 }
 
 // part reports whether a record can be a part of an OpTxn whose first part is first.
@@ -72,6 +74,7 @@ func PlanTxn(t *Tree, plans ...func(*Tree) (Op, error)) (op *OpTxn, failed int, 
 		if op.Parts = append(op.Parts, p); !part(p, op.Parts[0]) {
 			return nil, i, fserror.New(fserror.Internal, "txn", "", "a record of kind %s cannot be a part of another", opName(p))
 		}
+		grows(trial.Tree, p, &op.grows)
 		if _, err := p.apply(trial); err != nil {
 			return nil, i, fserror.Wrap(fserror.Internal, "txn", "", err)
 		}

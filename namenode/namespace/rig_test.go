@@ -11,6 +11,9 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/posixacl"
 	"github.com/leasefs/leasefs/namenode/namespace/content"
+	"github.com/leasefs/leasefs/namenode/namespace/levels"
+	"github.com/leasefs/leasefs/namenode/namespace/node"
+	"github.com/leasefs/leasefs/namenode/namespace/quota"
 )
 
 // tb is what testing.TB and rapid.T have in common.
@@ -81,11 +84,47 @@ func applyRecord(t *Tree, rec record) (Result, error) {
 
 func (r *rig) must(t tb, op Op) Result {
 	t.Helper()
+	if err := Permit(r.tree, op); err != nil { // an image would not have what it does
+		t.Fatalf("%v", err)
+	}
+	before, refused := r.tree.quotas.Clone(), FitQuotas(r.tree, nil, op)
 	res, err := r.apply(CallID{}, op)
 	if err != nil {
 		t.Fatalf("apply %s: %v", opName(op), err)
 	}
+	if over := exceeded(r.tree, before); over != (refused != nil) {
+		t.Fatalf("%s makes a quota grow beyond its limit: %v, refused: %v", opName(op), over, refused)
+	}
 	return res
+}
+
+// exceeded reports whether a record, which was applied, made a quota grow beyond a limit.
+func exceeded(t *Tree, before quota.Table[node.Ext]) (over bool) {
+	before.From(0, func(e quota.Entry) bool {
+		now, there := t.quotas.Get(e.Dir)
+		over = over || there && (now.Limits.Names != quota.None && now.Use.Names > max(now.Limits.Names, e.Use.Names) || now.Limits.Bytes != quota.None && now.Use.Bytes > max(now.Limits.Bytes, e.Use.Bytes))
+		return true
+	})
+	return over
+}
+
+// quota sets the quota of a directory.
+func (r *rig) quota(t tb, path string, names, bytes int64) {
+	t.Helper()
+	op, err := PlanQuota(r.tree, nil, At(path), quota.Limits{Names: names, Bytes: bytes})
+	if err != nil || op == nil {
+		t.Fatalf("%+v, %v", op, err)
+	}
+	r.raise(t)
+	r.must(t, op)
+}
+
+// raise brings the tree to the newest level, of whose images quotas are a part.
+func (r *rig) raise(t tb) {
+	t.Helper()
+	if newest := levels.Newest(); r.tree.Level().Level < newest {
+		r.must(t, &OpLevel{State: levels.State{Level: newest}})
+	}
 }
 
 // replay applies a whole journal to an empty tree.

@@ -8,6 +8,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/namespace/calls"
 	"github.com/leasefs/leasefs/namenode/namespace/levels"
 	"github.com/leasefs/leasefs/namenode/namespace/node"
+	"github.com/leasefs/leasefs/namenode/namespace/quota"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
@@ -57,6 +58,7 @@ func newTree() *Tree {
 			open:     tables.NewSet(cmp.Less[InodeID]),
 			detached: tables.NewSet(cmp.Less[InodeID]),
 			trash:    tables.NewTrash(),
+			quotas:   quota.NewTable(node.FileLength),
 			xattrs:   tables.NewXattrs(),
 			acls:     acl.NewTable(),
 			Named:    tables.Named{UserNames: tables.NewOwners(), GroupNames: tables.NewOwners()},
@@ -96,6 +98,7 @@ func (t *Tree) copied() Tree {
 	c.AgeTable = t.AgeTable.Clone()
 	c.PassTable = t.PassTable.Clone()
 	c.trash = t.trash.Clone()
+	c.quotas = t.quotas.Clone()
 	c.xattrs = t.xattrs.Clone()
 	c.acls = t.acls.Clone()
 	c.UserNames = t.UserNames.Clone()

@@ -163,16 +163,5 @@ func (t *inodes) Referenced(from InodeID, fn func(id InodeID, b Block) bool) {
 // milliseconds). It looks at every inode, so it is meant for clones. Files of
 // deleted subtrees that are not reclaimed yet are included.
 func (t *inodes) Tails(fn func(id InodeID, tailLen int, lastBlock *Block, open bool, mtime int64) bool) {
-	t.each(0, func(n *inode) bool {
-		tail := n.Tail()
-		if len(tail) == 0 {
-			return true
-		}
-		var last *Block
-		if blocks := n.Blocks(); len(blocks) > 0 {
-			b := blocks[len(blocks)-1]
-			last = &b
-		}
-		return fn(n.ID, len(tail), last, n.Open() != nil, n.MTime)
-	})
+	t.slots.Tails(func(n *inode, last *Block) bool { return fn(n.ID, len(n.Tail()), last, n.Open() != nil, n.MTime) })
 }

@@ -82,7 +82,7 @@ func (o *observer) after(op Op, r *Result, err error) {
 	for c, txid := range o.tree.tracker.Pending() {
 		attr := c.Kind == ChangeAttr
 		switch {
-		case txid != r.TxID || o.affects[c] || c.Kind == ChangeLease || c.Kind == calls.ChangeLeaseName || c == safeModeChange || c == passesChange:
+		case txid != r.TxID || o.affects[c] || c.Kind == ChangeLease || c.Kind == calls.ChangeLeaseName || c == safeModeChange || c == passesChange || c == quotaChange:
 		case c.Inode >= o.next: // nobody can have cached what the record makes
 		case attr && o.spared[c.Inode]:
 		default:

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/namespace/node"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
@@ -19,9 +20,9 @@ type sizes struct {
 	of   map[namespace.InodeID]sized
 	by   map[string]use // by who has deleted it
 	all  Sizes
-	part namespace.TrashSize // of partOf, which is being counted
-	next namespace.InodeID   // the next look begins behind it
-	once bool                // all was counted once
+	part node.Size         // of partOf, which is being counted
+	next namespace.InodeID // the next look begins behind it
+	once bool              // all was counted once
 
 	partOf *tables.Trashed
 }
@@ -148,7 +149,7 @@ func (s *sizes) count(t *namespace.Tree) (ended bool) {
 		}
 		if !known {
 			if s.partOf != e { // which is another one when its inode was restored meanwhile
-				s.part, s.partOf = namespace.TrashSize{}, e
+				s.part, s.partOf = node.Size{}, e
 			}
 			if ended = t.SizeInTrash(e.Inode, &s.part, left+1); !ended {
 				return false

@@ -34,6 +34,7 @@ var days = []day{
 	{"crowd", crowd, nil, false},
 	{"steps", steps, nil, false},
 	{"trash", bin, nil, false},
+	{"quotas", quotas, nil, false},
 	{"drafts", drafts, nil, false},
 	{"ends", ends, []option{func(c *namenode.Config) { c.ReapRate = 10 }}, false}, // one file at a time
 }

@@ -200,7 +200,7 @@ func (m *machine) state() (*model, error) {
 		a := e.GetAttr()
 		got.bin[e.GetPath()] = &node{typ: a.GetType(), mode: a.GetMode(), cut: a.GetLength()}
 	}
-	return got, nil
+	return got, m.quotas(ctx, got)
 }
 
 // content reads a file: blocks by their URLs, each verified, and the tail.

@@ -26,6 +26,7 @@ type node struct {
 	mtime  int64
 	inode  uint64
 	xattr  string // name=value of each
+	quota  string // its limits, of a folder; empty: none
 	cut    int64  // bytes in blocks, while open
 	lease  uint64 // granted, that it is attached to; not compared
 	open   *writer
@@ -161,6 +162,8 @@ func (n *node) differs(g *node) string {
 		return fmt.Sprintf("mode is %o, not %o", g.mode, n.mode)
 	case n.data != g.data:
 		return fmt.Sprintf("has %s, not %s", show(g.data), show(n.data))
+	case n.quota != g.quota:
+		return fmt.Sprintf("has the quota %q, not %q", g.quota, n.quota)
 	case n.xattr != g.xattr:
 		return fmt.Sprintf("has the extended attributes %s, not %s", show(g.xattr), show(n.xattr))
 	case n.target != g.target:

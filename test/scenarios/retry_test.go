@@ -270,6 +270,34 @@ var changes = map[string]func(t *testing.T, r *rig, dir string) change{
 			check: func(t *testing.T) { gone(t, r.b, "/"+dir+"/f") },
 		}
 	},
+	"SetQuota": func(t *testing.T, r *rig, dir string) change {
+		set := func(call *pb.CallId, names int64) (*pb.MutateResponse, error) {
+			return r.a.NN.SetQuota(r.ctx, &pb.SetQuotaRequest{Call: call, Caller: r.a.Who, At: pb.At("/" + dir), Names: names, Bytes: -1})
+		}
+		limit := func(t *testing.T) (n int64) {
+			out, err := r.a.NN.GetQuota(r.ctx, &pb.GetQuotaRequest{Caller: r.a.Who, At: pb.At("/" + dir)})
+			must(t, err)
+			for _, q := range out.GetQuotas() {
+				n = q.GetNames()
+			}
+			return n
+		}
+		return change{
+			records: 1,
+			send: func(call *pb.CallId, other bool) (proto.Message, error) {
+				return set(call, map[bool]int64{true: 20, false: 10}[other])
+			},
+			undo: func(t *testing.T) {
+				_, err := set(r.a.Call(), 30)
+				must(t, err)
+			},
+			check: func(t *testing.T) {
+				if n := limit(t); n != 30 {
+					t.Errorf("the limit is %d", n)
+				}
+			},
+		}
+	},
 	"SetAttr": func(t *testing.T, r *rig, dir string) change {
 		p := "/" + dir + "/f"
 		r.replace(t, p)

@@ -5,8 +5,19 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/client/quota"
 	"github.com/leasefs/leasefs/client/upgrade"
 )
+
+// quotaEvery is of how many seeds one has a quota, of the root, which refuses nothing.
+const quotaEvery = 8
+
+// limit has, in some worlds, all be counted, and no directory be delegated.
+func (w *Work) limit(ctx context.Context) {
+	if w.with.Seed%quotaEvery == quotaEvery-1 {
+		w.log.note(w.operator.name, "quota: %v", quota.Set(ctx, w.operator.fs, "/", 1<<40, 1<<50))
+	}
+}
 
 // operate does, by chance, what operators do, until ctx ends.
 func (w *Work) operate(ctx context.Context) {
@@ -27,6 +38,7 @@ func (w *Work) operate(ctx context.Context) {
 				_, refused := upgrade.Finish(call, o.fs)
 				if raised = refused == nil; raised {
 					w.truth.did("upgrade")
+					w.limit(call)
 				}
 				w.log.note(o.name, "upgrade finish: %v", refused)
 			}

@@ -56,6 +56,8 @@ var reasonHints = map[string]string{
 	fserror.ReasonNewer:          "docs/UPGRADES.md tells how releases follow each other",
 	fserror.ReasonNoHistory:      "an operator starts the namenode with --lease-history to keep one",
 	fserror.ReasonNoLease:        "leasefs lease ls lists those that live",
+	fserror.ReasonQuotaNames:     "delete files there, or have a superuser raise it with leasefs quota set",
+	fserror.ReasonQuotaBytes:     "delete files there, or have a superuser raise it with leasefs quota set",
 	fserror.ReasonTrust:          "--insecure-trust-clients does",
 	fserror.ReasonAlone:          "--zookeeper, --namespace and --blocks make a namenode one of several",
 	fserror.ReasonNoNamespace:    "check --zookeeper and --namespace, or see leasefs admin format and leasefs admin restore",

@@ -2919,6 +2919,74 @@ func (x *QuotaUsageProto) GetSpaceQuota() uint64 {
 	return 0
 }
 
+type SetQuotaRequestProto struct {
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Path              *string                `protobuf:"bytes,1,req,name=path" json:"path,omitempty"`
+	NamespaceQuota    *uint64                `protobuf:"varint,2,req,name=namespaceQuota" json:"namespaceQuota,omitempty"`
+	StoragespaceQuota *uint64                `protobuf:"varint,3,req,name=storagespaceQuota" json:"storagespaceQuota,omitempty"`
+	StorageType       *StorageTypeProto      `protobuf:"varint,4,opt,name=storageType,enum=leasefs.hadoop.StorageTypeProto" json:"storageType,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *SetQuotaRequestProto) Reset() {
+	*x = SetQuotaRequestProto{}
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetQuotaRequestProto) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetQuotaRequestProto) ProtoMessage() {}
+
+func (x *SetQuotaRequestProto) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetQuotaRequestProto.ProtoReflect.Descriptor instead.
+func (*SetQuotaRequestProto) Descriptor() ([]byte, []int) {
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *SetQuotaRequestProto) GetPath() string {
+	if x != nil && x.Path != nil {
+		return *x.Path
+	}
+	return ""
+}
+
+func (x *SetQuotaRequestProto) GetNamespaceQuota() uint64 {
+	if x != nil && x.NamespaceQuota != nil {
+		return *x.NamespaceQuota
+	}
+	return 0
+}
+
+func (x *SetQuotaRequestProto) GetStoragespaceQuota() uint64 {
+	if x != nil && x.StoragespaceQuota != nil {
+		return *x.StoragespaceQuota
+	}
+	return 0
+}
+
+func (x *SetQuotaRequestProto) GetStorageType() StorageTypeProto {
+	if x != nil && x.StorageType != nil {
+		return *x.StorageType
+	}
+	return StorageTypeProto_DISK
+}
+
 type GetQuotaUsageResponseProto struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Usage         *QuotaUsageProto       `protobuf:"bytes,1,req,name=usage" json:"usage,omitempty"`
@@ -2928,7 +2996,7 @@ type GetQuotaUsageResponseProto struct {
 
 func (x *GetQuotaUsageResponseProto) Reset() {
 	*x = GetQuotaUsageResponseProto{}
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[46]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2940,7 +3008,7 @@ func (x *GetQuotaUsageResponseProto) String() string {
 func (*GetQuotaUsageResponseProto) ProtoMessage() {}
 
 func (x *GetQuotaUsageResponseProto) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[46]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2953,7 +3021,7 @@ func (x *GetQuotaUsageResponseProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQuotaUsageResponseProto.ProtoReflect.Descriptor instead.
 func (*GetQuotaUsageResponseProto) Descriptor() ([]byte, []int) {
-	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{46}
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *GetQuotaUsageResponseProto) GetUsage() *QuotaUsageProto {
@@ -2981,7 +3049,7 @@ const (
 
 func (x *FsyncRequestProto) Reset() {
 	*x = FsyncRequestProto{}
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[47]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2993,7 +3061,7 @@ func (x *FsyncRequestProto) String() string {
 func (*FsyncRequestProto) ProtoMessage() {}
 
 func (x *FsyncRequestProto) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[47]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3006,7 +3074,7 @@ func (x *FsyncRequestProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsyncRequestProto.ProtoReflect.Descriptor instead.
 func (*FsyncRequestProto) Descriptor() ([]byte, []int) {
-	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{47}
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *FsyncRequestProto) GetSrc() string {
@@ -3048,7 +3116,7 @@ type SetTimesRequestProto struct {
 
 func (x *SetTimesRequestProto) Reset() {
 	*x = SetTimesRequestProto{}
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[48]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3060,7 +3128,7 @@ func (x *SetTimesRequestProto) String() string {
 func (*SetTimesRequestProto) ProtoMessage() {}
 
 func (x *SetTimesRequestProto) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[48]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3073,7 +3141,7 @@ func (x *SetTimesRequestProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTimesRequestProto.ProtoReflect.Descriptor instead.
 func (*SetTimesRequestProto) Descriptor() ([]byte, []int) {
-	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{48}
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SetTimesRequestProto) GetSrc() string {
@@ -3109,7 +3177,7 @@ type CreateSymlinkRequestProto struct {
 
 func (x *CreateSymlinkRequestProto) Reset() {
 	*x = CreateSymlinkRequestProto{}
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[49]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3121,7 +3189,7 @@ func (x *CreateSymlinkRequestProto) String() string {
 func (*CreateSymlinkRequestProto) ProtoMessage() {}
 
 func (x *CreateSymlinkRequestProto) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[49]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3134,7 +3202,7 @@ func (x *CreateSymlinkRequestProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSymlinkRequestProto.ProtoReflect.Descriptor instead.
 func (*CreateSymlinkRequestProto) Descriptor() ([]byte, []int) {
-	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{49}
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CreateSymlinkRequestProto) GetTarget() string {
@@ -3174,7 +3242,7 @@ type TextResponseProto struct {
 
 func (x *TextResponseProto) Reset() {
 	*x = TextResponseProto{}
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[50]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3186,7 +3254,7 @@ func (x *TextResponseProto) String() string {
 func (*TextResponseProto) ProtoMessage() {}
 
 func (x *TextResponseProto) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[50]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3199,7 +3267,7 @@ func (x *TextResponseProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TextResponseProto.ProtoReflect.Descriptor instead.
 func (*TextResponseProto) Descriptor() ([]byte, []int) {
-	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{50}
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *TextResponseProto) GetText() string {
@@ -3219,7 +3287,7 @@ type UpdateBlockForPipelineRequestProto struct {
 
 func (x *UpdateBlockForPipelineRequestProto) Reset() {
 	*x = UpdateBlockForPipelineRequestProto{}
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[51]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3231,7 +3299,7 @@ func (x *UpdateBlockForPipelineRequestProto) String() string {
 func (*UpdateBlockForPipelineRequestProto) ProtoMessage() {}
 
 func (x *UpdateBlockForPipelineRequestProto) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[51]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3244,7 +3312,7 @@ func (x *UpdateBlockForPipelineRequestProto) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use UpdateBlockForPipelineRequestProto.ProtoReflect.Descriptor instead.
 func (*UpdateBlockForPipelineRequestProto) Descriptor() ([]byte, []int) {
-	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{51}
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *UpdateBlockForPipelineRequestProto) GetBlock() *ExtendedBlockProto {
@@ -3272,7 +3340,7 @@ type UpdatePipelineRequestProto struct {
 
 func (x *UpdatePipelineRequestProto) Reset() {
 	*x = UpdatePipelineRequestProto{}
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[52]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3284,7 +3352,7 @@ func (x *UpdatePipelineRequestProto) String() string {
 func (*UpdatePipelineRequestProto) ProtoMessage() {}
 
 func (x *UpdatePipelineRequestProto) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[52]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3297,7 +3365,7 @@ func (x *UpdatePipelineRequestProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdatePipelineRequestProto.ProtoReflect.Descriptor instead.
 func (*UpdatePipelineRequestProto) Descriptor() ([]byte, []int) {
-	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{52}
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *UpdatePipelineRequestProto) GetClientName() string {
@@ -3334,7 +3402,7 @@ type AclStatusProto struct {
 
 func (x *AclStatusProto) Reset() {
 	*x = AclStatusProto{}
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[53]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3346,7 +3414,7 @@ func (x *AclStatusProto) String() string {
 func (*AclStatusProto) ProtoMessage() {}
 
 func (x *AclStatusProto) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[53]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3359,7 +3427,7 @@ func (x *AclStatusProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AclStatusProto.ProtoReflect.Descriptor instead.
 func (*AclStatusProto) Descriptor() ([]byte, []int) {
-	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{53}
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *AclStatusProto) GetOwner() string {
@@ -3408,7 +3476,7 @@ type AclRequestProto struct {
 
 func (x *AclRequestProto) Reset() {
 	*x = AclRequestProto{}
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[54]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3420,7 +3488,7 @@ func (x *AclRequestProto) String() string {
 func (*AclRequestProto) ProtoMessage() {}
 
 func (x *AclRequestProto) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[54]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3433,7 +3501,7 @@ func (x *AclRequestProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AclRequestProto.ProtoReflect.Descriptor instead.
 func (*AclRequestProto) Descriptor() ([]byte, []int) {
-	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{54}
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *AclRequestProto) GetSrc() string {
@@ -3459,7 +3527,7 @@ type GetAclStatusResponseProto struct {
 
 func (x *GetAclStatusResponseProto) Reset() {
 	*x = GetAclStatusResponseProto{}
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[55]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3471,7 +3539,7 @@ func (x *GetAclStatusResponseProto) String() string {
 func (*GetAclStatusResponseProto) ProtoMessage() {}
 
 func (x *GetAclStatusResponseProto) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[55]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3484,7 +3552,7 @@ func (x *GetAclStatusResponseProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAclStatusResponseProto.ProtoReflect.Descriptor instead.
 func (*GetAclStatusResponseProto) Descriptor() ([]byte, []int) {
-	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{55}
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *GetAclStatusResponseProto) GetResult() *AclStatusProto {
@@ -3505,7 +3573,7 @@ type SetXAttrRequestProto struct {
 
 func (x *SetXAttrRequestProto) Reset() {
 	*x = SetXAttrRequestProto{}
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[56]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3517,7 +3585,7 @@ func (x *SetXAttrRequestProto) String() string {
 func (*SetXAttrRequestProto) ProtoMessage() {}
 
 func (x *SetXAttrRequestProto) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[56]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3530,7 +3598,7 @@ func (x *SetXAttrRequestProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetXAttrRequestProto.ProtoReflect.Descriptor instead.
 func (*SetXAttrRequestProto) Descriptor() ([]byte, []int) {
-	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{56}
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *SetXAttrRequestProto) GetSrc() string {
@@ -3565,7 +3633,7 @@ type XAttrsRequestProto struct {
 
 func (x *XAttrsRequestProto) Reset() {
 	*x = XAttrsRequestProto{}
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[57]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3577,7 +3645,7 @@ func (x *XAttrsRequestProto) String() string {
 func (*XAttrsRequestProto) ProtoMessage() {}
 
 func (x *XAttrsRequestProto) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[57]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3590,7 +3658,7 @@ func (x *XAttrsRequestProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use XAttrsRequestProto.ProtoReflect.Descriptor instead.
 func (*XAttrsRequestProto) Descriptor() ([]byte, []int) {
-	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{57}
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *XAttrsRequestProto) GetSrc() string {
@@ -3616,7 +3684,7 @@ type XAttrsResponseProto struct {
 
 func (x *XAttrsResponseProto) Reset() {
 	*x = XAttrsResponseProto{}
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[58]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3628,7 +3696,7 @@ func (x *XAttrsResponseProto) String() string {
 func (*XAttrsResponseProto) ProtoMessage() {}
 
 func (x *XAttrsResponseProto) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[58]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3641,7 +3709,7 @@ func (x *XAttrsResponseProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use XAttrsResponseProto.ProtoReflect.Descriptor instead.
 func (*XAttrsResponseProto) Descriptor() ([]byte, []int) {
-	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{58}
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *XAttrsResponseProto) GetXAttrs() []*XAttrProto {
@@ -3661,7 +3729,7 @@ type CheckAccessRequestProto struct {
 
 func (x *CheckAccessRequestProto) Reset() {
 	*x = CheckAccessRequestProto{}
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[59]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3673,7 +3741,7 @@ func (x *CheckAccessRequestProto) String() string {
 func (*CheckAccessRequestProto) ProtoMessage() {}
 
 func (x *CheckAccessRequestProto) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[59]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3686,7 +3754,7 @@ func (x *CheckAccessRequestProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckAccessRequestProto.ProtoReflect.Descriptor instead.
 func (*CheckAccessRequestProto) Descriptor() ([]byte, []int) {
-	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{59}
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *CheckAccessRequestProto) GetPath() string {
@@ -3712,7 +3780,7 @@ type HAServiceStateResponseProto struct {
 
 func (x *HAServiceStateResponseProto) Reset() {
 	*x = HAServiceStateResponseProto{}
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[60]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3724,7 +3792,7 @@ func (x *HAServiceStateResponseProto) String() string {
 func (*HAServiceStateResponseProto) ProtoMessage() {}
 
 func (x *HAServiceStateResponseProto) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[60]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3737,7 +3805,7 @@ func (x *HAServiceStateResponseProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HAServiceStateResponseProto.ProtoReflect.Descriptor instead.
 func (*HAServiceStateResponseProto) Descriptor() ([]byte, []int) {
-	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{60}
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *HAServiceStateResponseProto) GetState() HAServiceStateProto {
@@ -3758,7 +3826,7 @@ type GetServiceStatusResponseProto struct {
 
 func (x *GetServiceStatusResponseProto) Reset() {
 	*x = GetServiceStatusResponseProto{}
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[61]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3770,7 +3838,7 @@ func (x *GetServiceStatusResponseProto) String() string {
 func (*GetServiceStatusResponseProto) ProtoMessage() {}
 
 func (x *GetServiceStatusResponseProto) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[61]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3783,7 +3851,7 @@ func (x *GetServiceStatusResponseProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServiceStatusResponseProto.ProtoReflect.Descriptor instead.
 func (*GetServiceStatusResponseProto) Descriptor() ([]byte, []int) {
-	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{61}
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *GetServiceStatusResponseProto) GetState() HAServiceStateProto {
@@ -3819,7 +3887,7 @@ type StorageInfoProto struct {
 
 func (x *StorageInfoProto) Reset() {
 	*x = StorageInfoProto{}
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[62]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3831,7 +3899,7 @@ func (x *StorageInfoProto) String() string {
 func (*StorageInfoProto) ProtoMessage() {}
 
 func (x *StorageInfoProto) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[62]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3844,7 +3912,7 @@ func (x *StorageInfoProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StorageInfoProto.ProtoReflect.Descriptor instead.
 func (*StorageInfoProto) Descriptor() ([]byte, []int) {
-	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{62}
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *StorageInfoProto) GetLayoutVersion() uint32 {
@@ -3894,7 +3962,7 @@ const (
 
 func (x *NamespaceInfoProto) Reset() {
 	*x = NamespaceInfoProto{}
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[63]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3906,7 +3974,7 @@ func (x *NamespaceInfoProto) String() string {
 func (*NamespaceInfoProto) ProtoMessage() {}
 
 func (x *NamespaceInfoProto) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[63]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3919,7 +3987,7 @@ func (x *NamespaceInfoProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamespaceInfoProto.ProtoReflect.Descriptor instead.
 func (*NamespaceInfoProto) Descriptor() ([]byte, []int) {
-	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{63}
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *NamespaceInfoProto) GetBuildVersion() string {
@@ -3973,7 +4041,7 @@ type VersionResponseProto struct {
 
 func (x *VersionResponseProto) Reset() {
 	*x = VersionResponseProto{}
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[64]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3985,7 +4053,7 @@ func (x *VersionResponseProto) String() string {
 func (*VersionResponseProto) ProtoMessage() {}
 
 func (x *VersionResponseProto) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[64]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3998,7 +4066,7 @@ func (x *VersionResponseProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionResponseProto.ProtoReflect.Descriptor instead.
 func (*VersionResponseProto) Descriptor() ([]byte, []int) {
-	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{64}
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *VersionResponseProto) GetInfo() *NamespaceInfoProto {
@@ -4017,7 +4085,7 @@ type GetDelegationTokenRequestProto struct {
 
 func (x *GetDelegationTokenRequestProto) Reset() {
 	*x = GetDelegationTokenRequestProto{}
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[65]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4029,7 +4097,7 @@ func (x *GetDelegationTokenRequestProto) String() string {
 func (*GetDelegationTokenRequestProto) ProtoMessage() {}
 
 func (x *GetDelegationTokenRequestProto) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[65]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4042,7 +4110,7 @@ func (x *GetDelegationTokenRequestProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDelegationTokenRequestProto.ProtoReflect.Descriptor instead.
 func (*GetDelegationTokenRequestProto) Descriptor() ([]byte, []int) {
-	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{65}
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *GetDelegationTokenRequestProto) GetRenewer() string {
@@ -4061,7 +4129,7 @@ type GetDelegationTokenResponseProto struct {
 
 func (x *GetDelegationTokenResponseProto) Reset() {
 	*x = GetDelegationTokenResponseProto{}
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[66]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4073,7 +4141,7 @@ func (x *GetDelegationTokenResponseProto) String() string {
 func (*GetDelegationTokenResponseProto) ProtoMessage() {}
 
 func (x *GetDelegationTokenResponseProto) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[66]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4086,7 +4154,7 @@ func (x *GetDelegationTokenResponseProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDelegationTokenResponseProto.ProtoReflect.Descriptor instead.
 func (*GetDelegationTokenResponseProto) Descriptor() ([]byte, []int) {
-	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{66}
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *GetDelegationTokenResponseProto) GetToken() *TokenProto {
@@ -4106,7 +4174,7 @@ type DelegationTokenRequestProto struct {
 
 func (x *DelegationTokenRequestProto) Reset() {
 	*x = DelegationTokenRequestProto{}
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[67]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4118,7 +4186,7 @@ func (x *DelegationTokenRequestProto) String() string {
 func (*DelegationTokenRequestProto) ProtoMessage() {}
 
 func (x *DelegationTokenRequestProto) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[67]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4131,7 +4199,7 @@ func (x *DelegationTokenRequestProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DelegationTokenRequestProto.ProtoReflect.Descriptor instead.
 func (*DelegationTokenRequestProto) Descriptor() ([]byte, []int) {
-	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{67}
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *DelegationTokenRequestProto) GetToken() *TokenProto {
@@ -4150,7 +4218,7 @@ type RenewDelegationTokenResponseProto struct {
 
 func (x *RenewDelegationTokenResponseProto) Reset() {
 	*x = RenewDelegationTokenResponseProto{}
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[68]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4162,7 +4230,7 @@ func (x *RenewDelegationTokenResponseProto) String() string {
 func (*RenewDelegationTokenResponseProto) ProtoMessage() {}
 
 func (x *RenewDelegationTokenResponseProto) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[68]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4175,7 +4243,7 @@ func (x *RenewDelegationTokenResponseProto) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use RenewDelegationTokenResponseProto.ProtoReflect.Descriptor instead.
 func (*RenewDelegationTokenResponseProto) Descriptor() ([]byte, []int) {
-	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{68}
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *RenewDelegationTokenResponseProto) GetNewExpiryTime() uint64 {
@@ -4195,7 +4263,7 @@ type GetGroupsForUserRequestProto struct {
 
 func (x *GetGroupsForUserRequestProto) Reset() {
 	*x = GetGroupsForUserRequestProto{}
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[69]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4207,7 +4275,7 @@ func (x *GetGroupsForUserRequestProto) String() string {
 func (*GetGroupsForUserRequestProto) ProtoMessage() {}
 
 func (x *GetGroupsForUserRequestProto) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[69]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4220,7 +4288,7 @@ func (x *GetGroupsForUserRequestProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetGroupsForUserRequestProto.ProtoReflect.Descriptor instead.
 func (*GetGroupsForUserRequestProto) Descriptor() ([]byte, []int) {
-	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{69}
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *GetGroupsForUserRequestProto) GetUser() string {
@@ -4239,7 +4307,7 @@ type GetGroupsForUserResponseProto struct {
 
 func (x *GetGroupsForUserResponseProto) Reset() {
 	*x = GetGroupsForUserResponseProto{}
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[70]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4251,7 +4319,7 @@ func (x *GetGroupsForUserResponseProto) String() string {
 func (*GetGroupsForUserResponseProto) ProtoMessage() {}
 
 func (x *GetGroupsForUserResponseProto) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[70]
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4264,7 +4332,7 @@ func (x *GetGroupsForUserResponseProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetGroupsForUserResponseProto.ProtoReflect.Descriptor instead.
 func (*GetGroupsForUserResponseProto) Descriptor() ([]byte, []int) {
-	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{70}
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *GetGroupsForUserResponseProto) GetGroups() []string {
@@ -4489,7 +4557,12 @@ const file_gateway_hdfs_hadoop_namenode_proto_rawDesc = "" +
 	"\rspaceConsumed\x18\x03 \x02(\x04R\rspaceConsumed\x12\x1e\n" +
 	"\n" +
 	"spaceQuota\x18\x04 \x02(\x04R\n" +
-	"spaceQuota\"S\n" +
+	"spaceQuota\"\xc4\x01\n" +
+	"\x14SetQuotaRequestProto\x12\x12\n" +
+	"\x04path\x18\x01 \x02(\tR\x04path\x12&\n" +
+	"\x0enamespaceQuota\x18\x02 \x02(\x04R\x0enamespaceQuota\x12,\n" +
+	"\x11storagespaceQuota\x18\x03 \x02(\x04R\x11storagespaceQuota\x12B\n" +
+	"\vstorageType\x18\x04 \x01(\x0e2 .leasefs.hadoop.StorageTypeProtoR\vstorageType\"S\n" +
 	"\x1aGetQuotaUsageResponseProto\x125\n" +
 	"\x05usage\x18\x01 \x02(\v2\x1f.leasefs.hadoop.QuotaUsageProtoR\x05usage\"\x86\x01\n" +
 	"\x11FsyncRequestProto\x12\x10\n" +
@@ -4601,7 +4674,7 @@ func file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP() []byte {
 }
 
 var file_gateway_hdfs_hadoop_namenode_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_gateway_hdfs_hadoop_namenode_proto_msgTypes = make([]protoimpl.MessageInfo, 71)
+var file_gateway_hdfs_hadoop_namenode_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
 var file_gateway_hdfs_hadoop_namenode_proto_goTypes = []any{
 	(CreateFlagProto)(0),                           // 0: leasefs.hadoop.CreateFlagProto
 	(SetSafeModeRequestProto_Action)(0),            // 1: leasefs.hadoop.SetSafeModeRequestProto.Action
@@ -4651,97 +4724,99 @@ var file_gateway_hdfs_hadoop_namenode_proto_goTypes = []any{
 	(*ContentSummaryProto)(nil),                    // 45: leasefs.hadoop.ContentSummaryProto
 	(*GetContentSummaryResponseProto)(nil),         // 46: leasefs.hadoop.GetContentSummaryResponseProto
 	(*QuotaUsageProto)(nil),                        // 47: leasefs.hadoop.QuotaUsageProto
-	(*GetQuotaUsageResponseProto)(nil),             // 48: leasefs.hadoop.GetQuotaUsageResponseProto
-	(*FsyncRequestProto)(nil),                      // 49: leasefs.hadoop.FsyncRequestProto
-	(*SetTimesRequestProto)(nil),                   // 50: leasefs.hadoop.SetTimesRequestProto
-	(*CreateSymlinkRequestProto)(nil),              // 51: leasefs.hadoop.CreateSymlinkRequestProto
-	(*TextResponseProto)(nil),                      // 52: leasefs.hadoop.TextResponseProto
-	(*UpdateBlockForPipelineRequestProto)(nil),     // 53: leasefs.hadoop.UpdateBlockForPipelineRequestProto
-	(*UpdatePipelineRequestProto)(nil),             // 54: leasefs.hadoop.UpdatePipelineRequestProto
-	(*AclStatusProto)(nil),                         // 55: leasefs.hadoop.AclStatusProto
-	(*AclRequestProto)(nil),                        // 56: leasefs.hadoop.AclRequestProto
-	(*GetAclStatusResponseProto)(nil),              // 57: leasefs.hadoop.GetAclStatusResponseProto
-	(*SetXAttrRequestProto)(nil),                   // 58: leasefs.hadoop.SetXAttrRequestProto
-	(*XAttrsRequestProto)(nil),                     // 59: leasefs.hadoop.XAttrsRequestProto
-	(*XAttrsResponseProto)(nil),                    // 60: leasefs.hadoop.XAttrsResponseProto
-	(*CheckAccessRequestProto)(nil),                // 61: leasefs.hadoop.CheckAccessRequestProto
-	(*HAServiceStateResponseProto)(nil),            // 62: leasefs.hadoop.HAServiceStateResponseProto
-	(*GetServiceStatusResponseProto)(nil),          // 63: leasefs.hadoop.GetServiceStatusResponseProto
-	(*StorageInfoProto)(nil),                       // 64: leasefs.hadoop.StorageInfoProto
-	(*NamespaceInfoProto)(nil),                     // 65: leasefs.hadoop.NamespaceInfoProto
-	(*VersionResponseProto)(nil),                   // 66: leasefs.hadoop.VersionResponseProto
-	(*GetDelegationTokenRequestProto)(nil),         // 67: leasefs.hadoop.GetDelegationTokenRequestProto
-	(*GetDelegationTokenResponseProto)(nil),        // 68: leasefs.hadoop.GetDelegationTokenResponseProto
-	(*DelegationTokenRequestProto)(nil),            // 69: leasefs.hadoop.DelegationTokenRequestProto
-	(*RenewDelegationTokenResponseProto)(nil),      // 70: leasefs.hadoop.RenewDelegationTokenResponseProto
-	(*GetGroupsForUserRequestProto)(nil),           // 71: leasefs.hadoop.GetGroupsForUserRequestProto
-	(*GetGroupsForUserResponseProto)(nil),          // 72: leasefs.hadoop.GetGroupsForUserResponseProto
-	(*LocatedBlocksProto)(nil),                     // 73: leasefs.hadoop.LocatedBlocksProto
-	(ChecksumTypeProto)(0),                         // 74: leasefs.hadoop.ChecksumTypeProto
-	(*FsPermissionProto)(nil),                      // 75: leasefs.hadoop.FsPermissionProto
-	(*HdfsFileStatusProto)(nil),                    // 76: leasefs.hadoop.HdfsFileStatusProto
-	(*LocatedBlockProto)(nil),                      // 77: leasefs.hadoop.LocatedBlockProto
-	(StorageTypeProto)(0),                          // 78: leasefs.hadoop.StorageTypeProto
-	(*ExtendedBlockProto)(nil),                     // 79: leasefs.hadoop.ExtendedBlockProto
-	(*DatanodeInfoProto)(nil),                      // 80: leasefs.hadoop.DatanodeInfoProto
-	(*AclEntryProto)(nil),                          // 81: leasefs.hadoop.AclEntryProto
-	(*XAttrProto)(nil),                             // 82: leasefs.hadoop.XAttrProto
-	(HAServiceStateProto)(0),                       // 83: leasefs.hadoop.HAServiceStateProto
-	(*TokenProto)(nil),                             // 84: leasefs.hadoop.TokenProto
+	(*SetQuotaRequestProto)(nil),                   // 48: leasefs.hadoop.SetQuotaRequestProto
+	(*GetQuotaUsageResponseProto)(nil),             // 49: leasefs.hadoop.GetQuotaUsageResponseProto
+	(*FsyncRequestProto)(nil),                      // 50: leasefs.hadoop.FsyncRequestProto
+	(*SetTimesRequestProto)(nil),                   // 51: leasefs.hadoop.SetTimesRequestProto
+	(*CreateSymlinkRequestProto)(nil),              // 52: leasefs.hadoop.CreateSymlinkRequestProto
+	(*TextResponseProto)(nil),                      // 53: leasefs.hadoop.TextResponseProto
+	(*UpdateBlockForPipelineRequestProto)(nil),     // 54: leasefs.hadoop.UpdateBlockForPipelineRequestProto
+	(*UpdatePipelineRequestProto)(nil),             // 55: leasefs.hadoop.UpdatePipelineRequestProto
+	(*AclStatusProto)(nil),                         // 56: leasefs.hadoop.AclStatusProto
+	(*AclRequestProto)(nil),                        // 57: leasefs.hadoop.AclRequestProto
+	(*GetAclStatusResponseProto)(nil),              // 58: leasefs.hadoop.GetAclStatusResponseProto
+	(*SetXAttrRequestProto)(nil),                   // 59: leasefs.hadoop.SetXAttrRequestProto
+	(*XAttrsRequestProto)(nil),                     // 60: leasefs.hadoop.XAttrsRequestProto
+	(*XAttrsResponseProto)(nil),                    // 61: leasefs.hadoop.XAttrsResponseProto
+	(*CheckAccessRequestProto)(nil),                // 62: leasefs.hadoop.CheckAccessRequestProto
+	(*HAServiceStateResponseProto)(nil),            // 63: leasefs.hadoop.HAServiceStateResponseProto
+	(*GetServiceStatusResponseProto)(nil),          // 64: leasefs.hadoop.GetServiceStatusResponseProto
+	(*StorageInfoProto)(nil),                       // 65: leasefs.hadoop.StorageInfoProto
+	(*NamespaceInfoProto)(nil),                     // 66: leasefs.hadoop.NamespaceInfoProto
+	(*VersionResponseProto)(nil),                   // 67: leasefs.hadoop.VersionResponseProto
+	(*GetDelegationTokenRequestProto)(nil),         // 68: leasefs.hadoop.GetDelegationTokenRequestProto
+	(*GetDelegationTokenResponseProto)(nil),        // 69: leasefs.hadoop.GetDelegationTokenResponseProto
+	(*DelegationTokenRequestProto)(nil),            // 70: leasefs.hadoop.DelegationTokenRequestProto
+	(*RenewDelegationTokenResponseProto)(nil),      // 71: leasefs.hadoop.RenewDelegationTokenResponseProto
+	(*GetGroupsForUserRequestProto)(nil),           // 72: leasefs.hadoop.GetGroupsForUserRequestProto
+	(*GetGroupsForUserResponseProto)(nil),          // 73: leasefs.hadoop.GetGroupsForUserResponseProto
+	(*LocatedBlocksProto)(nil),                     // 74: leasefs.hadoop.LocatedBlocksProto
+	(ChecksumTypeProto)(0),                         // 75: leasefs.hadoop.ChecksumTypeProto
+	(*FsPermissionProto)(nil),                      // 76: leasefs.hadoop.FsPermissionProto
+	(*HdfsFileStatusProto)(nil),                    // 77: leasefs.hadoop.HdfsFileStatusProto
+	(*LocatedBlockProto)(nil),                      // 78: leasefs.hadoop.LocatedBlockProto
+	(StorageTypeProto)(0),                          // 79: leasefs.hadoop.StorageTypeProto
+	(*ExtendedBlockProto)(nil),                     // 80: leasefs.hadoop.ExtendedBlockProto
+	(*DatanodeInfoProto)(nil),                      // 81: leasefs.hadoop.DatanodeInfoProto
+	(*AclEntryProto)(nil),                          // 82: leasefs.hadoop.AclEntryProto
+	(*XAttrProto)(nil),                             // 83: leasefs.hadoop.XAttrProto
+	(HAServiceStateProto)(0),                       // 84: leasefs.hadoop.HAServiceStateProto
+	(*TokenProto)(nil),                             // 85: leasefs.hadoop.TokenProto
 }
 var file_gateway_hdfs_hadoop_namenode_proto_depIdxs = []int32{
-	73, // 0: leasefs.hadoop.GetBlockLocationsResponseProto.locations:type_name -> leasefs.hadoop.LocatedBlocksProto
-	74, // 1: leasefs.hadoop.FsServerDefaultsProto.checksumType:type_name -> leasefs.hadoop.ChecksumTypeProto
+	74, // 0: leasefs.hadoop.GetBlockLocationsResponseProto.locations:type_name -> leasefs.hadoop.LocatedBlocksProto
+	75, // 1: leasefs.hadoop.FsServerDefaultsProto.checksumType:type_name -> leasefs.hadoop.ChecksumTypeProto
 	7,  // 2: leasefs.hadoop.GetServerDefaultsResponseProto.serverDefaults:type_name -> leasefs.hadoop.FsServerDefaultsProto
-	75, // 3: leasefs.hadoop.CreateRequestProto.masked:type_name -> leasefs.hadoop.FsPermissionProto
-	75, // 4: leasefs.hadoop.CreateRequestProto.unmasked:type_name -> leasefs.hadoop.FsPermissionProto
-	76, // 5: leasefs.hadoop.StatusResponseProto.fs:type_name -> leasefs.hadoop.HdfsFileStatusProto
-	77, // 6: leasefs.hadoop.AppendResponseProto.block:type_name -> leasefs.hadoop.LocatedBlockProto
-	76, // 7: leasefs.hadoop.AppendResponseProto.stat:type_name -> leasefs.hadoop.HdfsFileStatusProto
-	78, // 8: leasefs.hadoop.StorageTypesProto.storageTypes:type_name -> leasefs.hadoop.StorageTypeProto
+	76, // 3: leasefs.hadoop.CreateRequestProto.masked:type_name -> leasefs.hadoop.FsPermissionProto
+	76, // 4: leasefs.hadoop.CreateRequestProto.unmasked:type_name -> leasefs.hadoop.FsPermissionProto
+	77, // 5: leasefs.hadoop.StatusResponseProto.fs:type_name -> leasefs.hadoop.HdfsFileStatusProto
+	78, // 6: leasefs.hadoop.AppendResponseProto.block:type_name -> leasefs.hadoop.LocatedBlockProto
+	77, // 7: leasefs.hadoop.AppendResponseProto.stat:type_name -> leasefs.hadoop.HdfsFileStatusProto
+	79, // 8: leasefs.hadoop.StorageTypesProto.storageTypes:type_name -> leasefs.hadoop.StorageTypeProto
 	14, // 9: leasefs.hadoop.BlockStoragePolicyProto.creationPolicy:type_name -> leasefs.hadoop.StorageTypesProto
 	14, // 10: leasefs.hadoop.BlockStoragePolicyProto.creationFallbackPolicy:type_name -> leasefs.hadoop.StorageTypesProto
 	14, // 11: leasefs.hadoop.BlockStoragePolicyProto.replicationFallbackPolicy:type_name -> leasefs.hadoop.StorageTypesProto
 	15, // 12: leasefs.hadoop.GetStoragePolicyResponseProto.storagePolicy:type_name -> leasefs.hadoop.BlockStoragePolicyProto
 	15, // 13: leasefs.hadoop.GetStoragePoliciesResponseProto.policies:type_name -> leasefs.hadoop.BlockStoragePolicyProto
-	75, // 14: leasefs.hadoop.SetPermissionRequestProto.permission:type_name -> leasefs.hadoop.FsPermissionProto
-	79, // 15: leasefs.hadoop.AbandonBlockRequestProto.b:type_name -> leasefs.hadoop.ExtendedBlockProto
-	79, // 16: leasefs.hadoop.AddBlockRequestProto.previous:type_name -> leasefs.hadoop.ExtendedBlockProto
-	80, // 17: leasefs.hadoop.AddBlockRequestProto.excludeNodes:type_name -> leasefs.hadoop.DatanodeInfoProto
-	77, // 18: leasefs.hadoop.BlockResponseProto.block:type_name -> leasefs.hadoop.LocatedBlockProto
-	79, // 19: leasefs.hadoop.CompleteRequestProto.last:type_name -> leasefs.hadoop.ExtendedBlockProto
-	77, // 20: leasefs.hadoop.ReportBadBlocksRequestProto.blocks:type_name -> leasefs.hadoop.LocatedBlockProto
-	75, // 21: leasefs.hadoop.MkdirsRequestProto.masked:type_name -> leasefs.hadoop.FsPermissionProto
-	75, // 22: leasefs.hadoop.MkdirsRequestProto.unmasked:type_name -> leasefs.hadoop.FsPermissionProto
-	76, // 23: leasefs.hadoop.DirectoryListingProto.partialListing:type_name -> leasefs.hadoop.HdfsFileStatusProto
+	76, // 14: leasefs.hadoop.SetPermissionRequestProto.permission:type_name -> leasefs.hadoop.FsPermissionProto
+	80, // 15: leasefs.hadoop.AbandonBlockRequestProto.b:type_name -> leasefs.hadoop.ExtendedBlockProto
+	80, // 16: leasefs.hadoop.AddBlockRequestProto.previous:type_name -> leasefs.hadoop.ExtendedBlockProto
+	81, // 17: leasefs.hadoop.AddBlockRequestProto.excludeNodes:type_name -> leasefs.hadoop.DatanodeInfoProto
+	78, // 18: leasefs.hadoop.BlockResponseProto.block:type_name -> leasefs.hadoop.LocatedBlockProto
+	80, // 19: leasefs.hadoop.CompleteRequestProto.last:type_name -> leasefs.hadoop.ExtendedBlockProto
+	78, // 20: leasefs.hadoop.ReportBadBlocksRequestProto.blocks:type_name -> leasefs.hadoop.LocatedBlockProto
+	76, // 21: leasefs.hadoop.MkdirsRequestProto.masked:type_name -> leasefs.hadoop.FsPermissionProto
+	76, // 22: leasefs.hadoop.MkdirsRequestProto.unmasked:type_name -> leasefs.hadoop.FsPermissionProto
+	77, // 23: leasefs.hadoop.DirectoryListingProto.partialListing:type_name -> leasefs.hadoop.HdfsFileStatusProto
 	32, // 24: leasefs.hadoop.GetListingResponseProto.dirList:type_name -> leasefs.hadoop.DirectoryListingProto
-	80, // 25: leasefs.hadoop.GetDatanodeReportResponseProto.di:type_name -> leasefs.hadoop.DatanodeInfoProto
+	81, // 25: leasefs.hadoop.GetDatanodeReportResponseProto.di:type_name -> leasefs.hadoop.DatanodeInfoProto
 	1,  // 26: leasefs.hadoop.SetSafeModeRequestProto.action:type_name -> leasefs.hadoop.SetSafeModeRequestProto.Action
 	42, // 27: leasefs.hadoop.ListCorruptFileBlocksResponseProto.corrupt:type_name -> leasefs.hadoop.CorruptFileBlocksProto
 	45, // 28: leasefs.hadoop.GetContentSummaryResponseProto.summary:type_name -> leasefs.hadoop.ContentSummaryProto
-	47, // 29: leasefs.hadoop.GetQuotaUsageResponseProto.usage:type_name -> leasefs.hadoop.QuotaUsageProto
-	75, // 30: leasefs.hadoop.CreateSymlinkRequestProto.dirPerm:type_name -> leasefs.hadoop.FsPermissionProto
-	79, // 31: leasefs.hadoop.UpdateBlockForPipelineRequestProto.block:type_name -> leasefs.hadoop.ExtendedBlockProto
-	79, // 32: leasefs.hadoop.UpdatePipelineRequestProto.oldBlock:type_name -> leasefs.hadoop.ExtendedBlockProto
-	79, // 33: leasefs.hadoop.UpdatePipelineRequestProto.newBlock:type_name -> leasefs.hadoop.ExtendedBlockProto
-	81, // 34: leasefs.hadoop.AclStatusProto.entries:type_name -> leasefs.hadoop.AclEntryProto
-	75, // 35: leasefs.hadoop.AclStatusProto.permission:type_name -> leasefs.hadoop.FsPermissionProto
-	81, // 36: leasefs.hadoop.AclRequestProto.aclSpec:type_name -> leasefs.hadoop.AclEntryProto
-	55, // 37: leasefs.hadoop.GetAclStatusResponseProto.result:type_name -> leasefs.hadoop.AclStatusProto
-	82, // 38: leasefs.hadoop.SetXAttrRequestProto.xAttr:type_name -> leasefs.hadoop.XAttrProto
-	82, // 39: leasefs.hadoop.XAttrsRequestProto.xAttrs:type_name -> leasefs.hadoop.XAttrProto
-	82, // 40: leasefs.hadoop.XAttrsResponseProto.xAttrs:type_name -> leasefs.hadoop.XAttrProto
-	83, // 41: leasefs.hadoop.HAServiceStateResponseProto.state:type_name -> leasefs.hadoop.HAServiceStateProto
-	83, // 42: leasefs.hadoop.GetServiceStatusResponseProto.state:type_name -> leasefs.hadoop.HAServiceStateProto
-	64, // 43: leasefs.hadoop.NamespaceInfoProto.storageInfo:type_name -> leasefs.hadoop.StorageInfoProto
-	65, // 44: leasefs.hadoop.VersionResponseProto.info:type_name -> leasefs.hadoop.NamespaceInfoProto
-	84, // 45: leasefs.hadoop.GetDelegationTokenResponseProto.token:type_name -> leasefs.hadoop.TokenProto
-	84, // 46: leasefs.hadoop.DelegationTokenRequestProto.token:type_name -> leasefs.hadoop.TokenProto
-	47, // [47:47] is the sub-list for method output_type
-	47, // [47:47] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	79, // 29: leasefs.hadoop.SetQuotaRequestProto.storageType:type_name -> leasefs.hadoop.StorageTypeProto
+	47, // 30: leasefs.hadoop.GetQuotaUsageResponseProto.usage:type_name -> leasefs.hadoop.QuotaUsageProto
+	76, // 31: leasefs.hadoop.CreateSymlinkRequestProto.dirPerm:type_name -> leasefs.hadoop.FsPermissionProto
+	80, // 32: leasefs.hadoop.UpdateBlockForPipelineRequestProto.block:type_name -> leasefs.hadoop.ExtendedBlockProto
+	80, // 33: leasefs.hadoop.UpdatePipelineRequestProto.oldBlock:type_name -> leasefs.hadoop.ExtendedBlockProto
+	80, // 34: leasefs.hadoop.UpdatePipelineRequestProto.newBlock:type_name -> leasefs.hadoop.ExtendedBlockProto
+	82, // 35: leasefs.hadoop.AclStatusProto.entries:type_name -> leasefs.hadoop.AclEntryProto
+	76, // 36: leasefs.hadoop.AclStatusProto.permission:type_name -> leasefs.hadoop.FsPermissionProto
+	82, // 37: leasefs.hadoop.AclRequestProto.aclSpec:type_name -> leasefs.hadoop.AclEntryProto
+	56, // 38: leasefs.hadoop.GetAclStatusResponseProto.result:type_name -> leasefs.hadoop.AclStatusProto
+	83, // 39: leasefs.hadoop.SetXAttrRequestProto.xAttr:type_name -> leasefs.hadoop.XAttrProto
+	83, // 40: leasefs.hadoop.XAttrsRequestProto.xAttrs:type_name -> leasefs.hadoop.XAttrProto
+	83, // 41: leasefs.hadoop.XAttrsResponseProto.xAttrs:type_name -> leasefs.hadoop.XAttrProto
+	84, // 42: leasefs.hadoop.HAServiceStateResponseProto.state:type_name -> leasefs.hadoop.HAServiceStateProto
+	84, // 43: leasefs.hadoop.GetServiceStatusResponseProto.state:type_name -> leasefs.hadoop.HAServiceStateProto
+	65, // 44: leasefs.hadoop.NamespaceInfoProto.storageInfo:type_name -> leasefs.hadoop.StorageInfoProto
+	66, // 45: leasefs.hadoop.VersionResponseProto.info:type_name -> leasefs.hadoop.NamespaceInfoProto
+	85, // 46: leasefs.hadoop.GetDelegationTokenResponseProto.token:type_name -> leasefs.hadoop.TokenProto
+	85, // 47: leasefs.hadoop.DelegationTokenRequestProto.token:type_name -> leasefs.hadoop.TokenProto
+	48, // [48:48] is the sub-list for method output_type
+	48, // [48:48] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_gateway_hdfs_hadoop_namenode_proto_init() }
@@ -4756,7 +4831,7 @@ func file_gateway_hdfs_hadoop_namenode_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_gateway_hdfs_hadoop_namenode_proto_rawDesc), len(file_gateway_hdfs_hadoop_namenode_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   71,
+			NumMessages:   72,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -24,6 +24,8 @@ const (
 	ChangePasses
 	// ChangeTrash: what there is in the trash.
 	ChangeTrash
+	// ChangeQuota: which quotas there are, and how much of them is used.
+	ChangeQuota
 )
 
 // Change names something that can change.

@@ -140,6 +140,14 @@ func (n *Inode) BlocksLength() int64 {
 	return n.Ext.N
 }
 
+// FileLength is the length of what may be a file; 0 if it is none.
+func FileLength(s *slots.Node, x *Ext) int64 {
+	if x == nil || calls.Type(s.Type) != calls.TypeFile {
+		return 0
+	}
+	return x.N + int64(len(x.Tail))
+}
+
 // Length is that of a file, or of a link's target, in bytes; 0 for a directory.
 func (n *Inode) Length() int64 {
 	if n.Ext == nil || n.Type == calls.TypeDir {

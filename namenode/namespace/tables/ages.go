@@ -84,7 +84,7 @@ func (t *Ages) Forget(k AgeKey) {
 
 // Code is the layout in an image. can says what can have an age.
 func (t *Ages) Code(c *codec.Coder, can func(AgeKey) bool) {
-	t.set.code(c, func(a *Age) { a.Code(c) }, func(_, a Age) bool {
+	t.set.Code(c, func(a *Age) { a.Code(c) }, func(_, a Age) bool {
 		t.set.ReplaceOrInsert(a)
 		return a.fits(can)
 	})

@@ -82,7 +82,7 @@ func (t *Cachers) Put(id SessionID, term int64) {
 
 // of is what is set aside for a session, the oldest first.
 func (t *Cachers) of(id SessionID) (out []numbers) {
-	t.ranges.from(numbers{session: id}, func(n numbers) bool {
+	t.ranges.From(numbers{session: id}, func(n numbers) bool {
 		if n.session != id {
 			return false
 		}
@@ -175,7 +175,7 @@ func (t *Cachers) shared() (out []numbers) {
 
 // CodeTerms is the layout of the sessions in an image.
 func (t *Cachers) CodeTerms(c *codec.Coder) {
-	t.terms.code(c, func(x *cacher) {
+	t.terms.Code(c, func(x *cacher) {
 		c.Raw((*[16]byte)(&x.session))
 		c.I64(&x.term)
 	}, func(_, x cacher) bool {
@@ -186,7 +186,7 @@ func (t *Cachers) CodeTerms(c *codec.Coder) {
 
 // CodeNumbers is the layout of their numbers in an image.
 func (t *Cachers) CodeNumbers(c *codec.Coder, next InodeID) {
-	t.ranges.code(c, func(n *numbers) {
+	t.ranges.Code(c, func(n *numbers) {
 		c.Raw((*[16]byte)(&n.session))
 		c.U64((*uint64)(&n.first))
 		c.U32(&n.count)

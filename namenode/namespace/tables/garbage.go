@@ -98,7 +98,7 @@ func (t *Garbage) Remove(k blockstore.Key) {
 // Code is the layout in an image. inUse says which blocks files have.
 func (t *Garbage) Code(c *codec.Coder, inUse func(blockstore.Key) bool) {
 	before := int64(0)
-	t.byTime.code(c, func(g *garbage) {
+	t.byTime.Code(c, func(g *garbage) {
 		c.Delta(&g.time, before)
 		before = g.time
 		g.StoredBlock.Code(c)

@@ -182,7 +182,7 @@ func (t *Leases) Each(fn func(Lease) bool) {
 
 // EndedAfter returns, of the ended leases, the first one that ended after a record.
 func (t *Leases) EndedAfter(txid uint64) (l Lease, ok bool) {
-	t.ended.from(endedLease{ended: txid + 1}, func(e endedLease) bool {
+	t.ended.From(endedLease{ended: txid + 1}, func(e endedLease) bool {
 		l, ok = *t.get(e.key), true
 		return false
 	})
@@ -257,12 +257,12 @@ func (t *Leases) Files(l *Lease, after InodeID, limit int) (files []InodeID) {
 }
 
 func (t *Leases) each(l *Lease, after InodeID, fn func(InodeID) bool) {
-	t.files.from(attachment{l.key, after + 1}, func(a attachment) bool { return a.lease == l.key && fn(a.inode) })
+	t.files.From(attachment{l.key, after + 1}, func(a attachment) bool { return a.lease == l.key && fn(a.inode) })
 }
 
 // Places returns the directories that the end of a lease concerns, by number.
 func (t *Leases) Places(l *Lease) (places []Place) {
-	t.places.from(Place{lease: l.key}, func(p Place) bool {
+	t.places.From(Place{lease: l.key}, func(p Place) bool {
 		if p.lease == l.key {
 			places = append(places, p)
 		}

@@ -140,10 +140,10 @@ func (t *Passes) Find(sum [32]byte) *Pass {
 // numbers from the first after one on, until it returns false.
 func (t *Passes) List(user string, after uint64, fn func(*Pass) bool) {
 	if user == "" {
-		t.byID.from(&Pass{ID: after + 1}, fn)
+		t.byID.From(&Pass{ID: after + 1}, fn)
 		return
 	}
-	t.byUser.from(&Pass{User: user, ID: after + 1}, func(p *Pass) bool { return p.User == user && fn(p) })
+	t.byUser.From(&Pass{User: user, ID: after + 1}, func(p *Pass) bool { return p.User == user && fn(p) })
 }
 
 // exceeds reports whether a user's passes that have not expired take more than most with n
@@ -282,7 +282,7 @@ func (t *Passes) tally(p *Pass, d int) {
 
 // Code is the layout in an image of record txid, which was made at a time.
 func (t *Passes) Code(c *codec.Coder, txid uint64, now int64) {
-	t.byID.code(c, func(x **Pass) {
+	t.byID.Code(c, func(x **Pass) {
 		p := new(Pass)
 		if c.Writes() {
 			*p = **x // Coders take no promises not to write

@@ -266,7 +266,7 @@ func (t *Results) Expire(now int64) (forgotten []SessionID) {
 // Code is the layout in an image.
 func (t *Results) Code(c *codec.Coder) {
 	result := func(r *callResult) { r.code(c) }
-	t.sessions.code(c, func(s *sessionItem) {
+	t.sessions.Code(c, func(s *sessionItem) {
 		if !c.Writes() {
 			s.session = &session{gen: t.gen}
 		}

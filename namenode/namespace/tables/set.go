@@ -23,16 +23,16 @@ func NewSet[T any](less btree.LessFunc[T]) Set[T] { return Set[T]{btree.NewG(deg
 // Clone returns a snapshot of the set.
 func (s Set[T]) Clone() Set[T] { return Set[T]{s.BTreeG.Clone(), s.less} }
 
-// from calls fn for the items from first on for as long as it returns true.
-func (s Set[T]) from(first T, fn func(T) bool) {
+// From calls fn for the items from first on for as long as it returns true.
+func (s Set[T]) From(first T, fn func(T) bool) {
 	if s.Len() > 0 {
 		s.AscendGreaterOrEqual(first, fn)
 	}
 }
 
-// code codes the items. add puts one that was read into the set, or returns false if
+// Code codes the items. add puts one that was read into the set, or returns false if
 // it cannot be there; last is the one before.
-func (s Set[T]) code(c *codec.Coder, item func(*T), add func(last, x T) bool) {
+func (s Set[T]) Code(c *codec.Coder, item func(*T), add func(last, x T) bool) {
 	var x, last, none T
 	if c.Writes() {
 		c.Put(uint64(s.Len())) //nolint:gosec // a length

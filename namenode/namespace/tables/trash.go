@@ -218,7 +218,7 @@ func (t *Trash) List(user string, after *Trashed, fn func(*Trashed) bool) {
 
 // Code is the layout in an image.
 func (t *Trash) Code(c *codec.Coder, next InodeID, reigned int64) {
-	t.byInode.code(c, func(e **Trashed) {
+	t.byInode.Code(c, func(e **Trashed) {
 		if !c.Writes() {
 			*e = new(Trashed)
 		}

@@ -114,7 +114,7 @@ func (t *Xattrs) AnyTrash() bool { return t.trashes > 0 }
 
 // Of calls fn for those of an inode in the order of names.
 func (t *Xattrs) Of(inode InodeID, fn func(Xattr)) {
-	t.set.from(Xattr{Inode: inode}, func(x Xattr) bool {
+	t.set.From(Xattr{Inode: inode}, func(x Xattr) bool {
 		if x.Inode != inode {
 			return false
 		}
@@ -150,7 +150,7 @@ func (t *Xattrs) Fits(x Xattr) (sum int, fits bool) {
 // there is no such inode.
 func (t *Xattrs) Code(c *codec.Coder, put func(Xattr) bool) {
 	sum := 0
-	t.set.code(c, func(x *Xattr) {
+	t.set.Code(c, func(x *Xattr) {
 		c.U64((*uint64)(&x.Inode))
 		c.Text(&x.Name)
 		c.Text(&x.Value)

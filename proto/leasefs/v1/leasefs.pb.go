@@ -531,7 +531,7 @@ func (x SafeModeRequest_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SafeModeRequest_Action.Descriptor instead.
 func (SafeModeRequest_Action) EnumDescriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{110, 0}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{116, 0}
 }
 
 // CallId makes a call happen at most once. Both numbers are chosen by the
@@ -7631,6 +7631,386 @@ func (x *SetAttrRequest) GetMtimeUnixMs() int64 {
 	return 0
 }
 
+// SetQuotaRequest gives a directory a quota, or takes it if there is no limit.
+type SetQuotaRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	Caller        *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
+	At            *Ref                   `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	Names         int64                  `protobuf:"varint,4,opt,name=names,proto3" json:"names,omitempty"` // files, directories and links, itself included; -1: no limit; -2: as it is
+	Bytes         int64                  `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"` // of files; the same
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetQuotaRequest) Reset() {
+	*x = SetQuotaRequest{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetQuotaRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetQuotaRequest) ProtoMessage() {}
+
+func (x *SetQuotaRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetQuotaRequest.ProtoReflect.Descriptor instead.
+func (*SetQuotaRequest) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{88}
+}
+
+func (x *SetQuotaRequest) GetCall() *CallId {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
+func (x *SetQuotaRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *SetQuotaRequest) GetAt() *Ref {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *SetQuotaRequest) GetNames() int64 {
+	if x != nil {
+		return x.Names
+	}
+	return 0
+}
+
+func (x *SetQuotaRequest) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+// GetQuotaRequest asks for the quotas that what is at a path, or is made there, counts in.
+type GetQuotaRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	At            *Ref                   `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetQuotaRequest) Reset() {
+	*x = GetQuotaRequest{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetQuotaRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetQuotaRequest) ProtoMessage() {}
+
+func (x *GetQuotaRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetQuotaRequest.ProtoReflect.Descriptor instead.
+func (*GetQuotaRequest) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89}
+}
+
+func (x *GetQuotaRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *GetQuotaRequest) GetAt() *Ref {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+type GetQuotaResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Quotas        []*Quota               `protobuf:"bytes,1,rep,name=quotas,proto3" json:"quotas,omitempty"` // of the directory itself, if it has one, and those above it, the nearest first
+	Own           bool                   `protobuf:"varint,2,opt,name=own,proto3" json:"own,omitempty"`      // the first is its own
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetQuotaResponse) Reset() {
+	*x = GetQuotaResponse{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetQuotaResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetQuotaResponse) ProtoMessage() {}
+
+func (x *GetQuotaResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetQuotaResponse.ProtoReflect.Descriptor instead.
+func (*GetQuotaResponse) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{90}
+}
+
+func (x *GetQuotaResponse) GetQuotas() []*Quota {
+	if x != nil {
+		return x.Quotas
+	}
+	return nil
+}
+
+func (x *GetQuotaResponse) GetOwn() bool {
+	if x != nil {
+		return x.Own
+	}
+	return false
+}
+
+// Quota is the quota of a directory and how much of it is used.
+type Quota struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Inode         uint64                 `protobuf:"varint,1,opt,name=inode,proto3" json:"inode,omitempty"`
+	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`    // of the directory
+	Names         int64                  `protobuf:"varint,3,opt,name=names,proto3" json:"names,omitempty"` // limits; -1: none
+	Bytes         int64                  `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	UsedNames     int64                  `protobuf:"varint,5,opt,name=used_names,json=usedNames,proto3" json:"used_names,omitempty"`
+	UsedBytes     int64                  `protobuf:"varint,6,opt,name=used_bytes,json=usedBytes,proto3" json:"used_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Quota) Reset() {
+	*x = Quota{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Quota) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Quota) ProtoMessage() {}
+
+func (x *Quota) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Quota.ProtoReflect.Descriptor instead.
+func (*Quota) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{91}
+}
+
+func (x *Quota) GetInode() uint64 {
+	if x != nil {
+		return x.Inode
+	}
+	return 0
+}
+
+func (x *Quota) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *Quota) GetNames() int64 {
+	if x != nil {
+		return x.Names
+	}
+	return 0
+}
+
+func (x *Quota) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *Quota) GetUsedNames() int64 {
+	if x != nil {
+		return x.UsedNames
+	}
+	return 0
+}
+
+func (x *Quota) GetUsedBytes() int64 {
+	if x != nil {
+		return x.UsedBytes
+	}
+	return 0
+}
+
+// ListQuotasRequest asks for the quotas of directories that the caller may stat, by inode.
+type ListQuotasRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	After         uint64                 `protobuf:"varint,2,opt,name=after,proto3" json:"after,omitempty"` // the cursor of a page; 0: the first one
+	Limit         int32                  `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"` // quotas to look at, at most 1,000; 0 means 1,000
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListQuotasRequest) Reset() {
+	*x = ListQuotasRequest{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListQuotasRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListQuotasRequest) ProtoMessage() {}
+
+func (x *ListQuotasRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListQuotasRequest.ProtoReflect.Descriptor instead.
+func (*ListQuotasRequest) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{92}
+}
+
+func (x *ListQuotasRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *ListQuotasRequest) GetAfter() uint64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+func (x *ListQuotasRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type ListQuotasResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Quotas        []*Quota               `protobuf:"bytes,1,rep,name=quotas,proto3" json:"quotas,omitempty"`
+	Next          uint64                 `protobuf:"varint,2,opt,name=next,proto3" json:"next,omitempty"` // 0 at the end; a page with few quotas, or none, may have one
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListQuotasResponse) Reset() {
+	*x = ListQuotasResponse{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListQuotasResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListQuotasResponse) ProtoMessage() {}
+
+func (x *ListQuotasResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListQuotasResponse.ProtoReflect.Descriptor instead.
+func (*ListQuotasResponse) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{93}
+}
+
+func (x *ListQuotasResponse) GetQuotas() []*Quota {
+	if x != nil {
+		return x.Quotas
+	}
+	return nil
+}
+
+func (x *ListQuotasResponse) GetNext() uint64 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
+}
+
 // TransactRequest has at most 64 compares, 1 to 64 operations with 64 attributes, and
 // Welcome.small_file bytes in all. Paths are absolute. No name that an operation touches
 // may be that of another operation, or below it. An error says with which compare or
@@ -7647,7 +8027,7 @@ type TransactRequest struct {
 
 func (x *TransactRequest) Reset() {
 	*x = TransactRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7659,7 +8039,7 @@ func (x *TransactRequest) String() string {
 func (*TransactRequest) ProtoMessage() {}
 
 func (x *TransactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7672,7 +8052,7 @@ func (x *TransactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactRequest.ProtoReflect.Descriptor instead.
 func (*TransactRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{88}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *TransactRequest) GetCall() *CallId {
@@ -7722,7 +8102,7 @@ type TxCompare struct {
 
 func (x *TxCompare) Reset() {
 	*x = TxCompare{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7734,7 +8114,7 @@ func (x *TxCompare) String() string {
 func (*TxCompare) ProtoMessage() {}
 
 func (x *TxCompare) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7747,7 +8127,7 @@ func (x *TxCompare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxCompare.ProtoReflect.Descriptor instead.
 func (*TxCompare) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *TxCompare) GetPath() string {
@@ -7868,7 +8248,7 @@ type TxXattr struct {
 
 func (x *TxXattr) Reset() {
 	*x = TxXattr{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7880,7 +8260,7 @@ func (x *TxXattr) String() string {
 func (*TxXattr) ProtoMessage() {}
 
 func (x *TxXattr) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7893,7 +8273,7 @@ func (x *TxXattr) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxXattr.ProtoReflect.Descriptor instead.
 func (*TxXattr) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{90}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *TxXattr) GetName() string {
@@ -7933,7 +8313,7 @@ type TxOp struct {
 
 func (x *TxOp) Reset() {
 	*x = TxOp{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7945,7 +8325,7 @@ func (x *TxOp) String() string {
 func (*TxOp) ProtoMessage() {}
 
 func (x *TxOp) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7958,7 +8338,7 @@ func (x *TxOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxOp.ProtoReflect.Descriptor instead.
 func (*TxOp) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{91}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *TxOp) GetPath() string {
@@ -8137,7 +8517,7 @@ type TxFile struct {
 
 func (x *TxFile) Reset() {
 	*x = TxFile{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8149,7 +8529,7 @@ func (x *TxFile) String() string {
 func (*TxFile) ProtoMessage() {}
 
 func (x *TxFile) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8162,7 +8542,7 @@ func (x *TxFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxFile.ProtoReflect.Descriptor instead.
 func (*TxFile) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{92}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *TxFile) GetData() []byte {
@@ -8225,7 +8605,7 @@ type TxDir struct {
 
 func (x *TxDir) Reset() {
 	*x = TxDir{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8237,7 +8617,7 @@ func (x *TxDir) String() string {
 func (*TxDir) ProtoMessage() {}
 
 func (x *TxDir) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8250,7 +8630,7 @@ func (x *TxDir) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxDir.ProtoReflect.Descriptor instead.
 func (*TxDir) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{93}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *TxDir) GetMode() uint32 {
@@ -8284,7 +8664,7 @@ type TxRename struct {
 
 func (x *TxRename) Reset() {
 	*x = TxRename{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8296,7 +8676,7 @@ func (x *TxRename) String() string {
 func (*TxRename) ProtoMessage() {}
 
 func (x *TxRename) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8309,7 +8689,7 @@ func (x *TxRename) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxRename.ProtoReflect.Descriptor instead.
 func (*TxRename) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{94}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *TxRename) GetTo() string {
@@ -8334,7 +8714,7 @@ type TxDelete struct {
 
 func (x *TxDelete) Reset() {
 	*x = TxDelete{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8346,7 +8726,7 @@ func (x *TxDelete) String() string {
 func (*TxDelete) ProtoMessage() {}
 
 func (x *TxDelete) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8359,7 +8739,7 @@ func (x *TxDelete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxDelete.ProtoReflect.Descriptor instead.
 func (*TxDelete) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{95}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{101}
 }
 
 type TxDetach struct {
@@ -8370,7 +8750,7 @@ type TxDetach struct {
 
 func (x *TxDetach) Reset() {
 	*x = TxDetach{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8382,7 +8762,7 @@ func (x *TxDetach) String() string {
 func (*TxDetach) ProtoMessage() {}
 
 func (x *TxDetach) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8395,7 +8775,7 @@ func (x *TxDetach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxDetach.ProtoReflect.Descriptor instead.
 func (*TxDetach) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{96}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{102}
 }
 
 type SetXattrRequest struct {
@@ -8412,7 +8792,7 @@ type SetXattrRequest struct {
 
 func (x *SetXattrRequest) Reset() {
 	*x = SetXattrRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8424,7 +8804,7 @@ func (x *SetXattrRequest) String() string {
 func (*SetXattrRequest) ProtoMessage() {}
 
 func (x *SetXattrRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8437,7 +8817,7 @@ func (x *SetXattrRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetXattrRequest.ProtoReflect.Descriptor instead.
 func (*SetXattrRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *SetXattrRequest) GetCall() *CallId {
@@ -8497,7 +8877,7 @@ type SymlinkRequest struct {
 
 func (x *SymlinkRequest) Reset() {
 	*x = SymlinkRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8509,7 +8889,7 @@ func (x *SymlinkRequest) String() string {
 func (*SymlinkRequest) ProtoMessage() {}
 
 func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8522,7 +8902,7 @@ func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SymlinkRequest.ProtoReflect.Descriptor instead.
 func (*SymlinkRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *SymlinkRequest) GetCall() *CallId {
@@ -8586,7 +8966,7 @@ type TruncateRequest struct {
 
 func (x *TruncateRequest) Reset() {
 	*x = TruncateRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8598,7 +8978,7 @@ func (x *TruncateRequest) String() string {
 func (*TruncateRequest) ProtoMessage() {}
 
 func (x *TruncateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8611,7 +8991,7 @@ func (x *TruncateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TruncateRequest.ProtoReflect.Descriptor instead.
 func (*TruncateRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{99}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *TruncateRequest) GetCall() *CallId {
@@ -8654,7 +9034,7 @@ type ConcatRequest struct {
 
 func (x *ConcatRequest) Reset() {
 	*x = ConcatRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8666,7 +9046,7 @@ func (x *ConcatRequest) String() string {
 func (*ConcatRequest) ProtoMessage() {}
 
 func (x *ConcatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8679,7 +9059,7 @@ func (x *ConcatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConcatRequest.ProtoReflect.Descriptor instead.
 func (*ConcatRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *ConcatRequest) GetCall() *CallId {
@@ -8719,7 +9099,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8731,7 +9111,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8744,7 +9124,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{101}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *StatusRequest) GetCaller() *Caller {
@@ -8806,7 +9186,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8818,7 +9198,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8831,7 +9211,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{102}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *StatusResponse) GetAddress() string {
@@ -9155,7 +9535,7 @@ type ScrubStatus struct {
 
 func (x *ScrubStatus) Reset() {
 	*x = ScrubStatus{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9167,7 +9547,7 @@ func (x *ScrubStatus) String() string {
 func (*ScrubStatus) ProtoMessage() {}
 
 func (x *ScrubStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9180,7 +9560,7 @@ func (x *ScrubStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScrubStatus.ProtoReflect.Descriptor instead.
 func (*ScrubStatus) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{103}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *ScrubStatus) GetBeganUnixMs() int64 {
@@ -9225,7 +9605,7 @@ type ArchiveStatus struct {
 
 func (x *ArchiveStatus) Reset() {
 	*x = ArchiveStatus{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9237,7 +9617,7 @@ func (x *ArchiveStatus) String() string {
 func (*ArchiveStatus) ProtoMessage() {}
 
 func (x *ArchiveStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9250,7 +9630,7 @@ func (x *ArchiveStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveStatus.ProtoReflect.Descriptor instead.
 func (*ArchiveStatus) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{104}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *ArchiveStatus) GetTxid() uint64 {
@@ -9300,7 +9680,7 @@ type AuditStatus struct {
 
 func (x *AuditStatus) Reset() {
 	*x = AuditStatus{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9312,7 +9692,7 @@ func (x *AuditStatus) String() string {
 func (*AuditStatus) ProtoMessage() {}
 
 func (x *AuditStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9325,7 +9705,7 @@ func (x *AuditStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditStatus.ProtoReflect.Descriptor instead.
 func (*AuditStatus) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{105}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *AuditStatus) GetLines() uint64 {
@@ -9364,7 +9744,7 @@ type Holding struct {
 
 func (x *Holding) Reset() {
 	*x = Holding{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9376,7 +9756,7 @@ func (x *Holding) String() string {
 func (*Holding) ProtoMessage() {}
 
 func (x *Holding) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9389,7 +9769,7 @@ func (x *Holding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holding.ProtoReflect.Descriptor instead.
 func (*Holding) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{106}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *Holding) GetWhat() string {
@@ -9446,7 +9826,7 @@ type ClockSkew struct {
 
 func (x *ClockSkew) Reset() {
 	*x = ClockSkew{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9458,7 +9838,7 @@ func (x *ClockSkew) String() string {
 func (*ClockSkew) ProtoMessage() {}
 
 func (x *ClockSkew) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9471,7 +9851,7 @@ func (x *ClockSkew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClockSkew.ProtoReflect.Descriptor instead.
 func (*ClockSkew) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{107}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *ClockSkew) GetThan() string {
@@ -9504,7 +9884,7 @@ type CheckpointRequest struct {
 
 func (x *CheckpointRequest) Reset() {
 	*x = CheckpointRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9516,7 +9896,7 @@ func (x *CheckpointRequest) String() string {
 func (*CheckpointRequest) ProtoMessage() {}
 
 func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9529,7 +9909,7 @@ func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{108}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *CheckpointRequest) GetCaller() *Caller {
@@ -9550,7 +9930,7 @@ type CheckpointResponse struct {
 
 func (x *CheckpointResponse) Reset() {
 	*x = CheckpointResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9562,7 +9942,7 @@ func (x *CheckpointResponse) String() string {
 func (*CheckpointResponse) ProtoMessage() {}
 
 func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9575,7 +9955,7 @@ func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointResponse.ProtoReflect.Descriptor instead.
 func (*CheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{109}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *CheckpointResponse) GetTxid() uint64 {
@@ -9609,7 +9989,7 @@ type SafeModeRequest struct {
 
 func (x *SafeModeRequest) Reset() {
 	*x = SafeModeRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9621,7 +10001,7 @@ func (x *SafeModeRequest) String() string {
 func (*SafeModeRequest) ProtoMessage() {}
 
 func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9634,7 +10014,7 @@ func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeRequest.ProtoReflect.Descriptor instead.
 func (*SafeModeRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{110}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *SafeModeRequest) GetCaller() *Caller {
@@ -9661,7 +10041,7 @@ type SafeModeResponse struct {
 
 func (x *SafeModeResponse) Reset() {
 	*x = SafeModeResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9673,7 +10053,7 @@ func (x *SafeModeResponse) String() string {
 func (*SafeModeResponse) ProtoMessage() {}
 
 func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9686,7 +10066,7 @@ func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeResponse.ProtoReflect.Descriptor instead.
 func (*SafeModeResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{111}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *SafeModeResponse) GetOn() bool {
@@ -9714,7 +10094,7 @@ type FsckRequest struct {
 
 func (x *FsckRequest) Reset() {
 	*x = FsckRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9726,7 +10106,7 @@ func (x *FsckRequest) String() string {
 func (*FsckRequest) ProtoMessage() {}
 
 func (x *FsckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9739,7 +10119,7 @@ func (x *FsckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckRequest.ProtoReflect.Descriptor instead.
 func (*FsckRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{112}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *FsckRequest) GetCaller() *Caller {
@@ -9775,7 +10155,7 @@ type FsckResponse struct {
 
 func (x *FsckResponse) Reset() {
 	*x = FsckResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9787,7 +10167,7 @@ func (x *FsckResponse) String() string {
 func (*FsckResponse) ProtoMessage() {}
 
 func (x *FsckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9800,7 +10180,7 @@ func (x *FsckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckResponse.ProtoReflect.Descriptor instead.
 func (*FsckResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{113}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *FsckResponse) GetPath() string {
@@ -9844,7 +10224,7 @@ type FsckSummary struct {
 
 func (x *FsckSummary) Reset() {
 	*x = FsckSummary{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9856,7 +10236,7 @@ func (x *FsckSummary) String() string {
 func (*FsckSummary) ProtoMessage() {}
 
 func (x *FsckSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9869,7 +10249,7 @@ func (x *FsckSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckSummary.ProtoReflect.Descriptor instead.
 func (*FsckSummary) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{114}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *FsckSummary) GetInodes() uint64 {
@@ -9916,7 +10296,7 @@ type CollectRequest struct {
 
 func (x *CollectRequest) Reset() {
 	*x = CollectRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9928,7 +10308,7 @@ func (x *CollectRequest) String() string {
 func (*CollectRequest) ProtoMessage() {}
 
 func (x *CollectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9941,7 +10321,7 @@ func (x *CollectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectRequest.ProtoReflect.Descriptor instead.
 func (*CollectRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{115}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *CollectRequest) GetCaller() *Caller {
@@ -9963,7 +10343,7 @@ type CollectResponse struct {
 
 func (x *CollectResponse) Reset() {
 	*x = CollectResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9975,7 +10355,7 @@ func (x *CollectResponse) String() string {
 func (*CollectResponse) ProtoMessage() {}
 
 func (x *CollectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9988,7 +10368,7 @@ func (x *CollectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectResponse.ProtoReflect.Descriptor instead.
 func (*CollectResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{116}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *CollectResponse) GetGarbage() uint64 {
@@ -10032,7 +10412,7 @@ type FailoverRequest struct {
 
 func (x *FailoverRequest) Reset() {
 	*x = FailoverRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10044,7 +10424,7 @@ func (x *FailoverRequest) String() string {
 func (*FailoverRequest) ProtoMessage() {}
 
 func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10057,7 +10437,7 @@ func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverRequest.ProtoReflect.Descriptor instead.
 func (*FailoverRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{117}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *FailoverRequest) GetCaller() *Caller {
@@ -10083,7 +10463,7 @@ type FailoverResponse struct {
 
 func (x *FailoverResponse) Reset() {
 	*x = FailoverResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10095,7 +10475,7 @@ func (x *FailoverResponse) String() string {
 func (*FailoverResponse) ProtoMessage() {}
 
 func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10108,7 +10488,7 @@ func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverResponse.ProtoReflect.Descriptor instead.
 func (*FailoverResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{118}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *FailoverResponse) GetNext() string {
@@ -10127,7 +10507,7 @@ type ResolveStoreRequest struct {
 
 func (x *ResolveStoreRequest) Reset() {
 	*x = ResolveStoreRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10139,7 +10519,7 @@ func (x *ResolveStoreRequest) String() string {
 func (*ResolveStoreRequest) ProtoMessage() {}
 
 func (x *ResolveStoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10152,7 +10532,7 @@ func (x *ResolveStoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveStoreRequest.ProtoReflect.Descriptor instead.
 func (*ResolveStoreRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{119}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *ResolveStoreRequest) GetCaller() *Caller {
@@ -10171,7 +10551,7 @@ type ResolveStoreResponse struct {
 
 func (x *ResolveStoreResponse) Reset() {
 	*x = ResolveStoreResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10183,7 +10563,7 @@ func (x *ResolveStoreResponse) String() string {
 func (*ResolveStoreResponse) ProtoMessage() {}
 
 func (x *ResolveStoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10196,7 +10576,7 @@ func (x *ResolveStoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveStoreResponse.ProtoReflect.Descriptor instead.
 func (*ResolveStoreResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{120}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *ResolveStoreResponse) GetResolved() bool {
@@ -10217,7 +10597,7 @@ type UpgradeRequest struct {
 
 func (x *UpgradeRequest) Reset() {
 	*x = UpgradeRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10229,7 +10609,7 @@ func (x *UpgradeRequest) String() string {
 func (*UpgradeRequest) ProtoMessage() {}
 
 func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10242,7 +10622,7 @@ func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
 func (*UpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{121}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *UpgradeRequest) GetCaller() *Caller {
@@ -10272,7 +10652,7 @@ type UpgradeResponse struct {
 
 func (x *UpgradeResponse) Reset() {
 	*x = UpgradeResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10284,7 +10664,7 @@ func (x *UpgradeResponse) String() string {
 func (*UpgradeResponse) ProtoMessage() {}
 
 func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10297,7 +10677,7 @@ func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeResponse.ProtoReflect.Descriptor instead.
 func (*UpgradeResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{122}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *UpgradeResponse) GetLevel() uint64 {
@@ -10346,7 +10726,7 @@ type UpgradeNamenode struct {
 
 func (x *UpgradeNamenode) Reset() {
 	*x = UpgradeNamenode{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10358,7 +10738,7 @@ func (x *UpgradeNamenode) String() string {
 func (*UpgradeNamenode) ProtoMessage() {}
 
 func (x *UpgradeNamenode) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10371,7 +10751,7 @@ func (x *UpgradeNamenode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeNamenode.ProtoReflect.Descriptor instead.
 func (*UpgradeNamenode) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{123}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *UpgradeNamenode) GetAddress() string {
@@ -10405,7 +10785,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10417,7 +10797,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10430,7 +10810,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{124}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *BackupRequest) GetCaller() *Caller {
@@ -10469,7 +10849,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10481,7 +10861,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10494,7 +10874,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{125}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *BackupResponse) GetName() string {
@@ -10598,7 +10978,7 @@ type CarryRequest struct {
 
 func (x *CarryRequest) Reset() {
 	*x = CarryRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10610,7 +10990,7 @@ func (x *CarryRequest) String() string {
 func (*CarryRequest) ProtoMessage() {}
 
 func (x *CarryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10623,7 +11003,7 @@ func (x *CarryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryRequest.ProtoReflect.Descriptor instead.
 func (*CarryRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{126}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *CarryRequest) GetCalls() []*CarriedCall {
@@ -10653,7 +11033,7 @@ type CarriedCall struct {
 
 func (x *CarriedCall) Reset() {
 	*x = CarriedCall{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10665,7 +11045,7 @@ func (x *CarriedCall) String() string {
 func (*CarriedCall) ProtoMessage() {}
 
 func (x *CarriedCall) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10678,7 +11058,7 @@ func (x *CarriedCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarriedCall.ProtoReflect.Descriptor instead.
 func (*CarriedCall) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{127}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *CarriedCall) GetId() uint64 {
@@ -10725,7 +11105,7 @@ type CarryResponse struct {
 
 func (x *CarryResponse) Reset() {
 	*x = CarryResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10737,7 +11117,7 @@ func (x *CarryResponse) String() string {
 func (*CarryResponse) ProtoMessage() {}
 
 func (x *CarryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10750,7 +11130,7 @@ func (x *CarryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryResponse.ProtoReflect.Descriptor instead.
 func (*CarryResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{128}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *CarryResponse) GetAnswers() []*CarriedAnswer {
@@ -10774,7 +11154,7 @@ type CarriedAnswer struct {
 
 func (x *CarriedAnswer) Reset() {
 	*x = CarriedAnswer{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[129]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10786,7 +11166,7 @@ func (x *CarriedAnswer) String() string {
 func (*CarriedAnswer) ProtoMessage() {}
 
 func (x *CarriedAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[129]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10799,7 +11179,7 @@ func (x *CarriedAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarriedAnswer.ProtoReflect.Descriptor instead.
 func (*CarriedAnswer) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{129}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *CarriedAnswer) GetId() uint64 {
@@ -10848,7 +11228,7 @@ type WhoAmIRequest struct {
 
 func (x *WhoAmIRequest) Reset() {
 	*x = WhoAmIRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[130]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10860,7 +11240,7 @@ func (x *WhoAmIRequest) String() string {
 func (*WhoAmIRequest) ProtoMessage() {}
 
 func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[130]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10873,7 +11253,7 @@ func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoAmIRequest.ProtoReflect.Descriptor instead.
 func (*WhoAmIRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{130}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *WhoAmIRequest) GetCaller() *Caller {
@@ -10895,7 +11275,7 @@ type WhoAmIResponse struct {
 
 func (x *WhoAmIResponse) Reset() {
 	*x = WhoAmIResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[131]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10907,7 +11287,7 @@ func (x *WhoAmIResponse) String() string {
 func (*WhoAmIResponse) ProtoMessage() {}
 
 func (x *WhoAmIResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[131]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10920,7 +11300,7 @@ func (x *WhoAmIResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoAmIResponse.ProtoReflect.Descriptor instead.
 func (*WhoAmIResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{131}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *WhoAmIResponse) GetUser() string {
@@ -10963,7 +11343,7 @@ type AclEntry struct {
 
 func (x *AclEntry) Reset() {
 	*x = AclEntry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[132]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10975,7 +11355,7 @@ func (x *AclEntry) String() string {
 func (*AclEntry) ProtoMessage() {}
 
 func (x *AclEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[132]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10988,7 +11368,7 @@ func (x *AclEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AclEntry.ProtoReflect.Descriptor instead.
 func (*AclEntry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{132}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *AclEntry) GetDefault() bool {
@@ -11030,7 +11410,7 @@ type AclRequest struct {
 
 func (x *AclRequest) Reset() {
 	*x = AclRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[133]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11042,7 +11422,7 @@ func (x *AclRequest) String() string {
 func (*AclRequest) ProtoMessage() {}
 
 func (x *AclRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[133]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11055,7 +11435,7 @@ func (x *AclRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AclRequest.ProtoReflect.Descriptor instead.
 func (*AclRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{133}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *AclRequest) GetCaller() *Caller {
@@ -11091,7 +11471,7 @@ type AclResponse struct {
 
 func (x *AclResponse) Reset() {
 	*x = AclResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[134]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11103,7 +11483,7 @@ func (x *AclResponse) String() string {
 func (*AclResponse) ProtoMessage() {}
 
 func (x *AclResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[134]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11116,7 +11496,7 @@ func (x *AclResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AclResponse.ProtoReflect.Descriptor instead.
 func (*AclResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{134}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *AclResponse) GetEntries() []*AclEntry {
@@ -11146,7 +11526,7 @@ type ChangeAclRequest struct {
 
 func (x *ChangeAclRequest) Reset() {
 	*x = ChangeAclRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[135]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11158,7 +11538,7 @@ func (x *ChangeAclRequest) String() string {
 func (*ChangeAclRequest) ProtoMessage() {}
 
 func (x *ChangeAclRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[135]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11171,7 +11551,7 @@ func (x *ChangeAclRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeAclRequest.ProtoReflect.Descriptor instead.
 func (*ChangeAclRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{135}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *ChangeAclRequest) GetCall() *CallId {
@@ -11222,7 +11602,7 @@ type GetDelegationTokenRequest struct {
 
 func (x *GetDelegationTokenRequest) Reset() {
 	*x = GetDelegationTokenRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[136]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11234,7 +11614,7 @@ func (x *GetDelegationTokenRequest) String() string {
 func (*GetDelegationTokenRequest) ProtoMessage() {}
 
 func (x *GetDelegationTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[136]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11247,7 +11627,7 @@ func (x *GetDelegationTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDelegationTokenRequest.ProtoReflect.Descriptor instead.
 func (*GetDelegationTokenRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{136}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *GetDelegationTokenRequest) GetCall() *CallId {
@@ -11299,7 +11679,7 @@ type ChangeDelegationTokenRequest struct {
 
 func (x *ChangeDelegationTokenRequest) Reset() {
 	*x = ChangeDelegationTokenRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[137]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11311,7 +11691,7 @@ func (x *ChangeDelegationTokenRequest) String() string {
 func (*ChangeDelegationTokenRequest) ProtoMessage() {}
 
 func (x *ChangeDelegationTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[137]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11324,7 +11704,7 @@ func (x *ChangeDelegationTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeDelegationTokenRequest.ProtoReflect.Descriptor instead.
 func (*ChangeDelegationTokenRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{137}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *ChangeDelegationTokenRequest) GetCall() *CallId {
@@ -11375,7 +11755,7 @@ type DelegationTokenResponse struct {
 
 func (x *DelegationTokenResponse) Reset() {
 	*x = DelegationTokenResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[138]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11387,7 +11767,7 @@ func (x *DelegationTokenResponse) String() string {
 func (*DelegationTokenResponse) ProtoMessage() {}
 
 func (x *DelegationTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[138]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11400,7 +11780,7 @@ func (x *DelegationTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DelegationTokenResponse.ProtoReflect.Descriptor instead.
 func (*DelegationTokenResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{138}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *DelegationTokenResponse) GetId() uint64 {
@@ -11450,7 +11830,7 @@ type ListDelegationTokensRequest struct {
 
 func (x *ListDelegationTokensRequest) Reset() {
 	*x = ListDelegationTokensRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[139]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11462,7 +11842,7 @@ func (x *ListDelegationTokensRequest) String() string {
 func (*ListDelegationTokensRequest) ProtoMessage() {}
 
 func (x *ListDelegationTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[139]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11475,7 +11855,7 @@ func (x *ListDelegationTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDelegationTokensRequest.ProtoReflect.Descriptor instead.
 func (*ListDelegationTokensRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{139}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *ListDelegationTokensRequest) GetCaller() *Caller {
@@ -11516,7 +11896,7 @@ type ListDelegationTokensResponse struct {
 
 func (x *ListDelegationTokensResponse) Reset() {
 	*x = ListDelegationTokensResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[140]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11528,7 +11908,7 @@ func (x *ListDelegationTokensResponse) String() string {
 func (*ListDelegationTokensResponse) ProtoMessage() {}
 
 func (x *ListDelegationTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[140]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11541,7 +11921,7 @@ func (x *ListDelegationTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDelegationTokensResponse.ProtoReflect.Descriptor instead.
 func (*ListDelegationTokensResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{140}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *ListDelegationTokensResponse) GetTokens() []*DelegationToken {
@@ -11572,7 +11952,7 @@ type DelegationToken struct {
 
 func (x *DelegationToken) Reset() {
 	*x = DelegationToken{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[141]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11584,7 +11964,7 @@ func (x *DelegationToken) String() string {
 func (*DelegationToken) ProtoMessage() {}
 
 func (x *DelegationToken) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[141]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11597,7 +11977,7 @@ func (x *DelegationToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DelegationToken.ProtoReflect.Descriptor instead.
 func (*DelegationToken) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{141}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *DelegationToken) GetId() uint64 {
@@ -12260,7 +12640,35 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x05group\x18\b \x01(\tR\x05group\x12\x1b\n" +
 	"\tset_mtime\x18\t \x01(\bR\bsetMtime\x12\"\n" +
 	"\rmtime_unix_ms\x18\n" +
-	" \x01(\x03R\vmtimeUnixMs\"\xbc\x01\n" +
+	" \x01(\x03R\vmtimeUnixMs\"\xb2\x01\n" +
+	"\x0fSetQuotaRequest\x12&\n" +
+	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
+	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.leasefs.v1.RefR\x02at\x12\x14\n" +
+	"\x05names\x18\x04 \x01(\x03R\x05names\x12\x14\n" +
+	"\x05bytes\x18\x05 \x01(\x03R\x05bytes\"^\n" +
+	"\x0fGetQuotaRequest\x12*\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.leasefs.v1.RefR\x02at\"O\n" +
+	"\x10GetQuotaResponse\x12)\n" +
+	"\x06quotas\x18\x01 \x03(\v2\x11.leasefs.v1.QuotaR\x06quotas\x12\x10\n" +
+	"\x03own\x18\x02 \x01(\bR\x03own\"\x9b\x01\n" +
+	"\x05Quota\x12\x14\n" +
+	"\x05inode\x18\x01 \x01(\x04R\x05inode\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x14\n" +
+	"\x05names\x18\x03 \x01(\x03R\x05names\x12\x14\n" +
+	"\x05bytes\x18\x04 \x01(\x03R\x05bytes\x12\x1d\n" +
+	"\n" +
+	"used_names\x18\x05 \x01(\x03R\tusedNames\x12\x1d\n" +
+	"\n" +
+	"used_bytes\x18\x06 \x01(\x03R\tusedBytes\"k\n" +
+	"\x11ListQuotasRequest\x12*\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x14\n" +
+	"\x05after\x18\x02 \x01(\x04R\x05after\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\x05R\x05limit\"S\n" +
+	"\x12ListQuotasResponse\x12)\n" +
+	"\x06quotas\x18\x01 \x03(\v2\x11.leasefs.v1.QuotaR\x06quotas\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\x04R\x04next\"\xbc\x01\n" +
 	"\x0fTransactRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x121\n" +
@@ -12635,7 +13043,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x19ACL_ACTION_REMOVE_DEFAULT\x10\x03\x12\x19\n" +
 	"\x15ACL_ACTION_REMOVE_ALL\x10\x04\x12\x14\n" +
 	"\x10ACL_ACTION_EXACT\x10\x05\x12\x14\n" +
-	"\x10ACL_ACTION_WHOLE\x10\x062\xb8\x18\n" +
+	"\x10ACL_ACTION_WHOLE\x10\x062\x91\x1a\n" +
 	"\bNamenode\x12F\n" +
 	"\aSession\x12\x1a.leasefs.v1.SessionRequest\x1a\x1b.leasefs.v1.SessionResponse(\x010\x01\x12K\n" +
 	"\n" +
@@ -12673,7 +13081,11 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\fRestoreTrash\x12\x1f.leasefs.v1.RestoreTrashRequest\x1a\x1a.leasefs.v1.MutateResponse\x12G\n" +
 	"\n" +
 	"EmptyTrash\x12\x1d.leasefs.v1.EmptyTrashRequest\x1a\x1a.leasefs.v1.MutateResponse\x12A\n" +
-	"\aSetAttr\x12\x1a.leasefs.v1.SetAttrRequest\x1a\x1a.leasefs.v1.MutateResponse\x12A\n" +
+	"\aSetAttr\x12\x1a.leasefs.v1.SetAttrRequest\x1a\x1a.leasefs.v1.MutateResponse\x12C\n" +
+	"\bSetQuota\x12\x1b.leasefs.v1.SetQuotaRequest\x1a\x1a.leasefs.v1.MutateResponse\x12E\n" +
+	"\bGetQuota\x12\x1b.leasefs.v1.GetQuotaRequest\x1a\x1c.leasefs.v1.GetQuotaResponse\x12K\n" +
+	"\n" +
+	"ListQuotas\x12\x1d.leasefs.v1.ListQuotasRequest\x1a\x1e.leasefs.v1.ListQuotasResponse\x12A\n" +
 	"\aSymlink\x12\x1a.leasefs.v1.SymlinkRequest\x1a\x1a.leasefs.v1.MutateResponse\x12C\n" +
 	"\bSetXattr\x12\x1b.leasefs.v1.SetXattrRequest\x1a\x1a.leasefs.v1.MutateResponse\x12C\n" +
 	"\bTruncate\x12\x1b.leasefs.v1.TruncateRequest\x1a\x1a.leasefs.v1.MutateResponse\x12?\n" +
@@ -12712,7 +13124,7 @@ func file_leasefs_v1_leasefs_proto_rawDescGZIP() []byte {
 }
 
 var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 145)
+var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 151)
 var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(RefHow)(0),                          // 0: leasefs.v1.RefHow
 	(FileType)(0),                        // 1: leasefs.v1.FileType
@@ -12811,69 +13223,75 @@ var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(*RestoreTrashRequest)(nil),          // 94: leasefs.v1.RestoreTrashRequest
 	(*EmptyTrashRequest)(nil),            // 95: leasefs.v1.EmptyTrashRequest
 	(*SetAttrRequest)(nil),               // 96: leasefs.v1.SetAttrRequest
-	(*TransactRequest)(nil),              // 97: leasefs.v1.TransactRequest
-	(*TxCompare)(nil),                    // 98: leasefs.v1.TxCompare
-	(*TxXattr)(nil),                      // 99: leasefs.v1.TxXattr
-	(*TxOp)(nil),                         // 100: leasefs.v1.TxOp
-	(*TxFile)(nil),                       // 101: leasefs.v1.TxFile
-	(*TxDir)(nil),                        // 102: leasefs.v1.TxDir
-	(*TxRename)(nil),                     // 103: leasefs.v1.TxRename
-	(*TxDelete)(nil),                     // 104: leasefs.v1.TxDelete
-	(*TxDetach)(nil),                     // 105: leasefs.v1.TxDetach
-	(*SetXattrRequest)(nil),              // 106: leasefs.v1.SetXattrRequest
-	(*SymlinkRequest)(nil),               // 107: leasefs.v1.SymlinkRequest
-	(*TruncateRequest)(nil),              // 108: leasefs.v1.TruncateRequest
-	(*ConcatRequest)(nil),                // 109: leasefs.v1.ConcatRequest
-	(*StatusRequest)(nil),                // 110: leasefs.v1.StatusRequest
-	(*StatusResponse)(nil),               // 111: leasefs.v1.StatusResponse
-	(*ScrubStatus)(nil),                  // 112: leasefs.v1.ScrubStatus
-	(*ArchiveStatus)(nil),                // 113: leasefs.v1.ArchiveStatus
-	(*AuditStatus)(nil),                  // 114: leasefs.v1.AuditStatus
-	(*Holding)(nil),                      // 115: leasefs.v1.Holding
-	(*ClockSkew)(nil),                    // 116: leasefs.v1.ClockSkew
-	(*CheckpointRequest)(nil),            // 117: leasefs.v1.CheckpointRequest
-	(*CheckpointResponse)(nil),           // 118: leasefs.v1.CheckpointResponse
-	(*SafeModeRequest)(nil),              // 119: leasefs.v1.SafeModeRequest
-	(*SafeModeResponse)(nil),             // 120: leasefs.v1.SafeModeResponse
-	(*FsckRequest)(nil),                  // 121: leasefs.v1.FsckRequest
-	(*FsckResponse)(nil),                 // 122: leasefs.v1.FsckResponse
-	(*FsckSummary)(nil),                  // 123: leasefs.v1.FsckSummary
-	(*CollectRequest)(nil),               // 124: leasefs.v1.CollectRequest
-	(*CollectResponse)(nil),              // 125: leasefs.v1.CollectResponse
-	(*FailoverRequest)(nil),              // 126: leasefs.v1.FailoverRequest
-	(*FailoverResponse)(nil),             // 127: leasefs.v1.FailoverResponse
-	(*ResolveStoreRequest)(nil),          // 128: leasefs.v1.ResolveStoreRequest
-	(*ResolveStoreResponse)(nil),         // 129: leasefs.v1.ResolveStoreResponse
-	(*UpgradeRequest)(nil),               // 130: leasefs.v1.UpgradeRequest
-	(*UpgradeResponse)(nil),              // 131: leasefs.v1.UpgradeResponse
-	(*UpgradeNamenode)(nil),              // 132: leasefs.v1.UpgradeNamenode
-	(*BackupRequest)(nil),                // 133: leasefs.v1.BackupRequest
-	(*BackupResponse)(nil),               // 134: leasefs.v1.BackupResponse
-	(*CarryRequest)(nil),                 // 135: leasefs.v1.CarryRequest
-	(*CarriedCall)(nil),                  // 136: leasefs.v1.CarriedCall
-	(*CarryResponse)(nil),                // 137: leasefs.v1.CarryResponse
-	(*CarriedAnswer)(nil),                // 138: leasefs.v1.CarriedAnswer
-	(*WhoAmIRequest)(nil),                // 139: leasefs.v1.WhoAmIRequest
-	(*WhoAmIResponse)(nil),               // 140: leasefs.v1.WhoAmIResponse
-	(*AclEntry)(nil),                     // 141: leasefs.v1.AclEntry
-	(*AclRequest)(nil),                   // 142: leasefs.v1.AclRequest
-	(*AclResponse)(nil),                  // 143: leasefs.v1.AclResponse
-	(*ChangeAclRequest)(nil),             // 144: leasefs.v1.ChangeAclRequest
-	(*GetDelegationTokenRequest)(nil),    // 145: leasefs.v1.GetDelegationTokenRequest
-	(*ChangeDelegationTokenRequest)(nil), // 146: leasefs.v1.ChangeDelegationTokenRequest
-	(*DelegationTokenResponse)(nil),      // 147: leasefs.v1.DelegationTokenResponse
-	(*ListDelegationTokensRequest)(nil),  // 148: leasefs.v1.ListDelegationTokensRequest
-	(*ListDelegationTokensResponse)(nil), // 149: leasefs.v1.ListDelegationTokensResponse
-	(*DelegationToken)(nil),              // 150: leasefs.v1.DelegationToken
-	nil,                                  // 151: leasefs.v1.Block.HeadersEntry
-	nil,                                  // 152: leasefs.v1.BlockTarget.HeadersEntry
-	nil,                                  // 153: leasefs.v1.BackupResponse.HeadersEntry
+	(*SetQuotaRequest)(nil),              // 97: leasefs.v1.SetQuotaRequest
+	(*GetQuotaRequest)(nil),              // 98: leasefs.v1.GetQuotaRequest
+	(*GetQuotaResponse)(nil),             // 99: leasefs.v1.GetQuotaResponse
+	(*Quota)(nil),                        // 100: leasefs.v1.Quota
+	(*ListQuotasRequest)(nil),            // 101: leasefs.v1.ListQuotasRequest
+	(*ListQuotasResponse)(nil),           // 102: leasefs.v1.ListQuotasResponse
+	(*TransactRequest)(nil),              // 103: leasefs.v1.TransactRequest
+	(*TxCompare)(nil),                    // 104: leasefs.v1.TxCompare
+	(*TxXattr)(nil),                      // 105: leasefs.v1.TxXattr
+	(*TxOp)(nil),                         // 106: leasefs.v1.TxOp
+	(*TxFile)(nil),                       // 107: leasefs.v1.TxFile
+	(*TxDir)(nil),                        // 108: leasefs.v1.TxDir
+	(*TxRename)(nil),                     // 109: leasefs.v1.TxRename
+	(*TxDelete)(nil),                     // 110: leasefs.v1.TxDelete
+	(*TxDetach)(nil),                     // 111: leasefs.v1.TxDetach
+	(*SetXattrRequest)(nil),              // 112: leasefs.v1.SetXattrRequest
+	(*SymlinkRequest)(nil),               // 113: leasefs.v1.SymlinkRequest
+	(*TruncateRequest)(nil),              // 114: leasefs.v1.TruncateRequest
+	(*ConcatRequest)(nil),                // 115: leasefs.v1.ConcatRequest
+	(*StatusRequest)(nil),                // 116: leasefs.v1.StatusRequest
+	(*StatusResponse)(nil),               // 117: leasefs.v1.StatusResponse
+	(*ScrubStatus)(nil),                  // 118: leasefs.v1.ScrubStatus
+	(*ArchiveStatus)(nil),                // 119: leasefs.v1.ArchiveStatus
+	(*AuditStatus)(nil),                  // 120: leasefs.v1.AuditStatus
+	(*Holding)(nil),                      // 121: leasefs.v1.Holding
+	(*ClockSkew)(nil),                    // 122: leasefs.v1.ClockSkew
+	(*CheckpointRequest)(nil),            // 123: leasefs.v1.CheckpointRequest
+	(*CheckpointResponse)(nil),           // 124: leasefs.v1.CheckpointResponse
+	(*SafeModeRequest)(nil),              // 125: leasefs.v1.SafeModeRequest
+	(*SafeModeResponse)(nil),             // 126: leasefs.v1.SafeModeResponse
+	(*FsckRequest)(nil),                  // 127: leasefs.v1.FsckRequest
+	(*FsckResponse)(nil),                 // 128: leasefs.v1.FsckResponse
+	(*FsckSummary)(nil),                  // 129: leasefs.v1.FsckSummary
+	(*CollectRequest)(nil),               // 130: leasefs.v1.CollectRequest
+	(*CollectResponse)(nil),              // 131: leasefs.v1.CollectResponse
+	(*FailoverRequest)(nil),              // 132: leasefs.v1.FailoverRequest
+	(*FailoverResponse)(nil),             // 133: leasefs.v1.FailoverResponse
+	(*ResolveStoreRequest)(nil),          // 134: leasefs.v1.ResolveStoreRequest
+	(*ResolveStoreResponse)(nil),         // 135: leasefs.v1.ResolveStoreResponse
+	(*UpgradeRequest)(nil),               // 136: leasefs.v1.UpgradeRequest
+	(*UpgradeResponse)(nil),              // 137: leasefs.v1.UpgradeResponse
+	(*UpgradeNamenode)(nil),              // 138: leasefs.v1.UpgradeNamenode
+	(*BackupRequest)(nil),                // 139: leasefs.v1.BackupRequest
+	(*BackupResponse)(nil),               // 140: leasefs.v1.BackupResponse
+	(*CarryRequest)(nil),                 // 141: leasefs.v1.CarryRequest
+	(*CarriedCall)(nil),                  // 142: leasefs.v1.CarriedCall
+	(*CarryResponse)(nil),                // 143: leasefs.v1.CarryResponse
+	(*CarriedAnswer)(nil),                // 144: leasefs.v1.CarriedAnswer
+	(*WhoAmIRequest)(nil),                // 145: leasefs.v1.WhoAmIRequest
+	(*WhoAmIResponse)(nil),               // 146: leasefs.v1.WhoAmIResponse
+	(*AclEntry)(nil),                     // 147: leasefs.v1.AclEntry
+	(*AclRequest)(nil),                   // 148: leasefs.v1.AclRequest
+	(*AclResponse)(nil),                  // 149: leasefs.v1.AclResponse
+	(*ChangeAclRequest)(nil),             // 150: leasefs.v1.ChangeAclRequest
+	(*GetDelegationTokenRequest)(nil),    // 151: leasefs.v1.GetDelegationTokenRequest
+	(*ChangeDelegationTokenRequest)(nil), // 152: leasefs.v1.ChangeDelegationTokenRequest
+	(*DelegationTokenResponse)(nil),      // 153: leasefs.v1.DelegationTokenResponse
+	(*ListDelegationTokensRequest)(nil),  // 154: leasefs.v1.ListDelegationTokensRequest
+	(*ListDelegationTokensResponse)(nil), // 155: leasefs.v1.ListDelegationTokensResponse
+	(*DelegationToken)(nil),              // 156: leasefs.v1.DelegationToken
+	nil,                                  // 157: leasefs.v1.Block.HeadersEntry
+	nil,                                  // 158: leasefs.v1.BlockTarget.HeadersEntry
+	nil,                                  // 159: leasefs.v1.BackupResponse.HeadersEntry
 }
 var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	1,   // 0: leasefs.v1.Attr.type:type_name -> leasefs.v1.FileType
 	14,  // 1: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
 	15,  // 2: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
-	151, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
+	157, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
 	15,  // 4: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
 	10,  // 5: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
 	18,  // 6: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
@@ -12928,7 +13346,7 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	11,  // 55: leasefs.v1.CreateRequest.at:type_name -> leasefs.v1.Ref
 	28,  // 56: leasefs.v1.CreateRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
 	57,  // 57: leasefs.v1.CreateRequest.owner:type_name -> leasefs.v1.Owner
-	99,  // 58: leasefs.v1.CreateRequest.xattrs:type_name -> leasefs.v1.TxXattr
+	105, // 58: leasefs.v1.CreateRequest.xattrs:type_name -> leasefs.v1.TxXattr
 	13,  // 59: leasefs.v1.OpenResponse.attr:type_name -> leasefs.v1.Attr
 	12,  // 60: leasefs.v1.OpenResponse.writer:type_name -> leasefs.v1.WriterId
 	27,  // 61: leasefs.v1.OpenResponse.keys:type_name -> leasefs.v1.CacheKey
@@ -12943,7 +13361,7 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	12,  // 70: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
 	63,  // 71: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
 	65,  // 72: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
-	152, // 73: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
+	158, // 73: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
 	12,  // 74: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
 	16,  // 75: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
 	9,   // 76: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
@@ -13005,183 +13423,197 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	9,   // 132: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
 	10,  // 133: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
 	11,  // 134: leasefs.v1.SetAttrRequest.at:type_name -> leasefs.v1.Ref
-	9,   // 135: leasefs.v1.TransactRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 136: leasefs.v1.TransactRequest.caller:type_name -> leasefs.v1.Caller
-	98,  // 137: leasefs.v1.TransactRequest.compares:type_name -> leasefs.v1.TxCompare
-	100, // 138: leasefs.v1.TransactRequest.ops:type_name -> leasefs.v1.TxOp
-	99,  // 139: leasefs.v1.TxCompare.xattr:type_name -> leasefs.v1.TxXattr
-	101, // 140: leasefs.v1.TxOp.create:type_name -> leasefs.v1.TxFile
-	101, // 141: leasefs.v1.TxOp.write:type_name -> leasefs.v1.TxFile
-	102, // 142: leasefs.v1.TxOp.mkdir:type_name -> leasefs.v1.TxDir
-	103, // 143: leasefs.v1.TxOp.rename:type_name -> leasefs.v1.TxRename
-	104, // 144: leasefs.v1.TxOp.delete:type_name -> leasefs.v1.TxDelete
-	99,  // 145: leasefs.v1.TxOp.set_xattr:type_name -> leasefs.v1.TxXattr
-	105, // 146: leasefs.v1.TxOp.detach:type_name -> leasefs.v1.TxDetach
-	99,  // 147: leasefs.v1.TxOp.xattrs:type_name -> leasefs.v1.TxXattr
-	9,   // 148: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 149: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 150: leasefs.v1.SetXattrRequest.at:type_name -> leasefs.v1.Ref
-	5,   // 151: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
-	9,   // 152: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 153: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 154: leasefs.v1.SymlinkRequest.at:type_name -> leasefs.v1.Ref
-	57,  // 155: leasefs.v1.SymlinkRequest.owner:type_name -> leasefs.v1.Owner
-	9,   // 156: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 157: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 158: leasefs.v1.TruncateRequest.at:type_name -> leasefs.v1.Ref
-	9,   // 159: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 160: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 161: leasefs.v1.ConcatRequest.target:type_name -> leasefs.v1.Ref
-	11,  // 162: leasefs.v1.ConcatRequest.sources:type_name -> leasefs.v1.Ref
-	10,  // 163: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
-	116, // 164: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
-	114, // 165: leasefs.v1.StatusResponse.audit:type_name -> leasefs.v1.AuditStatus
-	112, // 166: leasefs.v1.StatusResponse.scrub:type_name -> leasefs.v1.ScrubStatus
-	113, // 167: leasefs.v1.StatusResponse.archive:type_name -> leasefs.v1.ArchiveStatus
-	115, // 168: leasefs.v1.StatusResponse.greedy:type_name -> leasefs.v1.Holding
-	10,  // 169: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 170: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
-	8,   // 171: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
-	10,  // 172: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
-	123, // 173: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
-	10,  // 174: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 175: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 176: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 177: leasefs.v1.UpgradeRequest.caller:type_name -> leasefs.v1.Caller
-	132, // 178: leasefs.v1.UpgradeResponse.namenodes:type_name -> leasefs.v1.UpgradeNamenode
-	10,  // 179: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
-	153, // 180: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
-	136, // 181: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
-	138, // 182: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
-	17,  // 183: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
-	10,  // 184: leasefs.v1.WhoAmIRequest.caller:type_name -> leasefs.v1.Caller
-	6,   // 185: leasefs.v1.AclEntry.tag:type_name -> leasefs.v1.AclTag
-	10,  // 186: leasefs.v1.AclRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 187: leasefs.v1.AclRequest.at:type_name -> leasefs.v1.Ref
-	141, // 188: leasefs.v1.AclResponse.entries:type_name -> leasefs.v1.AclEntry
-	27,  // 189: leasefs.v1.AclResponse.keys:type_name -> leasefs.v1.CacheKey
-	9,   // 190: leasefs.v1.ChangeAclRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 191: leasefs.v1.ChangeAclRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 192: leasefs.v1.ChangeAclRequest.at:type_name -> leasefs.v1.Ref
-	7,   // 193: leasefs.v1.ChangeAclRequest.action:type_name -> leasefs.v1.AclAction
-	141, // 194: leasefs.v1.ChangeAclRequest.entries:type_name -> leasefs.v1.AclEntry
-	9,   // 195: leasefs.v1.GetDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 196: leasefs.v1.GetDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
-	9,   // 197: leasefs.v1.ChangeDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 198: leasefs.v1.ChangeDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 199: leasefs.v1.ListDelegationTokensRequest.caller:type_name -> leasefs.v1.Caller
-	150, // 200: leasefs.v1.ListDelegationTokensResponse.tokens:type_name -> leasefs.v1.DelegationToken
-	20,  // 201: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
-	29,  // 202: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
-	33,  // 203: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
-	37,  // 204: leasefs.v1.Namenode.LeaseHistory:input_type -> leasefs.v1.LeaseHistoryRequest
-	40,  // 205: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
-	42,  // 206: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
-	44,  // 207: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
-	46,  // 208: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
-	49,  // 209: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
-	51,  // 210: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
-	52,  // 211: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
-	53,  // 212: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
-	56,  // 213: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
-	59,  // 214: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
-	60,  // 215: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
-	62,  // 216: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
-	66,  // 217: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
-	68,  // 218: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
-	70,  // 219: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
-	71,  // 220: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
-	73,  // 221: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
-	75,  // 222: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
-	78,  // 223: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
-	81,  // 224: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
-	83,  // 225: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
-	87,  // 226: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
-	88,  // 227: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
-	90,  // 228: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
-	91,  // 229: leasefs.v1.Namenode.ListTrash:input_type -> leasefs.v1.ListTrashRequest
-	94,  // 230: leasefs.v1.Namenode.RestoreTrash:input_type -> leasefs.v1.RestoreTrashRequest
-	95,  // 231: leasefs.v1.Namenode.EmptyTrash:input_type -> leasefs.v1.EmptyTrashRequest
-	96,  // 232: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
-	107, // 233: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
-	106, // 234: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
-	108, // 235: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
-	109, // 236: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
-	97,  // 237: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
-	139, // 238: leasefs.v1.Namenode.WhoAmI:input_type -> leasefs.v1.WhoAmIRequest
-	142, // 239: leasefs.v1.Namenode.Acl:input_type -> leasefs.v1.AclRequest
-	144, // 240: leasefs.v1.Namenode.ChangeAcl:input_type -> leasefs.v1.ChangeAclRequest
-	145, // 241: leasefs.v1.Namenode.GetDelegationToken:input_type -> leasefs.v1.GetDelegationTokenRequest
-	146, // 242: leasefs.v1.Namenode.ChangeDelegationToken:input_type -> leasefs.v1.ChangeDelegationTokenRequest
-	148, // 243: leasefs.v1.Namenode.ListDelegationTokens:input_type -> leasefs.v1.ListDelegationTokensRequest
-	110, // 244: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
-	117, // 245: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
-	119, // 246: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
-	121, // 247: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
-	124, // 248: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
-	133, // 249: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
-	126, // 250: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
-	128, // 251: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
-	130, // 252: leasefs.v1.Admin.Upgrade:input_type -> leasefs.v1.UpgradeRequest
-	135, // 253: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
-	21,  // 254: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
-	31,  // 255: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
-	34,  // 256: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
-	38,  // 257: leasefs.v1.Namenode.LeaseHistory:output_type -> leasefs.v1.LeaseHistoryResponse
-	41,  // 258: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
-	43,  // 259: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
-	45,  // 260: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
-	47,  // 261: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
-	50,  // 262: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
-	86,  // 263: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
-	86,  // 264: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
-	54,  // 265: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
-	58,  // 266: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
-	58,  // 267: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
-	61,  // 268: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
-	64,  // 269: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
-	67,  // 270: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
-	69,  // 271: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
-	69,  // 272: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
-	72,  // 273: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
-	74,  // 274: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
-	76,  // 275: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
-	79,  // 276: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
-	82,  // 277: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
-	84,  // 278: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
-	86,  // 279: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
-	86,  // 280: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
-	86,  // 281: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
-	92,  // 282: leasefs.v1.Namenode.ListTrash:output_type -> leasefs.v1.ListTrashResponse
-	86,  // 283: leasefs.v1.Namenode.RestoreTrash:output_type -> leasefs.v1.MutateResponse
-	86,  // 284: leasefs.v1.Namenode.EmptyTrash:output_type -> leasefs.v1.MutateResponse
-	86,  // 285: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
-	86,  // 286: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
-	86,  // 287: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
-	86,  // 288: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
-	86,  // 289: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
-	86,  // 290: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
-	140, // 291: leasefs.v1.Namenode.WhoAmI:output_type -> leasefs.v1.WhoAmIResponse
-	143, // 292: leasefs.v1.Namenode.Acl:output_type -> leasefs.v1.AclResponse
-	86,  // 293: leasefs.v1.Namenode.ChangeAcl:output_type -> leasefs.v1.MutateResponse
-	147, // 294: leasefs.v1.Namenode.GetDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
-	147, // 295: leasefs.v1.Namenode.ChangeDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
-	149, // 296: leasefs.v1.Namenode.ListDelegationTokens:output_type -> leasefs.v1.ListDelegationTokensResponse
-	111, // 297: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
-	118, // 298: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
-	120, // 299: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
-	122, // 300: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
-	125, // 301: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
-	134, // 302: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
-	127, // 303: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
-	129, // 304: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
-	131, // 305: leasefs.v1.Admin.Upgrade:output_type -> leasefs.v1.UpgradeResponse
-	137, // 306: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
-	254, // [254:307] is the sub-list for method output_type
-	201, // [201:254] is the sub-list for method input_type
-	201, // [201:201] is the sub-list for extension type_name
-	201, // [201:201] is the sub-list for extension extendee
-	0,   // [0:201] is the sub-list for field type_name
+	9,   // 135: leasefs.v1.SetQuotaRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 136: leasefs.v1.SetQuotaRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 137: leasefs.v1.SetQuotaRequest.at:type_name -> leasefs.v1.Ref
+	10,  // 138: leasefs.v1.GetQuotaRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 139: leasefs.v1.GetQuotaRequest.at:type_name -> leasefs.v1.Ref
+	100, // 140: leasefs.v1.GetQuotaResponse.quotas:type_name -> leasefs.v1.Quota
+	10,  // 141: leasefs.v1.ListQuotasRequest.caller:type_name -> leasefs.v1.Caller
+	100, // 142: leasefs.v1.ListQuotasResponse.quotas:type_name -> leasefs.v1.Quota
+	9,   // 143: leasefs.v1.TransactRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 144: leasefs.v1.TransactRequest.caller:type_name -> leasefs.v1.Caller
+	104, // 145: leasefs.v1.TransactRequest.compares:type_name -> leasefs.v1.TxCompare
+	106, // 146: leasefs.v1.TransactRequest.ops:type_name -> leasefs.v1.TxOp
+	105, // 147: leasefs.v1.TxCompare.xattr:type_name -> leasefs.v1.TxXattr
+	107, // 148: leasefs.v1.TxOp.create:type_name -> leasefs.v1.TxFile
+	107, // 149: leasefs.v1.TxOp.write:type_name -> leasefs.v1.TxFile
+	108, // 150: leasefs.v1.TxOp.mkdir:type_name -> leasefs.v1.TxDir
+	109, // 151: leasefs.v1.TxOp.rename:type_name -> leasefs.v1.TxRename
+	110, // 152: leasefs.v1.TxOp.delete:type_name -> leasefs.v1.TxDelete
+	105, // 153: leasefs.v1.TxOp.set_xattr:type_name -> leasefs.v1.TxXattr
+	111, // 154: leasefs.v1.TxOp.detach:type_name -> leasefs.v1.TxDetach
+	105, // 155: leasefs.v1.TxOp.xattrs:type_name -> leasefs.v1.TxXattr
+	9,   // 156: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 157: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 158: leasefs.v1.SetXattrRequest.at:type_name -> leasefs.v1.Ref
+	5,   // 159: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
+	9,   // 160: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 161: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 162: leasefs.v1.SymlinkRequest.at:type_name -> leasefs.v1.Ref
+	57,  // 163: leasefs.v1.SymlinkRequest.owner:type_name -> leasefs.v1.Owner
+	9,   // 164: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 165: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 166: leasefs.v1.TruncateRequest.at:type_name -> leasefs.v1.Ref
+	9,   // 167: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 168: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 169: leasefs.v1.ConcatRequest.target:type_name -> leasefs.v1.Ref
+	11,  // 170: leasefs.v1.ConcatRequest.sources:type_name -> leasefs.v1.Ref
+	10,  // 171: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
+	122, // 172: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
+	120, // 173: leasefs.v1.StatusResponse.audit:type_name -> leasefs.v1.AuditStatus
+	118, // 174: leasefs.v1.StatusResponse.scrub:type_name -> leasefs.v1.ScrubStatus
+	119, // 175: leasefs.v1.StatusResponse.archive:type_name -> leasefs.v1.ArchiveStatus
+	121, // 176: leasefs.v1.StatusResponse.greedy:type_name -> leasefs.v1.Holding
+	10,  // 177: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 178: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
+	8,   // 179: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
+	10,  // 180: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
+	129, // 181: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
+	10,  // 182: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 183: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 184: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 185: leasefs.v1.UpgradeRequest.caller:type_name -> leasefs.v1.Caller
+	138, // 186: leasefs.v1.UpgradeResponse.namenodes:type_name -> leasefs.v1.UpgradeNamenode
+	10,  // 187: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
+	159, // 188: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
+	142, // 189: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
+	144, // 190: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
+	17,  // 191: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
+	10,  // 192: leasefs.v1.WhoAmIRequest.caller:type_name -> leasefs.v1.Caller
+	6,   // 193: leasefs.v1.AclEntry.tag:type_name -> leasefs.v1.AclTag
+	10,  // 194: leasefs.v1.AclRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 195: leasefs.v1.AclRequest.at:type_name -> leasefs.v1.Ref
+	147, // 196: leasefs.v1.AclResponse.entries:type_name -> leasefs.v1.AclEntry
+	27,  // 197: leasefs.v1.AclResponse.keys:type_name -> leasefs.v1.CacheKey
+	9,   // 198: leasefs.v1.ChangeAclRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 199: leasefs.v1.ChangeAclRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 200: leasefs.v1.ChangeAclRequest.at:type_name -> leasefs.v1.Ref
+	7,   // 201: leasefs.v1.ChangeAclRequest.action:type_name -> leasefs.v1.AclAction
+	147, // 202: leasefs.v1.ChangeAclRequest.entries:type_name -> leasefs.v1.AclEntry
+	9,   // 203: leasefs.v1.GetDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 204: leasefs.v1.GetDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
+	9,   // 205: leasefs.v1.ChangeDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
+	10,  // 206: leasefs.v1.ChangeDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 207: leasefs.v1.ListDelegationTokensRequest.caller:type_name -> leasefs.v1.Caller
+	156, // 208: leasefs.v1.ListDelegationTokensResponse.tokens:type_name -> leasefs.v1.DelegationToken
+	20,  // 209: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
+	29,  // 210: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
+	33,  // 211: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
+	37,  // 212: leasefs.v1.Namenode.LeaseHistory:input_type -> leasefs.v1.LeaseHistoryRequest
+	40,  // 213: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
+	42,  // 214: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
+	44,  // 215: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
+	46,  // 216: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
+	49,  // 217: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
+	51,  // 218: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
+	52,  // 219: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
+	53,  // 220: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
+	56,  // 221: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
+	59,  // 222: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
+	60,  // 223: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
+	62,  // 224: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
+	66,  // 225: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
+	68,  // 226: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
+	70,  // 227: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
+	71,  // 228: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
+	73,  // 229: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
+	75,  // 230: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
+	78,  // 231: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
+	81,  // 232: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
+	83,  // 233: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
+	87,  // 234: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
+	88,  // 235: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
+	90,  // 236: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
+	91,  // 237: leasefs.v1.Namenode.ListTrash:input_type -> leasefs.v1.ListTrashRequest
+	94,  // 238: leasefs.v1.Namenode.RestoreTrash:input_type -> leasefs.v1.RestoreTrashRequest
+	95,  // 239: leasefs.v1.Namenode.EmptyTrash:input_type -> leasefs.v1.EmptyTrashRequest
+	96,  // 240: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
+	97,  // 241: leasefs.v1.Namenode.SetQuota:input_type -> leasefs.v1.SetQuotaRequest
+	98,  // 242: leasefs.v1.Namenode.GetQuota:input_type -> leasefs.v1.GetQuotaRequest
+	101, // 243: leasefs.v1.Namenode.ListQuotas:input_type -> leasefs.v1.ListQuotasRequest
+	113, // 244: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
+	112, // 245: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
+	114, // 246: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
+	115, // 247: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
+	103, // 248: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
+	145, // 249: leasefs.v1.Namenode.WhoAmI:input_type -> leasefs.v1.WhoAmIRequest
+	148, // 250: leasefs.v1.Namenode.Acl:input_type -> leasefs.v1.AclRequest
+	150, // 251: leasefs.v1.Namenode.ChangeAcl:input_type -> leasefs.v1.ChangeAclRequest
+	151, // 252: leasefs.v1.Namenode.GetDelegationToken:input_type -> leasefs.v1.GetDelegationTokenRequest
+	152, // 253: leasefs.v1.Namenode.ChangeDelegationToken:input_type -> leasefs.v1.ChangeDelegationTokenRequest
+	154, // 254: leasefs.v1.Namenode.ListDelegationTokens:input_type -> leasefs.v1.ListDelegationTokensRequest
+	116, // 255: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
+	123, // 256: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
+	125, // 257: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
+	127, // 258: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
+	130, // 259: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
+	139, // 260: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
+	132, // 261: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
+	134, // 262: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
+	136, // 263: leasefs.v1.Admin.Upgrade:input_type -> leasefs.v1.UpgradeRequest
+	141, // 264: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
+	21,  // 265: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
+	31,  // 266: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
+	34,  // 267: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
+	38,  // 268: leasefs.v1.Namenode.LeaseHistory:output_type -> leasefs.v1.LeaseHistoryResponse
+	41,  // 269: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
+	43,  // 270: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
+	45,  // 271: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
+	47,  // 272: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
+	50,  // 273: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
+	86,  // 274: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
+	86,  // 275: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
+	54,  // 276: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
+	58,  // 277: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
+	58,  // 278: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
+	61,  // 279: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
+	64,  // 280: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
+	67,  // 281: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
+	69,  // 282: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
+	69,  // 283: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
+	72,  // 284: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
+	74,  // 285: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
+	76,  // 286: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
+	79,  // 287: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
+	82,  // 288: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
+	84,  // 289: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
+	86,  // 290: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
+	86,  // 291: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
+	86,  // 292: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
+	92,  // 293: leasefs.v1.Namenode.ListTrash:output_type -> leasefs.v1.ListTrashResponse
+	86,  // 294: leasefs.v1.Namenode.RestoreTrash:output_type -> leasefs.v1.MutateResponse
+	86,  // 295: leasefs.v1.Namenode.EmptyTrash:output_type -> leasefs.v1.MutateResponse
+	86,  // 296: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
+	86,  // 297: leasefs.v1.Namenode.SetQuota:output_type -> leasefs.v1.MutateResponse
+	99,  // 298: leasefs.v1.Namenode.GetQuota:output_type -> leasefs.v1.GetQuotaResponse
+	102, // 299: leasefs.v1.Namenode.ListQuotas:output_type -> leasefs.v1.ListQuotasResponse
+	86,  // 300: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
+	86,  // 301: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
+	86,  // 302: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
+	86,  // 303: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
+	86,  // 304: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
+	146, // 305: leasefs.v1.Namenode.WhoAmI:output_type -> leasefs.v1.WhoAmIResponse
+	149, // 306: leasefs.v1.Namenode.Acl:output_type -> leasefs.v1.AclResponse
+	86,  // 307: leasefs.v1.Namenode.ChangeAcl:output_type -> leasefs.v1.MutateResponse
+	153, // 308: leasefs.v1.Namenode.GetDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
+	153, // 309: leasefs.v1.Namenode.ChangeDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
+	155, // 310: leasefs.v1.Namenode.ListDelegationTokens:output_type -> leasefs.v1.ListDelegationTokensResponse
+	117, // 311: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
+	124, // 312: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
+	126, // 313: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
+	128, // 314: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
+	131, // 315: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
+	140, // 316: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
+	133, // 317: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
+	135, // 318: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
+	137, // 319: leasefs.v1.Admin.Upgrade:output_type -> leasefs.v1.UpgradeResponse
+	143, // 320: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
+	265, // [265:321] is the sub-list for method output_type
+	209, // [209:265] is the sub-list for method input_type
+	209, // [209:209] is the sub-list for extension type_name
+	209, // [209:209] is the sub-list for extension extendee
+	0,   // [0:209] is the sub-list for field type_name
 }
 
 func init() { file_leasefs_v1_leasefs_proto_init() }
@@ -13204,7 +13636,7 @@ func file_leasefs_v1_leasefs_proto_init() {
 	}
 	file_leasefs_v1_leasefs_proto_msgTypes[47].OneofWrappers = []any{}
 	file_leasefs_v1_leasefs_proto_msgTypes[50].OneofWrappers = []any{}
-	file_leasefs_v1_leasefs_proto_msgTypes[89].OneofWrappers = []any{
+	file_leasefs_v1_leasefs_proto_msgTypes[95].OneofWrappers = []any{
 		(*TxCompare_Exists)(nil),
 		(*TxCompare_Inode)(nil),
 		(*TxCompare_Epoch)(nil),
@@ -13212,7 +13644,7 @@ func file_leasefs_v1_leasefs_proto_init() {
 		(*TxCompare_Xattr)(nil),
 		(*TxCompare_Lease)(nil),
 	}
-	file_leasefs_v1_leasefs_proto_msgTypes[91].OneofWrappers = []any{
+	file_leasefs_v1_leasefs_proto_msgTypes[97].OneofWrappers = []any{
 		(*TxOp_Create)(nil),
 		(*TxOp_Write)(nil),
 		(*TxOp_Mkdir)(nil),
@@ -13223,14 +13655,14 @@ func file_leasefs_v1_leasefs_proto_init() {
 		(*TxOp_RemoveXattr)(nil),
 		(*TxOp_Detach)(nil),
 	}
-	file_leasefs_v1_leasefs_proto_msgTypes[92].OneofWrappers = []any{}
+	file_leasefs_v1_leasefs_proto_msgTypes[98].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leasefs_v1_leasefs_proto_rawDesc), len(file_leasefs_v1_leasefs_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   145,
+			NumMessages:   151,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

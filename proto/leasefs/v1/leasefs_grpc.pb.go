@@ -67,6 +67,9 @@ const (
 	Namenode_RestoreTrash_FullMethodName          = "/leasefs.v1.Namenode/RestoreTrash"
 	Namenode_EmptyTrash_FullMethodName            = "/leasefs.v1.Namenode/EmptyTrash"
 	Namenode_SetAttr_FullMethodName               = "/leasefs.v1.Namenode/SetAttr"
+	Namenode_SetQuota_FullMethodName              = "/leasefs.v1.Namenode/SetQuota"
+	Namenode_GetQuota_FullMethodName              = "/leasefs.v1.Namenode/GetQuota"
+	Namenode_ListQuotas_FullMethodName            = "/leasefs.v1.Namenode/ListQuotas"
 	Namenode_Symlink_FullMethodName               = "/leasefs.v1.Namenode/Symlink"
 	Namenode_SetXattr_FullMethodName              = "/leasefs.v1.Namenode/SetXattr"
 	Namenode_Truncate_FullMethodName              = "/leasefs.v1.Namenode/Truncate"
@@ -156,6 +159,11 @@ type NamenodeClient interface {
 	RestoreTrash(ctx context.Context, in *RestoreTrashRequest, opts ...grpc.CallOption) (*MutateResponse, error)
 	EmptyTrash(ctx context.Context, in *EmptyTrashRequest, opts ...grpc.CallOption) (*MutateResponse, error)
 	SetAttr(ctx context.Context, in *SetAttrRequest, opts ...grpc.CallOption) (*MutateResponse, error)
+	// A quota limits how many names and bytes there may be in a directory and below. Superusers set
+	// it.
+	SetQuota(ctx context.Context, in *SetQuotaRequest, opts ...grpc.CallOption) (*MutateResponse, error)
+	GetQuota(ctx context.Context, in *GetQuotaRequest, opts ...grpc.CallOption) (*GetQuotaResponse, error)
+	ListQuotas(ctx context.Context, in *ListQuotasRequest, opts ...grpc.CallOption) (*ListQuotasResponse, error)
 	Symlink(ctx context.Context, in *SymlinkRequest, opts ...grpc.CallOption) (*MutateResponse, error)
 	// SetXattr sets or removes one extended attribute.
 	SetXattr(ctx context.Context, in *SetXattrRequest, opts ...grpc.CallOption) (*MutateResponse, error)
@@ -535,6 +543,36 @@ func (c *namenodeClient) SetAttr(ctx context.Context, in *SetAttrRequest, opts .
 	return out, nil
 }
 
+func (c *namenodeClient) SetQuota(ctx context.Context, in *SetQuotaRequest, opts ...grpc.CallOption) (*MutateResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MutateResponse)
+	err := c.cc.Invoke(ctx, Namenode_SetQuota_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *namenodeClient) GetQuota(ctx context.Context, in *GetQuotaRequest, opts ...grpc.CallOption) (*GetQuotaResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetQuotaResponse)
+	err := c.cc.Invoke(ctx, Namenode_GetQuota_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *namenodeClient) ListQuotas(ctx context.Context, in *ListQuotasRequest, opts ...grpc.CallOption) (*ListQuotasResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListQuotasResponse)
+	err := c.cc.Invoke(ctx, Namenode_ListQuotas_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *namenodeClient) Symlink(ctx context.Context, in *SymlinkRequest, opts ...grpc.CallOption) (*MutateResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(MutateResponse)
@@ -721,6 +759,11 @@ type NamenodeServer interface {
 	RestoreTrash(context.Context, *RestoreTrashRequest) (*MutateResponse, error)
 	EmptyTrash(context.Context, *EmptyTrashRequest) (*MutateResponse, error)
 	SetAttr(context.Context, *SetAttrRequest) (*MutateResponse, error)
+	// A quota limits how many names and bytes there may be in a directory and below. Superusers set
+	// it.
+	SetQuota(context.Context, *SetQuotaRequest) (*MutateResponse, error)
+	GetQuota(context.Context, *GetQuotaRequest) (*GetQuotaResponse, error)
+	ListQuotas(context.Context, *ListQuotasRequest) (*ListQuotasResponse, error)
 	Symlink(context.Context, *SymlinkRequest) (*MutateResponse, error)
 	// SetXattr sets or removes one extended attribute.
 	SetXattr(context.Context, *SetXattrRequest) (*MutateResponse, error)
@@ -851,6 +894,15 @@ func (UnimplementedNamenodeServer) EmptyTrash(context.Context, *EmptyTrashReques
 }
 func (UnimplementedNamenodeServer) SetAttr(context.Context, *SetAttrRequest) (*MutateResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetAttr not implemented")
+}
+func (UnimplementedNamenodeServer) SetQuota(context.Context, *SetQuotaRequest) (*MutateResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetQuota not implemented")
+}
+func (UnimplementedNamenodeServer) GetQuota(context.Context, *GetQuotaRequest) (*GetQuotaResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetQuota not implemented")
+}
+func (UnimplementedNamenodeServer) ListQuotas(context.Context, *ListQuotasRequest) (*ListQuotasResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListQuotas not implemented")
 }
 func (UnimplementedNamenodeServer) Symlink(context.Context, *SymlinkRequest) (*MutateResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Symlink not implemented")
@@ -1446,6 +1498,60 @@ func _Namenode_SetAttr_Handler(srv interface{}, ctx context.Context, dec func(in
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Namenode_SetQuota_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetQuotaRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NamenodeServer).SetQuota(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Namenode_SetQuota_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NamenodeServer).SetQuota(ctx, req.(*SetQuotaRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Namenode_GetQuota_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetQuotaRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NamenodeServer).GetQuota(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Namenode_GetQuota_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NamenodeServer).GetQuota(ctx, req.(*GetQuotaRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Namenode_ListQuotas_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListQuotasRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NamenodeServer).ListQuotas(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Namenode_ListQuotas_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NamenodeServer).ListQuotas(ctx, req.(*ListQuotasRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Namenode_Symlink_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(SymlinkRequest)
 	if err := dec(in); err != nil {
@@ -1762,6 +1868,18 @@ var Namenode_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SetAttr",
 			Handler:    _Namenode_SetAttr_Handler,
+		},
+		{
+			MethodName: "SetQuota",
+			Handler:    _Namenode_SetQuota_Handler,
+		},
+		{
+			MethodName: "GetQuota",
+			Handler:    _Namenode_GetQuota_Handler,
+		},
+		{
+			MethodName: "ListQuotas",
+			Handler:    _Namenode_ListQuotas_Handler,
 		},
 		{
 			MethodName: "Symlink",

@@ -1401,6 +1401,70 @@ class SetAttrRequest(_message.Message):
     mtime_unix_ms: int
     def __init__(self, call: _Optional[_Union[CallId, _Mapping]] = ..., caller: _Optional[_Union[Caller, _Mapping]] = ..., at: _Optional[_Union[Ref, _Mapping]] = ..., set_mode: bool = ..., mode: _Optional[int] = ..., user: _Optional[str] = ..., group: _Optional[str] = ..., set_mtime: bool = ..., mtime_unix_ms: _Optional[int] = ...) -> None: ...
 
+class SetQuotaRequest(_message.Message):
+    __slots__ = ("call", "caller", "at", "names", "bytes")
+    CALL_FIELD_NUMBER: _ClassVar[int]
+    CALLER_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    call: CallId
+    caller: Caller
+    at: Ref
+    names: int
+    bytes: int
+    def __init__(self, call: _Optional[_Union[CallId, _Mapping]] = ..., caller: _Optional[_Union[Caller, _Mapping]] = ..., at: _Optional[_Union[Ref, _Mapping]] = ..., names: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+
+class GetQuotaRequest(_message.Message):
+    __slots__ = ("caller", "at")
+    CALLER_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    caller: Caller
+    at: Ref
+    def __init__(self, caller: _Optional[_Union[Caller, _Mapping]] = ..., at: _Optional[_Union[Ref, _Mapping]] = ...) -> None: ...
+
+class GetQuotaResponse(_message.Message):
+    __slots__ = ("quotas", "own")
+    QUOTAS_FIELD_NUMBER: _ClassVar[int]
+    OWN_FIELD_NUMBER: _ClassVar[int]
+    quotas: _containers.RepeatedCompositeFieldContainer[Quota]
+    own: bool
+    def __init__(self, quotas: _Optional[_Iterable[_Union[Quota, _Mapping]]] = ..., own: bool = ...) -> None: ...
+
+class Quota(_message.Message):
+    __slots__ = ("inode", "path", "names", "bytes", "used_names", "used_bytes")
+    INODE_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    USED_NAMES_FIELD_NUMBER: _ClassVar[int]
+    USED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    inode: int
+    path: str
+    names: int
+    bytes: int
+    used_names: int
+    used_bytes: int
+    def __init__(self, inode: _Optional[int] = ..., path: _Optional[str] = ..., names: _Optional[int] = ..., bytes: _Optional[int] = ..., used_names: _Optional[int] = ..., used_bytes: _Optional[int] = ...) -> None: ...
+
+class ListQuotasRequest(_message.Message):
+    __slots__ = ("caller", "after", "limit")
+    CALLER_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    caller: Caller
+    after: int
+    limit: int
+    def __init__(self, caller: _Optional[_Union[Caller, _Mapping]] = ..., after: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class ListQuotasResponse(_message.Message):
+    __slots__ = ("quotas", "next")
+    QUOTAS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
+    quotas: _containers.RepeatedCompositeFieldContainer[Quota]
+    next: int
+    def __init__(self, quotas: _Optional[_Iterable[_Union[Quota, _Mapping]]] = ..., next: _Optional[int] = ...) -> None: ...
+
 class TransactRequest(_message.Message):
     __slots__ = ("call", "caller", "compares", "ops")
     CALL_FIELD_NUMBER: _ClassVar[int]

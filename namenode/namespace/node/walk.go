@@ -1,0 +1,108 @@
+package node
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
+	"github.com/leasefs/leasefs/namenode/namespace/content"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
+)
+
+// Size is what an inode has with all that is below it, as far as it was counted: by Measure.
+type Size struct {
+	Inodes, Files uint64
+	Length        int64 // bytes of files
+	stack         []sizeLevel
+}
+
+type sizeLevel struct {
+	id    tables.InodeID
+	after string
+}
+
+// Measure counts on what an inode has, itself included, about budget inodes, and reports whether
+// all are counted; nothing below it changes meanwhile.
+func (t *Table) Measure(id tables.InodeID, size *Size, budget int) (done bool) {
+	count := func(n *Inode) {
+		size.Inodes++
+		if n.Type == calls.TypeFile {
+			size.Files++
+			size.Length += n.Length()
+		}
+		if n.Type == calls.TypeDir && n.Entries() > 0 {
+			size.stack = append(size.stack, sizeLevel{id: n.ID})
+		}
+	}
+	if size.Inodes == 0 {
+		count(t.Inode(id))
+	}
+	for len(size.stack) > 0 && budget > 0 {
+		top := len(size.stack) - 1
+		l := size.stack[top]
+		ended := true
+		t.Children(l.id, l.after, func(n *Inode) bool {
+			size.stack[top].after = n.Name()
+			count(n)
+			budget--
+			ended = len(size.stack)-1 == top && budget > 0
+			return ended
+		})
+		if ended {
+			size.stack = size.stack[:top]
+		}
+	}
+	return len(size.stack) == 0
+}
+
+// Path is the path of an inode from what it hangs from, which is no part of it unless that is
+// the root.
+func (t *Table) Path(n *Inode) string {
+	if n.ID == calls.RootID {
+		return "/"
+	}
+	var names []string
+	for n := n.Edit(); n.Parent != 0; t.Read(n.Parent, n) {
+		names = append(names, n.Name())
+	}
+	names = append(names, "") // the root's
+	slices.Reverse(names)
+	return strings.Join(names, "/")
+}
+
+// Hangs reports whether going up from a directory ends. It knows of some that it does, and learns
+// of others.
+func (t *Table) Hangs(dir *Inode, known map[tables.InodeID]bool) bool {
+	var way []tables.InodeID
+	seen := map[tables.InodeID]bool{}
+	for !known[dir.ID] && dir.Parent != 0 {
+		if seen[dir.ID] {
+			return false
+		}
+		seen[dir.ID] = true
+		way = append(way, dir.ID)
+		if dir = t.Inode(dir.Parent); dir == nil {
+			return false
+		}
+	}
+	for _, id := range way {
+		known[id] = true
+	}
+	return true
+}
+
+// Tails calls fn for every file that has a tail, by number, until it returns false, with the last
+// block before that; nil if there is none.
+func (t *Table) Tails(fn func(n *Inode, last *content.Block) bool) {
+	t.EachInode(0, func(n *Inode) bool {
+		if len(n.Tail()) == 0 {
+			return true
+		}
+		var last *content.Block
+		if blocks := n.Blocks(); len(blocks) > 0 {
+			b := blocks[len(blocks)-1]
+			last = &b
+		}
+		return fn(n, last)
+	})
+}

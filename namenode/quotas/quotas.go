@@ -1,0 +1,108 @@
+// Package quotas answers calls about the quotas of directories (docs/adr/0039): it sets them, and
+// tells what they have.
+package quotas
+
+import (
+	"context"
+
+	"github.com/leasefs/leasefs/namenode/engine"
+	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
+	"github.com/leasefs/leasefs/namenode/namespace/quota"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+// maxPage is how many quotas one answer looks at.
+const maxPage = 1000
+
+// Calls answers calls. All fields are required; its methods are safe for concurrent use.
+type Calls struct {
+	Engine *engine.Engine
+	// Caller finds out who asks, Asked also for which call.
+	Caller func(context.Context, *pb.Caller) (*namespace.Call, error)
+	Asked  func(context.Context, *pb.SetQuotaRequest) (*namespace.Call, namespace.CallID, error)
+}
+
+// SetQuota sets a quota: see namespace.PlanQuota.
+func (s *Calls) SetQuota(ctx context.Context, r *pb.SetQuotaRequest) (*pb.MutateResponse, error) {
+	c, id, err := s.Asked(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	out, err := s.Engine.DoAnswer(ctx, engine.Request{Call: c, ID: id, Plan: func(tx *engine.Tx) (namespace.Op, error) {
+		return engine.OrNil(namespace.PlanQuota(tx.Tree, c, ref(r.GetAt()), quota.Limits{Names: r.GetNames(), Bytes: r.GetBytes()}))
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.MutateResponse{Txid: out.TxID}, nil
+}
+
+func ref(r *pb.Ref) namespace.Ref {
+	return namespace.Ref{Base: namespace.InodeID(r.GetBase()), Path: r.GetPath(), How: calls.How(r.GetHow()), Expect: namespace.InodeID(r.GetExpect())}
+}
+
+// GetQuota tells of the quotas in which something counts.
+func (s *Calls) GetQuota(ctx context.Context, r *pb.GetQuotaRequest) (*pb.GetQuotaResponse, error) {
+	c, err := s.Caller(ctx, r.GetCaller())
+	if err != nil {
+		return nil, err
+	}
+	resp := new(pb.GetQuotaResponse)
+	err = s.Engine.View(ctx, c, func(tx *engine.Tx) error {
+		a, err := tx.Tree.Stat(c, ref(r.GetAt()))
+		if err != nil {
+			return err
+		}
+		*resp = pb.GetQuotaResponse{}
+		for _, e := range namespace.QuotasAbove(tx.Tree, c, a.ID) {
+			path, _ := tx.Tree.Path(e.Dir)
+			resp.Quotas = append(resp.Quotas, told(e, path))
+			resp.Own = resp.Own || e.Dir == a.ID
+		}
+		return nil
+	})
+	return resp, err
+}
+
+func told(e quota.Entry, path string) *pb.Quota {
+	return &pb.Quota{Inode: uint64(e.Dir), Path: path, Names: e.Limits.Names, Bytes: e.Limits.Bytes, UsedNames: e.Use.Names, UsedBytes: e.Use.Bytes}
+}
+
+// Tally is how many quotas there are, and how many of them are nearly used up or more.
+func (s *Calls) Tally() (all, full int) {
+	s.Engine.Look(func(t *namespace.Tree) { all, full = namespace.Quotas(t, nil).Tally() })
+	return all, full
+}
+
+// ListQuotas tells of a page of all quotas, but not of directories that the caller may not stat.
+func (s *Calls) ListQuotas(ctx context.Context, r *pb.ListQuotasRequest) (*pb.ListQuotasResponse, error) {
+	c, err := s.Caller(ctx, r.GetCaller())
+	if err != nil {
+		return nil, err
+	}
+	limit := int(r.GetLimit())
+	if limit <= 0 || limit > maxPage {
+		limit = maxPage
+	}
+	resp := new(pb.ListQuotasResponse)
+	err = s.Engine.View(ctx, c, func(tx *engine.Tx) error {
+		last, looked := namespace.InodeID(r.GetAfter()), 0
+		*resp = pb.ListQuotasResponse{}
+		namespace.Quotas(tx.Tree, c).From(last+1, func(e quota.Entry) bool {
+			if looked == limit {
+				resp.Next = uint64(last)
+				return false
+			}
+			looked++
+			last = e.Dir
+			if _, err := tx.Tree.Stat(c, namespace.Inode(e.Dir)); err == nil {
+				path, _ := tx.Tree.Path(e.Dir)
+				resp.Quotas = append(resp.Quotas, told(e, path))
+			}
+			return true
+		})
+		return nil
+	})
+	return resp, err
+}
