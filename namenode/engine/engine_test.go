@@ -722,6 +722,7 @@ func TestQuotas(t *testing.T) {
 			})
 			return id
 		}
+		r.must(r.Do(t.Context(), Request{Plan: plans(&namespace.OpLevel{State: levels.State{Level: levels.Newest()}})}))
 		for _, path := range []string{"/d", "/d/sub", "/other"} {
 			r.must(r.Do(t.Context(), mkdir(path)))
 		}

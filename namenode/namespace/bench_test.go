@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
-	"github.com/leasefs/leasefs/namenode/namespace/node"
-	"github.com/leasefs/leasefs/namenode/namespace/quota"
 	"io"
 	"os"
 	"path/filepath"
@@ -13,6 +11,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/leasefs/leasefs/namenode/namespace/node"
+	"github.com/leasefs/leasefs/namenode/namespace/quota"
 )
 
 // fill makes n empty closed files with names of 13 bytes, 1,000 a directory.

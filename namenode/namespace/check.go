@@ -185,7 +185,7 @@ func (c *checker) tables() {
 	t := c.t
 	t.garbage.Check(c.problem, t.blocks.Has)
 	t.ResultTable.Check(c.problem)
-	t.leases.Check(c.problem, t.whereAttached)
+	t.Grants.Check(c.problem, t.whereAttached)
 	t.AgeTable.Check(c.problem, t.canAge)
 	t.CacherTable.Check(c.problem, t.nextInode)
 	t.trash.Check(c.problem, t.nextInode, t.reigned)

@@ -128,7 +128,7 @@ func (t applier) move(n *inode, dir InodeID, name string, grown int64) Result {
 	t.put(moved)
 	t.slots.LinkInode(moved)
 	t.quotas.Moved(&t.slots.Table, n.ID, from, dir)
-	t.leases.Move(n.ID, from, dir)
+	t.Grants.Move(n.ID, from, dir)
 	switch from {
 	case 0: // it was in the trash
 		t.trash.Take(n.ID)

@@ -41,7 +41,7 @@ func (n news) gone(ids ...InodeID) news {
 // buried reports the removal of a dead inode as a deletion, unless the record of the
 // lease's end has reported that already.
 func (n news) buried(f *inode) news {
-	if f.ID > n.t.leases.Of(f.ID).Told && n.t.reachable(n.t.get(f.Parent), nil) {
+	if f.ID > n.t.Grants.Of(f.ID).Told && n.t.reachable(n.t.get(f.Parent), nil) {
 		n.list = append(n.list, n.t.event(EventDelete, f))
 	}
 	return n
@@ -62,7 +62,7 @@ func (n news) moved(dir InodeID, name string, detach bool) news {
 	if f == nil {
 		return n
 	}
-	if detach && n.t.leaseOf(f.ID) != 0 {
+	if detach && n.t.LeaseOf(f.ID) != 0 {
 		n.list = append(n.list, n.t.event(EventLease, f))
 	}
 	n.list = append(n.list, n.t.event(EventRename, f))

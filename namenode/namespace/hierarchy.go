@@ -28,12 +28,12 @@ func (t *inodes) openAttached(l *Lease) []*inode {
 		return nil
 	}
 	var tops []*inode
-	for _, id := range t.leases.Files(l, 0, node.OpenBudget(t.open.Len())) {
+	for _, id := range t.Grants.Files(l, 0, node.OpenBudget(t.open.Len())) {
 		tops = append(tops, t.get(id))
 	}
-	return t.openAmong(tops, func(n *inode) bool { return t.leases.Of(n.ID) == l })
+	return t.openAmong(tops, func(n *inode) bool { return t.Grants.Of(n.ID) == l })
 }
 
 func (t *inodes) openAmong(tops []*inode, isTop func(*inode) bool) []*inode {
-	return t.slots.OpenAmong(&t.open, t.leases.IsDead, tops, isTop)
+	return t.slots.OpenAmong(&t.open, t.Grants.IsDead, tops, isTop)
 }

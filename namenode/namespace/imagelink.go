@@ -53,7 +53,7 @@ func (im *imageCoder) link() {
 // the open files can be reached.
 func (im *imageCoder) linkLeases() {
 	t := im.t
-	t.leases.EachDead(func(id InodeID) {
+	t.Grants.EachDead(func(id InodeID) {
 		dir := t.get(t.get(id).Parent)
 		dir.OwnExt().N--
 		dir.DropEmptyExt()

@@ -29,9 +29,9 @@ func (im *imageCoder) head() {
 func (im *imageCoder) leases() {
 	t := im.t
 	if im.version == 7 {
-		t.leases.CodeOld(im.Coder, t.txid, t.whereAttached)
+		t.Grants.CodeOld(im.Coder, t.txid, t.whereAttached)
 	} else {
-		t.leases.Code(im.Coder, t.txid, im.version >= 9, t.whereAttached)
+		t.Grants.Code(im.Coder, t.txid, im.version >= 9, t.whereAttached)
 	}
 	if !im.Writes() {
 		im.linkLeases()

@@ -91,10 +91,10 @@ func (t *inodes) drop(n *inode) {
 
 // isDead reports whether an inode is attached to a lease that has ended: then neither it
 // nor anything below it is in the tree any more.
-func (t *inodes) isDead(n *inode) bool { return t.leases.IsDead(n.ID) }
+func (t *inodes) isDead(n *inode) bool { return t.Grants.IsDead(n.ID) }
 
 // stored is how many entries a directory has in memory, dead ones included.
-func (t *inodes) stored(dir *inode) int64 { return dir.Entries() + t.leases.DeadIn(dir.ID) }
+func (t *inodes) stored(dir *inode) int64 { return dir.Entries() + t.Grants.DeadIn(dir.ID) }
 
 // lookup returns a directory's entry of a name, nil if there is none or it is dead.
 func (t *inodes) lookup(dir InodeID, name string) *inode {
@@ -121,7 +121,7 @@ func (t *inodes) reachable(n *inode, visit func(InodeID)) bool {
 		if id == RootID {
 			return true
 		}
-		if up == 0 || t.leases.IsDead(id) {
+		if up == 0 || t.Grants.IsDead(id) {
 			return false
 		}
 		s, _ := t.slots.Get(up)

@@ -15,13 +15,13 @@ const (
 // attachTo attaches an entry to a living lease, and detaches it from another one first.
 func (t applier) attachTo(id LeaseID, n *inode) {
 	t.unattach(n)
-	t.leases.Attach(id, n.ID, n.Parent, n.Type == TypeDir)
+	t.Grants.Attach(id, n.ID, n.Parent, n.Type == TypeDir)
 	t.touch(Change{Kind: ChangeLease, Inode: InodeID(id)})
 }
 
 // unattach detaches an inode if it is attached.
 func (t applier) unattach(n *inode) {
-	if id := t.leases.Detach(n.ID, n.Parent); id != 0 {
+	if id := t.Grants.Detach(n.ID, n.Parent); id != 0 {
 		t.touch(Change{Kind: ChangeLease, Inode: InodeID(id)})
 	}
 }
@@ -43,7 +43,7 @@ func (t applier) deleteAttached(files []InodeID) (closed []ClosedFile) {
 // Lease returns a granted lease that has not ended.
 func (t *Tree) Lease(c *Call, id LeaseID) (Lease, bool) {
 	t.look(c, Change{Kind: ChangeLease, Inode: InodeID(id)})
-	l := t.leases.Get(id)
+	l := t.Grants.Get(id)
 	if l == nil {
 		return Lease{}, false
 	}
@@ -54,7 +54,7 @@ func (t *Tree) Lease(c *Call, id LeaseID) (Lease, bool) {
 // there is none.
 func (t *Tree) NamedLease(c *Call, user, name string) LeaseID {
 	t.look(c, nameOf(user, name))
-	if l := t.leases.Named(user, name); l != nil {
+	if l := t.Grants.Named(user, name); l != nil {
 		return l.ID
 	}
 	return 0
@@ -76,7 +76,7 @@ func (t *Tree) CheckLease(c *Call, id LeaseID) error { return view{t, c, ""}.che
 // checkRoom returns an error if a living lease concerns too many directories to have
 // something attached in these, too; 0 is a directory that is yet to be made.
 func (v view) checkRoom(id LeaseID, path string, dirs ...InodeID) error {
-	if v.leases.HasRoom(id, dirs...) {
+	if v.Grants.HasRoom(id, dirs...) {
 		return nil
 	}
 	return v.errorf(fserror.NoSpace, path, "lease %x would concern more than %d directories, the most that it can; use another lease, or fewer directories", uint64(id), tables.MaxLeaseDirs)
@@ -84,7 +84,7 @@ func (v view) checkRoom(id LeaseID, path string, dirs ...InodeID) error {
 
 func (v view) checkLease(id LeaseID) error {
 	v.look(Change{Kind: ChangeLease, Inode: InodeID(id)})
-	l := v.leases.Get(id)
+	l := v.Grants.Get(id)
 	switch {
 	case l == nil:
 		return noLease(v.op, id)

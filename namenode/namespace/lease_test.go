@@ -948,7 +948,7 @@ func TestAttachedDirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if id := r.must(t, link).Inode; r.tree.leaseOf(id) != 2 {
+	if id := r.must(t, link).Inode; r.tree.LeaseOf(id) != 2 {
 		t.Error("the link is not attached, if links are followed")
 	}
 	r.create(t, "/top/a/saved", "x")

@@ -83,7 +83,7 @@ func (m *machine) attached(id LeaseID) (files []InodeID) {
 		}
 	}
 	for inode, lease := range m.gone {
-		if m.tree.get(inode) == nil || m.tree.leaseOf(inode) == 0 {
+		if m.tree.get(inode) == nil || m.tree.LeaseOf(inode) == 0 {
 			delete(m.gone, inode)
 		} else if lease == id {
 			files = append(files, inode)
@@ -186,7 +186,7 @@ func (m *machine) sweep() {
 		}
 	}
 	for _, l := range m.dead { // what else takes the memory of dead files: their names, or directories
-		l.files = slices.DeleteFunc(l.files, func(id InodeID) bool { return m.tree.get(id) == nil || m.tree.leaseOf(id) == 0 })
+		l.files = slices.DeleteFunc(l.files, func(id InodeID) bool { return m.tree.get(id) == nil || m.tree.LeaseOf(id) == 0 })
 	}
 	m.dead = slices.DeleteFunc(m.dead, func(l *deadLease) bool { return len(l.files) == 0 })
 }

@@ -30,7 +30,7 @@ func PlanAttach(t *Tree, c *Call, id LeaseID, r Ref) (*OpAttach, error) {
 		return nil, fserror.With(err, v.op, r.Path)
 	}
 	n, path, err := v.attached(r)
-	if err != nil || t.leaseOf(n.ID) == id {
+	if err != nil || t.LeaseOf(n.ID) == id {
 		return nil, err
 	}
 	if !v.mayAttach(n) {
@@ -69,7 +69,7 @@ func (v view) mayGoWhole(n *inode, path string) error {
 func (v view) inAttached(dir *inode) (is bool) {
 	v.reachable(dir, func(id InodeID) {
 		v.lookAttr(id)
-		is = is || v.leaseOf(id) != 0
+		is = is || v.LeaseOf(id) != 0
 	})
 	return is
 }
@@ -92,7 +92,7 @@ func (v view) attached(r Ref) (n *inode, path string, err error) {
 		return nil, "", err
 	}
 	if v.attachable(n.ID) != nil {
-		return nil, "", v.errorf(fserror.NotFound, path, "lease %x of the file has ended, it is being deleted", uint64(v.leaseOf(n.ID)))
+		return nil, "", v.errorf(fserror.NotFound, path, "lease %x of the file has ended, it is being deleted", uint64(v.LeaseOf(n.ID)))
 	}
 	return n, path, nil
 }

@@ -11,7 +11,7 @@ func (op *OpDetach) fields(c coder) { c.inode(&op.Inode) }
 func PlanDetach(t *Tree, c *Call, r Ref) (*OpDetach, error) {
 	v := view{t, c, "lease detach"}
 	n, _, err := v.attached(r)
-	if err != nil || t.leaseOf(n.ID) == 0 {
+	if err != nil || t.LeaseOf(n.ID) == 0 {
 		return nil, err
 	}
 	return &OpDetach{Inode: n.ID}, nil
@@ -22,7 +22,7 @@ func (op *OpDetach) apply(t applier) (Result, error) {
 	if n == nil {
 		return Result{}, misfitf("there is no inode %d", op.Inode)
 	}
-	if t.leaseOf(n.ID) == 0 {
+	if t.LeaseOf(n.ID) == 0 {
 		return Result{}, misfitf("file %d is attached to no lease", n.ID)
 	}
 	if err := t.attachable(n.ID); err != nil {

@@ -37,17 +37,17 @@ func (op *OpEnd) apply(t applier) (Result, error) {
 		r.Closed = append(r.Closed, closedFile(f, ReasonDeleted))
 		t.shut(f.Edit())
 	}
-	for _, p := range t.leases.Places(l) {
+	for _, p := range t.Grants.Places(l) {
 		if p.Entries > 0 {
 			t.changeEntries(p.Dir, -p.Entries)
 			t.touch(Change{Kind: ChangeEntries, Inode: p.Dir})
 		}
 	}
 	told := InodeID(0)
-	if first := t.leases.Files(l, 0, endEvents); len(first) > 0 {
+	if first := t.Grants.Files(l, 0, endEvents); len(first) > 0 {
 		told = first[len(first)-1]
 	}
-	t.leases.End(op.ID, t.now.TxID, true, told)
+	t.Grants.End(op.ID, t.now.TxID, true, told)
 	t.AgeTable.Forget(AgeKey{Lease: op.ID})
 	t.touch(Change{Kind: ChangeLease, Inode: InodeID(op.ID)})
 	if l.Name != "" {
@@ -57,12 +57,12 @@ func (op *OpEnd) apply(t applier) (Result, error) {
 }
 
 func (op *OpEnd) affects(a affected) affected {
-	l := a.t.leases.Get(op.ID)
+	l := a.t.Grants.Get(op.ID)
 	if l == nil {
 		return a
 	}
 	a.changes = append(a.changes, Change{Kind: ChangeLease, Inode: InodeID(op.ID)})
-	for _, p := range a.t.leases.Places(l) {
+	for _, p := range a.t.Grants.Places(l) {
 		if p.Entries > 0 {
 			a.changes = append(a.changes, Change{Kind: ChangeEntries, Inode: p.Dir})
 		}
@@ -74,14 +74,14 @@ func (op *OpEnd) affects(a affected) affected {
 }
 
 func (op *OpEnd) events(n news) news {
-	l := n.t.leases.Get(op.ID)
+	l := n.t.Grants.Get(op.ID)
 	if l == nil {
 		return n
 	}
 	for _, f := range n.t.openAttached(l) { // their readers wait for events about them
 		n.list = append(n.list, n.t.event(EventClose, f))
 	}
-	for _, id := range n.t.leases.Files(l, 0, endEvents) {
+	for _, id := range n.t.Grants.Files(l, 0, endEvents) {
 		if !n.t.goesWithDir(l, id) {
 			n = n.gone(id)
 		}
@@ -93,7 +93,7 @@ func (op *OpEnd) events(n news) news {
 // it is attached to the same lease.
 func (t *Tree) goesWithDir(l *Lease, id InodeID) bool {
 	for n := t.get(t.get(id).Parent); n != nil; n = t.get(n.Parent) {
-		if n.ID < id && t.leases.Of(n.ID) == l {
+		if n.ID < id && t.Grants.Of(n.ID) == l {
 			return true
 		}
 	}

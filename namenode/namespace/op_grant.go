@@ -41,7 +41,7 @@ func PlanGrant(t *Tree, c *Call, l Lease) (Op, error) {
 	if l.Name != "" {
 		t.look(c, nameOf(l.Owner.User, l.Name))
 	}
-	if err := t.leases.MayGrant(&l); err != nil {
+	if err := t.Grants.MayGrant(&l); err != nil {
 		return nil, fserror.With(err, "lease grant", "")
 	}
 	op := OpGrant{ID: l.ID, TTL: l.TTL, Owner: l.Owner}
@@ -57,10 +57,10 @@ func (op *OpGrantNamed) apply(t applier) (Result, error) { return op.grant(t, op
 
 func (op *OpGrant) grant(t applier, name string) (Result, error) {
 	l := &Lease{ID: op.ID, TTL: op.TTL, Since: t.now.Time, Name: strings.Clone(name), Owner: op.Owner.Clone()}
-	if err := t.leases.MayGrant(l); err != nil {
+	if err := t.Grants.MayGrant(l); err != nil {
 		return Result{}, misfitf("%v", err)
 	}
-	t.leases.Grant(l)
+	t.Grants.Grant(l)
 	t.touch(Change{Kind: ChangeLease, Inode: InodeID(op.ID)})
 	if name != "" {
 		t.touch(nameOf(l.Owner.User, l.Name))

@@ -67,7 +67,7 @@ func PlanHide(t *Tree, c *Call, op Op, h Hide) (Op, error) {
 		return nil, calls.Exists(v.op, v.where(old), old.Type)
 	}
 	if t.attachable(n.ID) != nil {
-		return nil, v.errorf(fserror.NotFound, path, "lease %x of the file has ended, it is being deleted", uint64(t.leaseOf(n.ID)))
+		return nil, v.errorf(fserror.NotFound, path, "lease %x of the file has ended, it is being deleted", uint64(t.LeaseOf(n.ID)))
 	}
 	if err := v.checkRoom(h.Lease, path, o.Parent); err != nil {
 		return nil, err

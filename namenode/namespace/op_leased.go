@@ -19,7 +19,7 @@ func PlanMkdirLeased(t *Tree, c *Call, r Ref, mode uint16, parents bool, lease L
 	}
 	r.How |= FollowLast
 	at, err := v.find(r)
-	if err == nil && t.leaseOf(at.node.ID) != lease {
+	if err == nil && t.LeaseOf(at.node.ID) != lease {
 		err = v.errorf(fserror.Exists, at.path, "the directory exists, and is not attached to lease %x; attach it, or choose another name", uint64(lease))
 	}
 	return nil, err

@@ -14,8 +14,8 @@ func (op *OpReap) fields(c coder) {
 
 // files returns what it removes, and from which lease.
 func (op *OpReap) files(t *Tree) (l *Lease, files []InodeID) {
-	if l = t.leases.FirstEnded(op.ID); l != nil {
-		files = t.leases.Files(l, 0, int(op.Limit))
+	if l = t.Grants.FirstEnded(op.ID); l != nil {
+		files = t.Grants.Files(l, 0, int(op.Limit))
 	}
 	return l, files
 }

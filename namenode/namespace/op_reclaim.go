@@ -32,7 +32,7 @@ func (op *OpReclaim) apply(t applier) (Result, error) {
 			}
 			t.takeOut(n, ReasonDeleted)
 		}
-		if len(batch) > 0 && living+t.leases.DeadIn(id) > 0 {
+		if len(batch) > 0 && living+t.Grants.DeadIn(id) > 0 {
 			top = top.Edit()
 			top.OwnExt().N = living
 			top.DropEmptyExt()

@@ -79,7 +79,7 @@ func PlanRename(t *Tree, c *Call, from, to Ref, overwrite, detach bool) (*OpRena
 		return nil, fspath.TooLong(v.op, dst.path, "the path of something in it")
 	}
 	if !detach {
-		if err := v.checkRoom(t.leaseOf(n.ID), dst.path, dst.dir.ID); err != nil {
+		if err := v.checkRoom(t.LeaseOf(n.ID), dst.path, dst.dir.ID); err != nil {
 			return nil, err
 		}
 	}

@@ -173,28 +173,8 @@ func (t applier) keeps(n *inode) int64 {
 	return t.keptFor(n.ID)
 }
 
-// MayTrash returns nil if a caller may do with an entry of the trash what he likes: he has
-// deleted it, it was his, or he is a superuser. Errors: NotFound, Permission.
-func MayTrash(t *Tree, c *Call, id InodeID) error {
-	e := t.Trash(c).Get(id)
-	switch {
-	case e == nil:
-		return fserror.New(fserror.NotFound, "", "", "there is no entry %d in the trash: it was restored or removed, or its number is wrong", uint64(id))
-	case !c.IsSuper() && (c.Nobody || !e.IsOf(c.User)):
-		return fserror.New(fserror.Permission, "", "", "user %s neither deleted entry %d of the trash nor owned it; only who did, and superusers, may have it", c.User, uint64(id)).Because(calls.NotOwner)
-	}
-	return nil
-}
-
-// MayEmpty is MayTrash for who removes an entry for good. What others have in a directory its
-// owner may not remove: who deleted it could. Errors: NotFound, Permission.
-func MayEmpty(t *Tree, c *Call, id InodeID) error {
-	err := MayTrash(t, c, id)
-	if err == nil && !c.IsSuper() && t.Trash(c).Get(id).User != c.User && t.get(id).Type == TypeDir {
-		err = fserror.New(fserror.Permission, "", "", "user %s owned the directory that is entry %d of the trash, and did not delete it: only who did, and superusers, may remove it for good; it can be restored", c.User, uint64(id)).Because(calls.NotOwner)
-	}
-	return err
-}
+// MayTrash is node.MayTrash.
+func MayTrash(t *Tree, c *Call, id InodeID) error { return node.MayTrash(t.Trash(c), c, id) }
 
 // PlanRestore checks that an entry of the trash gets a name, which takes what making one takes,
 // and of a directory the permission to write it, as a rename does. Errors: those of MayTrash,

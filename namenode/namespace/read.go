@@ -18,7 +18,7 @@ const maxDeadLook = 10_000
 func (v view) attr(n *inode) Attr {
 	a := Attr{
 		ID: n.ID, Parent: n.Parent, Name: n.Name(), Type: n.Type, Mode: n.Perm(),
-		User: v.UserNames.Name(n.User), Group: v.GroupNames.Name(n.Group), MTime: n.MTime, Lease: v.leaseOf(n.ID),
+		User: v.UserNames.Name(n.User), Group: v.GroupNames.Name(n.Group), MTime: n.MTime, Lease: v.LeaseOf(n.ID),
 	}
 	a.Xattrs, a.Xattr = v.xattrs.Look(n.ID, v.c.Wants(func() bool { return v.allowed(n, mayRead) }))
 	a.Access, a.Default = v.aclsOf(n)

@@ -78,7 +78,7 @@ func TestTrashAndLeases(t *testing.T) {
 			"": func(t *rapid.T) {
 				sound(t, r.tree)
 				for _, id := range thrown {
-					if e := r.tree.Trash(nil).Get(id); e != nil && r.tree.leaseOf(id) != 0 {
+					if e := r.tree.Trash(nil).Get(id); e != nil && r.tree.LeaseOf(id) != 0 {
 						t.Fatalf("inode %d in the trash is attached", id)
 					}
 				}
@@ -100,7 +100,7 @@ func TestTrashAndLeases(t *testing.T) {
 			},
 			"create": func(t *rapid.T) {
 				req := CreateRequest{At: At(place()), Mode: 0o644, Close: rapid.Bool().Draw(t, "closed"), Overwrite: true, Data: []byte("x")}
-				if rapid.Bool().Draw(t, "leased") && lease > 0 && r.tree.leases.Get(lease) != nil {
+				if rapid.Bool().Draw(t, "leased") && lease > 0 && r.tree.Grants.Get(lease) != nil {
 					req.Lease = lease
 				}
 				if !req.Close {

@@ -62,7 +62,7 @@ func newTree() *Tree {
 			xattrs:   tables.NewXattrs(),
 			acls:     acl.NewTable(),
 			Named:    tables.Named{UserNames: tables.NewOwners(), GroupNames: tables.NewOwners()},
-			granted:  granted{tables.NewLeases()},
+			granted:  granted{tables.Granted{Grants: tables.NewLeases()}},
 		},
 		space:   space{blocks: tables.NewSet(blockstore.Key.Less), garbage: tables.NewGarbage()},
 		history: history{at: levels.State{Level: levels.First}},
@@ -94,7 +94,7 @@ func (t *Tree) copied() Tree {
 	c.detached = t.detached.Clone()
 	c.blocks = t.blocks.Clone()
 	c.garbage = t.garbage.Clone()
-	c.leases = t.leases.Clone()
+	c.Grants = t.Grants.Clone()
 	c.AgeTable = t.AgeTable.Clone()
 	c.PassTable = t.PassTable.Clone()
 	c.trash = t.trash.Clone()
@@ -125,8 +125,8 @@ func (t *Tree) Counts() calls.Counts {
 	c.Detached = t.detached.Len()
 	c.GarbageBytes = t.garbage.Bytes()
 	c.Sessions = t.ResultTable.Len()
-	c.Leases = t.leases.Len()
-	c.Attached = t.leases.Attached()
+	c.Leases = t.Grants.Len()
+	c.Attached = t.Grants.Attached()
 	c.ACLs = t.acls.Len()
 	c.Passes = t.PassTable.Len()
 	c.Trashed = t.trash.Len()
@@ -149,7 +149,7 @@ func (t *Tree) CountReachable() calls.Counts {
 	}
 	t.detached.Ascend(func(id InodeID) bool { return gone(t.get(id)) })
 	t.trash.Due(func(e *tables.Trashed) bool { return gone(t.get(e.Inode)) })
-	t.leases.EachDead(func(id InodeID) {
+	t.Grants.EachDead(func(id InodeID) {
 		if n := t.get(id); t.reachable(t.get(n.Parent), nil) {
 			gone(n)
 		}

@@ -338,7 +338,7 @@ func TestCheckFinds(t *testing.T) {
 		"age of a closed file":  func(r *rig) { r.tree.AgeTable.Put(Age{AgeKey: AgeKey{Inode: RootID}, MS: 1}) },
 		"age of an ended lease": func(r *rig) { r.tree.AgeTable.Put(Age{AgeKey: AgeKey{Lease: 2}, MS: 1}) },
 		"numbers to come":       func(r *rig) { r.tree.CacherTable.SetAside(SessionID{7}, 1<<40, 5) },
-		"attached directory":    func(r *rig) { r.tree.leases.Attach(1, RootID, RootID, false) },
+		"attached directory":    func(r *rig) { r.tree.Grants.Attach(1, RootID, RootID, false) },
 	} {
 		r := rich(t)
 		sound(t, r.tree)

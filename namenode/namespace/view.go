@@ -28,7 +28,7 @@ func (v view) look(what Change) { v.tracker.Look(v.c, what) }
 // lookAttr notes that a call has looked at an inode's attributes, and whether it is dead.
 func (v view) lookAttr(id InodeID) {
 	v.look(Change{Kind: ChangeAttr, Inode: id})
-	if lease := v.leaseOf(id); lease != 0 {
+	if lease := v.LeaseOf(id); lease != 0 {
 		v.look(Change{Kind: ChangeLease, Inode: InodeID(lease)})
 	}
 }

@@ -61,13 +61,7 @@ func (v view) writable(w Writer) (*inode, error) {
 	err := v.errorf(fserror.LeaseLost, v.where(n), "lease lost: the file was closed by recovery, or by its writer before")
 	err.Reason = ReasonRecovered
 	if n.Open() != nil {
-		g := n.Ext.Open.Grant
-		err.Holder = g.Holder.ForError()
-		err.Reason = ReasonTakenOver
-		err.Message = "lease lost: taken over by " + g.Holder.Client + " (host " + g.Holder.Host + ")"
-		if g.Epoch == w.Epoch {
-			err.Holder, err.Reason, err.Message = nil, "", "the token is not the one that came with the epoch"
-		}
+		n.Ext.Open.Grant.Replaced(w.Epoch, err)
 	}
 	return nil, err
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -165,7 +166,7 @@ func (s *Room) EmptyTrash(ctx context.Context, r *pb.EmptyTrashRequest) (*pb.Mut
 		op.Inodes = nil
 		for _, n := range r.GetInodes() {
 			id := namespace.InodeID(n)
-			switch err := namespace.MayEmpty(tx.Tree, c, id); {
+			switch err := mayEmpty(tx.Tree, c, id); {
 			case fserror.KindOf(err) == fserror.Permission:
 				return nil, err
 			case err == nil && !seen[id]:
@@ -174,7 +175,7 @@ func (s *Room) EmptyTrash(ctx context.Context, r *pb.EmptyTrashRequest) (*pb.Mut
 			}
 		}
 		if len(op.Inodes) == 0 {
-			return nil, namespace.MayEmpty(tx.Tree, c, namespace.InodeID(r.GetInodes()[0]))
+			return nil, mayEmpty(tx.Tree, c, namespace.InodeID(r.GetInodes()[0]))
 		}
 		return op, nil
 	}})
@@ -272,4 +273,16 @@ func (s *Room) over(t *namespace.Tree) (ids []namespace.InodeID) {
 		ids = trash.Crowded(maxPage)
 	}
 	return ids
+}
+
+// mayEmpty is namespace.MayTrash for who removes an entry for good. What others have in a
+// directory its owner may not remove: who deleted it could. Errors: NotFound, Permission.
+func mayEmpty(t *namespace.Tree, c *namespace.Call, id namespace.InodeID) error {
+	if err := namespace.MayTrash(t, c, id); err != nil || c.IsSuper() || t.Trash(c).Get(id).User == c.User {
+		return err
+	}
+	if a, _ := t.Trashed(c, id); a.Type == namespace.TypeDir {
+		return fserror.New(fserror.Permission, "", "", "user %s owned the directory that is entry %d of the trash, and did not delete it: only who did, and superusers, may remove it for good; it can be restored", c.User, uint64(id)).Because(calls.NotOwner)
+	}
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/namenode/namespace/calls"
 	"github.com/leasefs/leasefs/namenode/namespace/content"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
@@ -53,6 +54,30 @@ func (t *Table) Measure(id tables.InodeID, size *Size, budget int) (done bool) {
 		}
 	}
 	return len(size.stack) == 0
+}
+
+// TooDeep returns an inode below a directory whose path does not fit if the directory has a path
+// of size bytes and depth names; nil: there is none among some budget inodes, or it is hidden.
+func (t *Table) TooDeep(dir tables.InodeID, depth, size, budget int, hidden func(*Inode) bool) *Inode {
+	stack := []*Level{{ID: dir, Path: size}}
+	for ; budget > 0 && len(stack) > 0; budget-- {
+		l := stack[len(stack)-1]
+		n := t.Next(l)
+		if n == nil {
+			stack = stack[:len(stack)-1]
+		}
+		if n == nil || hidden(n) {
+			continue
+		}
+		path := l.Path + 1 + int(n.NameLen)
+		if !fspath.Fits(depth+len(stack), path) {
+			return n
+		}
+		if n.Type == calls.TypeDir && n.Entries() > 0 {
+			stack = append(stack, &Level{ID: n.ID, Path: path})
+		}
+	}
+	return nil
 }
 
 // Path is the path of an inode from what it hangs from, which is no part of it unless that is
