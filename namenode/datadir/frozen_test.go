@@ -10,7 +10,6 @@ import (
 
 	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/namenode/namespace/levels"
-	"github.com/leasefs/leasefs/test/env/crashfs"
 )
 
 // TestFrozenVersion: VERSION as a release of each level wrote it is read for ever; that of the newest
@@ -40,14 +39,14 @@ func TestFrozenVersion(t *testing.T) {
 
 // TestUpdates: who changes something in VERSION leaves what another changes at the same time.
 func TestUpdates(t *testing.T) {
-	d, err := Open(crashfs.New(1), "/data", nil)
+	d, err := Open(vfs.OS(), t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := d.Finish(1, "x", "now"); err != nil {
 		t.Fatal(err)
 	}
-	const last = 200
+	const last = 50
 	var both sync.WaitGroup
 	for _, change := range []func(v *Version, n int){
 		func(v *Version, n int) { v.Format = n },

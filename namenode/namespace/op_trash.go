@@ -173,8 +173,8 @@ func (t applier) keeps(n *inode) int64 {
 	return t.keptFor(n.ID)
 }
 
-// MayTrash is node.MayTrash.
-func MayTrash(t *Tree, c *Call, id InodeID) error { return node.MayTrash(t.Trash(c), c, id) }
+// MayTrash is Call.MayTrash.
+func MayTrash(t *Tree, c *Call, id InodeID) error { return c.MayTrash(t.Trash(c), id) }
 
 // PlanRestore checks that an entry of the trash gets a name, which takes what making one takes,
 // and of a directory the permission to write it, as a rename does. Errors: those of MayTrash,

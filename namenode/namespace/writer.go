@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
 )
 
 // held is the error for a file that somebody has open for write. How long and
@@ -60,8 +61,10 @@ func (v view) writable(w Writer) (*inode, error) {
 	}
 	err := v.errorf(fserror.LeaseLost, v.where(n), "lease lost: the file was closed by recovery, or by its writer before")
 	err.Reason = ReasonRecovered
-	if n.Open() != nil {
-		n.Ext.Open.Grant.Replaced(w.Epoch, err)
+	if n.Open() != nil && n.Ext.Open.Grant.Epoch == w.Epoch {
+		err.Reason, err.Message = "", "the token is not the one that came with the epoch"
+	} else if n.Open() != nil {
+		calls.TakenOver(err, n.Ext.Open.Grant.Holder)
 	}
 	return nil, err
 }

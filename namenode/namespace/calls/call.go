@@ -3,6 +3,7 @@ package calls
 import (
 	"slices"
 
+	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/namespace/acl"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
@@ -161,3 +162,22 @@ const (
 	MayWrite   uint16 = 2
 	MayExecute uint16 = 1
 )
+
+// MayTrash returns nil if the caller may do with an entry of the trash what he likes: he has
+// deleted it, it was his, or he is a superuser. Errors: NotFound, Permission.
+func (c *Call) MayTrash(t *tables.Trash, id tables.InodeID) error {
+	e := t.Get(id)
+	switch {
+	case e == nil:
+		return fserror.New(fserror.NotFound, "", "", "there is no entry %d in the trash: it was restored or removed, or its number is wrong", uint64(id))
+	case !c.IsSuper() && (c.Nobody || !e.IsOf(c.User)):
+		return fserror.New(fserror.Permission, "", "", "user %s neither deleted entry %d of the trash nor owned it; only who did, and superusers, may have it", c.User, uint64(id)).Because(NotOwner)
+	}
+	return nil
+}
+
+// TakenOver makes err, of a writer that has lost its file, say who has the file now.
+func TakenOver(err *fserror.Error, h *tables.Holder) {
+	err.Holder, err.Reason = h.ForError(), ReasonTakenOver
+	err.Message = "lease lost: taken over by " + h.Client + " (host " + h.Host + ")"
+}

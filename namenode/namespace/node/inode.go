@@ -1,7 +1,6 @@
 package node
 
 import (
-	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/namespace/acl"
 	"github.com/leasefs/leasefs/namenode/namespace/calls"
 	"github.com/leasefs/leasefs/namenode/namespace/content"
@@ -64,16 +63,6 @@ type Grant struct {
 	Epoch  uint64
 	Token  tables.Token
 	Since  int64 // Unix milliseconds
-}
-
-// Replaced says in err, for a writer of an epoch that has lost the file, who has it now.
-func (g *Grant) Replaced(epoch uint64, err *fserror.Error) {
-	if g.Epoch == epoch {
-		err.Holder, err.Reason, err.Message = nil, "", "the token is not the one that came with the epoch"
-		return
-	}
-	err.Holder, err.Reason = g.Holder.ForError(), calls.ReasonTakenOver
-	err.Message = "lease lost: taken over by " + g.Holder.Client + " (host " + g.Holder.Host + ")"
 }
 
 // SetName gives an inode that is not yet in a tree its name.
