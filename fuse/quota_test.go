@@ -45,6 +45,12 @@ func TestQuotas(t *testing.T) {
 	if st := statfs("."); st.Blocks != outside.Blocks || st.Ffree != outside.Ffree {
 		t.Errorf("%+v, %+v", st, outside)
 	}
+	gone := m.open("q/in/f", os.O_RDONLY) // another client deletes it
+	must(t, m.FS().Remove(t.Context(), "/q/in/f"))
+	var st unix.Statfs_t
+	must(t, unix.Fstatfs(int(gone.Fd()), &st))
+	must(t, gone.Close())
+	m.write("q/in/f", "0123456789")
 	f := m.open("q/in/f", os.O_WRONLY|os.O_APPEND)
 	say(t, f, "more")
 	must(t, f.Sync())

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/clock"
@@ -353,7 +354,7 @@ func (v *vanisher) sendings() (list map[string]func() sending, waits map[string]
 		"SetQuota": func() sending {
 			dir := v.path()
 			r.Create(dir + "/f")
-			req := &pb.SetQuotaRequest{Call: r.Call(), Caller: who, At: pb.At(dir), Names: 9, Bytes: -1}
+			req := &pb.SetQuotaRequest{Call: r.Call(), Caller: who, At: pb.At(dir), Names: proto.Int64(9)}
 			return func(ctx context.Context, l link) error { _, err := l.nn.SetQuota(ctx, req); return err }
 		},
 		"GetQuota": func() sending {

@@ -7,6 +7,7 @@ package quota
 
 import (
 	"context"
+	"errors"
 	"math"
 
 	"github.com/leasefs/leasefs/client"
@@ -51,7 +52,7 @@ func of(m *pb.Quota) *Quota {
 // NotFound, NotDirectory, Permission (who is no superuser), InvalidArgument (a limit).
 func Set(ctx context.Context, fs *client.FS, path string, names, bytes int64) error {
 	return lowlevel.Of(fs).Ask(ctx, "quota set", path, pb.Namenode_SetQuota_FullMethodName, func(call *pb.CallId, c *pb.Caller) any {
-		return &pb.SetQuotaRequest{Call: call, Caller: c, At: pb.Follow(path), Names: names, Bytes: bytes}
+		return &pb.SetQuotaRequest{Call: call, Caller: c, At: pb.Follow(path), Names: &names, Bytes: &bytes}
 	}, new(pb.MutateResponse))
 }
 
@@ -82,6 +83,9 @@ func above(ctx context.Context, fs *client.FS, path string, at *pb.Ref) (list []
 	err = lowlevel.Of(fs).Ask(ctx, "quota show", path, pb.Namenode_GetQuota_FullMethodName, func(_ *pb.CallId, c *pb.Caller) any {
 		return &pb.GetQuotaRequest{Caller: c, At: at}
 	}, resp)
+	if errors.Is(err, client.ErrUnsupported) { // a namenode of a release without quotas has none
+		return nil, false, nil
+	}
 	for _, m := range resp.GetQuotas() {
 		list = append(list, of(m))
 	}

@@ -8,11 +8,15 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/client/quota"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/test/env"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // show is what Above tells of a path.
@@ -100,6 +104,53 @@ func TestQuotas(t *testing.T) {
 		t.Error(got)
 	}
 	must(t, ann.Mkdir(ctx, "/p/a/d", 0o755))
+}
+
+// TestOlderNamenode: one of a release without quotas is taken to have none.
+func TestOlderNamenode(t *testing.T) {
+	t.Parallel()
+	fs := env.Start(t).Client(t, func(c *client.Config) {
+		c.DialOptions = append(c.DialOptions, grpc.WithChainUnaryInterceptor(
+			func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+				if strings.HasSuffix(method, "/GetQuota") {
+					return status.Error(codes.Unimplemented, "unknown method GetQuota")
+				}
+				return next(ctx, method, req, reply, cc, opts...)
+			}))
+	})
+	if q, err := quota.Of(t.Context(), fs, "/"); q != nil || err != nil {
+		t.Errorf("%+v, %v", q, err)
+	}
+}
+
+// TestEndOfALease: directories that are attached to a lease go one by one where there is a quota,
+// since each is counted down to its end, and are counted no more.
+func TestEndOfALease(t *testing.T) {
+	t.Parallel()
+	fs := env.Start(t).Client(t, env.Named("root"))
+	ctx := t.Context()
+	must(t, fs.Mkdir(ctx, "/q", 0o755))
+	must(t, quota.Set(ctx, fs, "/q", 1000, quota.None))
+	l, err := fs.Leases().Grant(ctx, time.Minute, 0)
+	must(t, err)
+	const dirs = 5
+	for i := range dirs {
+		dir := fmt.Sprint("/q/", i)
+		must(t, fs.Mkdir(ctx, dir, 0o755))
+		must(t, fs.Leases().Attach(ctx, l.ID, dir))
+		must(t, fs.WriteFile(ctx, dir+"/f", nil))
+	}
+	before, err := fs.Status(ctx)
+	must(t, err)
+	must(t, fs.Leases().Revoke(ctx, l.ID))
+	for show(t, fs, "/q") != "/q 1/1000 0/-1" {
+		must(t, ctx.Err())
+	}
+	after, err := fs.Status(ctx)
+	must(t, err)
+	if n := after[0].TxID - before[0].TxID; n < dirs {
+		t.Errorf("%d directories went with %d records", dirs, n)
+	}
 }
 
 // TestList: all quotas, in pages, but none of what the caller may not see.

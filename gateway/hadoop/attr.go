@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/lowlevel"
 )
 
@@ -90,7 +91,7 @@ func (f FS) Make(ctx context.Context, path string, a Attr, opts ...client.OpenOp
 	}
 	with := client.WithXattrs([]client.Xattr{{Name: AttrXattr, Value: a.encode()}})
 	w, i, err := f.CreateSeen(ctx, path, append(slices.Clone(opts), with)...)
-	if client.KindOf(err) != client.ErrNoSpace {
+	if client.KindOf(err) != client.ErrNoSpace || fserror.OverQuota(err) {
 		return w, i, err
 	}
 	cause := err

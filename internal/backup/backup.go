@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -144,6 +145,9 @@ func checkSince(o *Options) error {
 			return localError("", err)
 		}
 	}
+	if _, err := os.Stat(filepath.Join(o.Since, "journal")); err == nil {
+		return fserror.New(fserror.InvalidArgument, "", "", "it is a namenode's data folder, or was started as one: the blocks would be that namenode's, and no second copy; name the folder of a backup")
+	}
 	return nil
 }
 
@@ -168,10 +172,11 @@ type folder struct {
 
 	dirs  map[string]bool // those made, to be synced
 	older []string        // folders of blocks of earlier tries
+	same  atomic.Bool     // Options.Since is of this namespace
 
 	mu       sync.Mutex // of dirs, result and fetched, while blocks are fetched
 	result   Result
-	fetched  int // blocks from the store, in all rounds
+	fetched  int // blocks from the store or the earlier backup, in all rounds
 	fetching *errgroup.Group
 
 	name string

@@ -43,10 +43,13 @@ func (b *folder) fetch(ctx context.Context, m *pb.BackupResponse) error {
 	buf := blockio.NewBuffer(m.GetLength())
 	defer buf.Free()
 	buf.B = buf.B[:m.GetLength()]
+	damaged := false // an earlier try has it so, perhaps from the earlier backup
 	for _, old := range b.older {
-		if had, err := again(filepath.Join(old, inside), path, buf.B, m.GetCrc32C()); err != nil {
+		had, bad, err := again(filepath.Join(old, inside), path, buf.B, m.GetCrc32C())
+		if damaged = damaged || bad; err != nil {
 			return localError(name, err)
-		} else if had {
+		}
+		if had {
 			b.mu.Lock()
 			b.result.Reused++
 			b.mu.Unlock()
@@ -54,7 +57,7 @@ func (b *folder) fetch(ctx context.Context, m *pb.BackupResponse) error {
 			return nil
 		}
 	}
-	if b.options.Since != "" {
+	if b.options.Since != "" && !damaged {
 		if had, err := b.takeOver(inside, path, buf.B, m.GetCrc32C()); err != nil || had {
 			return err
 		}
@@ -88,7 +91,9 @@ func (b *folder) fetch(ctx context.Context, m *pb.BackupResponse) error {
 func (b *folder) takeOver(inside, path string, buf []byte, crc uint32) (bool, error) {
 	blocks := filepath.Join(b.options.Since, blocksFolder)
 	id, _, _ := strings.Cut(filepath.ToSlash(inside), "/")
-	if _, err := os.Stat(filepath.Join(blocks, id)); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(blocks, id)); err == nil {
+		b.same.Store(true)
+	} else if errors.Is(err, fs.ErrNotExist) && !b.same.Load() { // else it is being removed
 		return false, fserror.New(fserror.InvalidArgument, "", b.options.Since, "it has no blocks of this namespace, %s: name an earlier backup of the same one", id)
 	}
 	old := filepath.Join(blocks, inside)
@@ -111,30 +116,35 @@ func (b *folder) takeOver(inside, path string, buf []byte, crc uint32) (bool, er
 	b.mu.Lock()
 	b.result.Since++
 	b.result.SinceBytes += info.Size()
+	b.fetched++ // a later try need not do it again
 	b.mu.Unlock()
 	b.count(1, info.Size())
 	return true, nil
 }
 
-// again moves a block of an earlier try to its place if it is whole.
-func again(old, path string, buf []byte, crc uint32) (bool, error) {
+// again moves a block of an earlier try to its place if it is whole; bad: it is there, and is not.
+func again(old, path string, buf []byte, crc uint32) (had, bad bool, err error) {
 	f, err := os.Open(old)
 	if err != nil {
-		return false, nil //nolint:nilerr // not one of those
+		return false, false, nil //nolint:nilerr // not one of those
 	}
 	defer func() { _ = f.Close() }()
 	info, err := f.Stat()
 	if err != nil || info.Size() != int64(len(buf)) {
-		return false, err
+		return false, true, err
 	}
 	if _, err := f.ReadAt(buf, 0); err != nil || blockstore.CRC(buf) != crc {
-		return false, nil //nolint:nilerr // it is read from the store, then
+		return false, true, nil //nolint:nilerr // it is read from the store, then
 	}
-	return true, os.Rename(old, path)
+	return true, false, os.Rename(old, path)
 }
 
 func writeSynced(path string, data []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o640)
+	// What is there may be a link to a file of another backup.
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o640)
 	if err != nil {
 		return err
 	}

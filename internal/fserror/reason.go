@@ -30,6 +30,7 @@ const (
 	ReasonArchive        = "archive"           // of the journal, in the block store
 	ReasonRestore        = "restore"           // only that brings the namespace back
 	ReasonNoBackup       = "no backup"         // the folder is none
+	ReasonTreeOnly       = "tree only"         // a backup has no blocks
 	ReasonRoomForBackup  = "room for a backup" // the folder has too little
 	ReasonTree           = "tree"              // Copy takes files only
 	ReasonTreeNotAsked   = "tree not asked"    // Options.Recursive

@@ -188,7 +188,7 @@ func (c *Catalog) Tree(ctx context.Context, at At) (*namespace.Tree, error) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		if err != nil && (images.Unknown(err) || i == len(c.bases)-1 && !whole) {
+		if err != nil && (images.Unknown(err) || images.Newer(err) != nil || i == len(c.bases)-1 && !whole) {
 			return nil, fserror.Wrap(fserror.KindOf(err), "", "", err)
 		}
 		if err != nil {

@@ -224,8 +224,13 @@ func (d *Dir) Finish(format int, createdBy, now string) error {
 func (d *Dir) Update(change func(*Version)) error {
 	d.update.Lock()
 	defer d.update.Unlock()
+	was := d.Info
 	change(&d.Info)
-	return d.WriteVersion()
+	err := d.WriteVersion()
+	if err != nil {
+		d.Info = was
+	}
+	return err
 }
 
 // WriteVersion makes what Info says durable.

@@ -254,6 +254,9 @@ func (m *monitor) reap(ctx context.Context) (left bool) {
 			if l, more = tx.Tree.EndedLease(after); more && l.Ended > tx.ListedTo() {
 				more, left = false, true
 			}
+			if namespace.Quotas(tx.Tree, nil).Len() > 0 {
+				n = 1 // a directory is counted down to its end
+			}
 			if !more {
 				return nil
 			}

@@ -80,9 +80,11 @@ func FitQuotas(t *Tree, c *Call, op Op) error {
 		op = k.Op
 	}
 	var g quota.Growth
+	_, deletes := op.(*OpDelete)
+	r, renames := op.(*OpRename)
 	if txn, is := op.(*OpTxn); is {
 		g = txn.grows
-	} else if _, is := op.(*OpDelete); !is { // that never grows, and is long to count
+	} else if !deletes && (!renames || t.quotas.Enters(&t.slots.Table, r.FromParent, r.ToParent)) { // else it never grows, and is long to count
 		grows(t, op, &g)
 	}
 	if len(g) == 0 {

@@ -138,7 +138,7 @@ func (w *restore) newestTree(ctx context.Context, id [16]byte) (t *namespace.Tre
 		}
 	}
 	switch {
-	case err != nil && (images.Unknown(err) || ctx.Err() != nil):
+	case err != nil && (images.Unknown(err) || images.Newer(err) != nil || ctx.Err() != nil):
 		return nil, 0, err
 	case noImage != nil:
 		return nil, 0, noImage
@@ -165,7 +165,7 @@ func (w *restore) sameHistory(ctx context.Context, catalog *archive.Catalog, t *
 			return nil
 		}
 	}
-	if err != nil && (images.Unknown(err) || ctx.Err() != nil) {
+	if err != nil && (images.Unknown(err) || images.Newer(err) != nil || ctx.Err() != nil) {
 		return err
 	}
 	why := ""

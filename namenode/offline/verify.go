@@ -31,7 +31,7 @@ type BackupReport struct {
 	Time     time.Time // of that change
 	Files    int
 	TreeOnly bool   // it was made without blocks
-	Blocks   uint64 // those that were read; Bytes of them
+	Blocks   uint64 // those that are good; Bytes of them
 	Bytes    int64
 	Problems int
 }
@@ -46,9 +46,11 @@ type BackupProblem struct {
 // VerifyBackup reads all of a backup and changes nothing: VERSION, the image, which has to fit
 // together, and each block that it names, against its checksum. found is called for each
 // block that is not good, one at a time, and progress, unless nil, with the bytes read so far.
+// treeOnly: the backup was made without blocks.
+//
 // NotFound, InvalidArgument: there is no backup; Damaged: VERSION or the image is, so that
 // nothing can be restored. Damaged blocks are no error: Problems counts them.
-func VerifyBackup(ctx context.Context, fsys vfs.FS, dir string, found func(BackupProblem) error, progress func(bytes int64)) (BackupReport, error) {
+func VerifyBackup(ctx context.Context, fsys vfs.FS, dir string, treeOnly bool, found func(BackupProblem) error, progress func(bytes int64)) (BackupReport, error) {
 	id, t, _, err := readBackup(fsys, dir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return BackupReport{}, err
@@ -56,9 +58,12 @@ func VerifyBackup(ctx context.Context, fsys vfs.FS, dir string, found func(Backu
 	last, ms := t.Last()
 	rep := BackupReport{ID: id, TxID: last, Time: time.UnixMilli(ms), Files: t.CountReachable().Files}
 	blocks := filepath.Join(dir, datadir.BlocksDir)
-	if _, err := fsys.Stat(blocks); errors.Is(err, fs.ErrNotExist) {
-		rep.TreeOnly = true
+	if rep.TreeOnly = treeOnly; treeOnly {
 		return rep, nil
+	}
+	name, _ := local.Marker(id)
+	if _, err := fsys.Stat(filepath.Join(blocks, name)); err != nil {
+		return rep, fserror.New(fserror.Damaged, "", dir, "it has no blocks of the namespace, or not all of what belongs to them (%v)", err).Because(fserror.ReasonTreeOnly)
 	}
 	var mu sync.Mutex // of rep, and for found
 	g, gctx := errgroup.WithContext(ctx)
@@ -72,12 +77,12 @@ func VerifyBackup(ctx context.Context, fsys vfs.FS, dir string, found func(Backu
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			rep.Blocks++
-			rep.Bytes += int64(b.Stored)
-			if progress != nil {
-				progress(rep.Bytes)
-			}
 			if err == nil {
+				rep.Blocks++
+				rep.Bytes += int64(b.Stored)
+				if progress != nil {
+					progress(rep.Bytes)
+				}
 				return nil
 			}
 			rep.Problems++

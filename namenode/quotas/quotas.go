@@ -30,12 +30,20 @@ func (s *Calls) SetQuota(ctx context.Context, r *pb.SetQuotaRequest) (*pb.Mutate
 		return nil, err
 	}
 	out, err := s.Engine.DoAnswer(ctx, engine.Request{Call: c, ID: id, Plan: func(tx *engine.Tx) (namespace.Op, error) {
-		return engine.OrNil(namespace.PlanQuota(tx.Tree, c, ref(r.GetAt()), quota.Limits{Names: r.GetNames(), Bytes: r.GetBytes()}))
+		return engine.OrNil(namespace.PlanQuota(tx.Tree, c, ref(r.GetAt()), quota.Limits{Names: asked(r.Names), Bytes: asked(r.Bytes)}))
 	}})
 	if err != nil {
 		return nil, err
 	}
 	return &pb.MutateResponse{Txid: out.TxID}, nil
+}
+
+// asked is a limit as a request has it.
+func asked(limit *int64) int64 {
+	if limit == nil {
+		return quota.Keep
+	}
+	return *limit
 }
 
 func ref(r *pb.Ref) namespace.Ref {
@@ -69,9 +77,15 @@ func told(e quota.Entry, path string) *pb.Quota {
 	return &pb.Quota{Inode: uint64(e.Dir), Path: path, Names: e.Limits.Names, Bytes: e.Limits.Bytes, UsedNames: e.Use.Names, UsedBytes: e.Use.Bytes}
 }
 
-// Tally is how many quotas there are, and how many of them are nearly used up or more.
+// Tally is how many quotas there are, and how many of them are nearly used up or more; those of
+// directories that were deleted are not counted.
 func (s *Calls) Tally() (all, full int) {
-	s.Engine.Look(func(t *namespace.Tree) { all, full = namespace.Quotas(t, nil).Tally() })
+	s.Engine.Look(func(t *namespace.Tree) {
+		all, full = namespace.Quotas(t, nil).Tally(func(dir namespace.InodeID) bool {
+			_, there := t.Path(dir)
+			return there
+		})
+	})
 	return all, full
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/leasefs/leasefs/namenode/namespace/levels"
 	"github.com/leasefs/leasefs/test/env/crashfs"
 	"github.com/leasefs/leasefs/test/env/size"
 )
@@ -346,6 +347,7 @@ func TestDamagedFolder(t *testing.T) {
 	t.Parallel()
 	r := evening(t, days[1])
 	version, secret := dataDir+"/VERSION", dataDir+"/secret"
+	format := fmt.Sprint("format = ", levels.Newest())
 	for _, c := range []struct {
 		damage
 		says string // "": it starts, with the same state
@@ -356,8 +358,8 @@ func TestDamagedFolder(t *testing.T) {
 		{shorten(secret, 5), "secret"},
 		{shorten(secret, 1<<20), "secret"},
 		{flip(secret, 7, 3), ""},
-		{damage{"a newer format", func(d *crashfs.FS) error { return replace(d, version, "format = 1", "format = 9") }}, "newer"},
-		{damage{"no format", func(d *crashfs.FS) error { return replace(d, version, "format = 1", "format = 0") }}, "damaged"},
+		{damage{"a newer format", func(d *crashfs.FS) error { return replace(d, version, format, "format = 9") }}, "newer"},
+		{damage{"no format", func(d *crashfs.FS) error { return replace(d, version, format, "format = 0") }}, "damaged"},
 	} {
 		got, err := r.wake(c.damage)
 		switch {

@@ -10,7 +10,7 @@ import (
 
 // quota sets a folder's quota; -1 and -1 take it away.
 func (c *client) quota(path string, names, bytes int64) *call {
-	q := &pb.SetQuotaRequest{Call: c.id(), Caller: c.who(), At: pb.At(path), Names: names, Bytes: bytes}
+	q := &pb.SetQuotaRequest{Call: c.id(), Caller: c.who(), At: pb.At(path), Names: &names, Bytes: &bytes}
 	return &call{name: fmt.Sprintf("quota %s %d %d", path, names, bytes), answers: true, send: api(pb.NamenodeClient.SetQuota, q), effect: func(m *model, _ any) {
 		if m.nodes[path].quota = fmt.Sprint(names, bytes); names < 0 && bytes < 0 {
 			m.nodes[path].quota = ""

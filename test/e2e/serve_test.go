@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -146,7 +147,7 @@ func TestRefusesToStart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write(strings.Replace(string(was), "format = 1", "format = 99", 1))
+	write(regexp.MustCompile(`format = \d+`).ReplaceAllString(string(was), "format = 99"))
 	names(t, refused(ctx, n), n.data, "99", "newer")
 	write("what?")
 	names(t, refused(ctx, n), version, "damaged", "backup")

@@ -272,7 +272,7 @@ var changes = map[string]func(t *testing.T, r *rig, dir string) change{
 	},
 	"SetQuota": func(t *testing.T, r *rig, dir string) change {
 		set := func(call *pb.CallId, names int64) (*pb.MutateResponse, error) {
-			return r.a.NN.SetQuota(r.ctx, &pb.SetQuotaRequest{Call: call, Caller: r.a.Who, At: pb.At("/" + dir), Names: names, Bytes: -1})
+			return r.a.NN.SetQuota(r.ctx, &pb.SetQuotaRequest{Call: call, Caller: r.a.Who, At: pb.At("/" + dir), Names: &names})
 		}
 		limit := func(t *testing.T) (n int64) {
 			out, err := r.a.NN.GetQuota(r.ctx, &pb.GetQuotaRequest{Caller: r.a.Who, At: pb.At("/" + dir)})

@@ -49,9 +49,10 @@ func Command(connected, alone Action) *cli.Command {
 		Subcommands: []*cli.Command{{
 			Name:      "verify",
 			Usage:     "read all of a backup and check it",
-			UsageText: "leasefs admin backup verify DIR\n\nExample:\n  leasefs admin backup verify /mnt/backup/leasefs-2026-01-31",
+			UsageText: "leasefs admin backup verify [--tree-only] DIR\n\nExample:\n  leasefs admin backup verify /mnt/backup/leasefs-2026-01-31",
 			Description: "Reads the tree and every block of a backup, and compares them with their checksums. Needs no namenode\n" +
 				"and changes nothing. Prints a line for each block that is missing or damaged; exit code 10 if there is one.",
+			Flags:  []cli.Flag{&cli.BoolFlag{Name: "tree-only", Usage: "the backup was made without blocks"}},
 			Action: alone(verify),
 		}},
 	}
@@ -85,7 +86,7 @@ func run(c *Call) error {
 
 func verify(c *Call) error {
 	bar := c.NewBar("verifying")
-	rep, err := offline.VerifyBackup(c.Ctx, vfs.OS(), c.Dir, func(p offline.BackupProblem) error {
+	rep, err := offline.VerifyBackup(c.Ctx, vfs.OS(), c.Dir, c.Flags.Bool("tree-only"), func(p offline.BackupProblem) error {
 		of := p.Path
 		if of == "" {
 			of = "(no path)"
@@ -96,9 +97,9 @@ func verify(c *Call) error {
 	if err != nil {
 		return fserror.With(err, c.Op, c.Dir)
 	}
-	blocks := fmt.Sprintf("%s, %d bytes, verified", screen.Plural(rep.Blocks, "block", "blocks"), rep.Bytes)
+	blocks := fmt.Sprintf("%s, %d bytes, are good", screen.Plural(rep.Blocks, "block", "blocks"), rep.Bytes)
 	if rep.TreeOnly {
-		blocks = "the tree is good, and it has no blocks"
+		blocks = "the tree is good"
 	}
 	err = c.Result(map[string]any{
 		"namespace": hex.EncodeToString(rep.ID[:]), "txid": rep.TxID, "time_ms": rep.Time.UnixMilli(), "namespace_files": rep.Files,

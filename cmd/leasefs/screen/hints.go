@@ -72,6 +72,7 @@ var reasonHints = map[string]string{
 	fserror.ReasonArchive:        "see leasefs admin restore --help",
 	fserror.ReasonRestore:        "see leasefs admin restore --help",
 	fserror.ReasonNoBackup:       "leasefs admin backup makes one",
+	fserror.ReasonTreeOnly:       "--tree-only says that it was made without them",
 	fserror.ReasonRoomForBackup:  "leasefs status tells how many",
 	fserror.ReasonTree:           "leasefs get -r and put -r copy trees",
 	fserror.ReasonTreeNotAsked:   "-r copies it with all that is in it",

@@ -295,7 +295,10 @@ func TestTally(t *testing.T) {
 		e.Dir = tables.InodeID(i + 1)
 		tab.set.ReplaceOrInsert(e)
 	}
-	if all, full := tab.Tally(); all != 6 || full != 3 {
+	if all, full := tab.Tally(func(tables.InodeID) bool { return true }); all != 6 || full != 3 {
 		t.Errorf("%d of %d", full, all)
+	}
+	if all, full := tab.Tally(func(dir tables.InodeID) bool { return dir != 2 }); all != 5 || full != 2 {
+		t.Errorf("%d of %d without one that was deleted", full, all)
 	}
 }

@@ -89,16 +89,21 @@ func (t *Table[X]) From(first tables.InodeID, fn func(Entry) bool) {
 }
 
 // Tally is how many quotas there are, and how many of them have a limit of which nine tenths are
-// used, or more. It takes the time of a look at all.
-func (t *Table[X]) Tally() (all, full int) {
+// used, or more, among those of directories that counts says count. It takes the time of a look
+// at all.
+func (t *Table[X]) Tally(counts func(dir tables.InodeID) bool) (all, full int) {
 	near := func(limit, use int64) bool { return limit != None && use >= limit-limit/10 }
 	t.From(0, func(e Entry) bool {
+		if !counts(e.Dir) {
+			return true
+		}
+		all++
 		if near(e.Limits.Names, e.Use.Names) || near(e.Limits.Bytes, e.Use.Bytes) {
 			full++
 		}
 		return true
 	})
-	return t.Len(), full
+	return all, full
 }
 
 // Set gives a directory a quota, or takes it if the limits are free. It takes
@@ -164,6 +169,13 @@ func (t *Table[X]) Moves(s *slots.Table[X], id, from, to tables.InodeID, fn func
 	for _, e := range entered {
 		fn(e, u, 1)
 	}
+}
+
+// Enters reports whether something enters a quota when it moves from one directory to another.
+func (t *Table[X]) Enters(s *slots.Table[X], from, to tables.InodeID) bool {
+	var a, b [8]Entry
+	left, entered := t.Above(a[:0], s, from), t.Above(b[:0], s, to)
+	return len(entered) > 0 && (len(left) < len(entered) || left[len(left)-len(entered)].Dir != entered[0].Dir)
 }
 
 // Moved counts an inode with all that is below it where it is now, no longer where it was.

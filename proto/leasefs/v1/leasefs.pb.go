@@ -7637,8 +7637,8 @@ type SetQuotaRequest struct {
 	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
 	Caller        *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
 	At            *Ref                   `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
-	Names         int64                  `protobuf:"varint,4,opt,name=names,proto3" json:"names,omitempty"` // files, directories and links, itself included; -1: no limit; -2: as it is
-	Bytes         int64                  `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"` // of files; the same
+	Names         *int64                 `protobuf:"varint,4,opt,name=names,proto3,oneof" json:"names,omitempty"` // files, directories and links, itself included; -1: no limit; -2, or missing: as it is
+	Bytes         *int64                 `protobuf:"varint,5,opt,name=bytes,proto3,oneof" json:"bytes,omitempty"` // of files; the same
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7695,15 +7695,15 @@ func (x *SetQuotaRequest) GetAt() *Ref {
 }
 
 func (x *SetQuotaRequest) GetNames() int64 {
-	if x != nil {
-		return x.Names
+	if x != nil && x.Names != nil {
+		return *x.Names
 	}
 	return 0
 }
 
 func (x *SetQuotaRequest) GetBytes() int64 {
-	if x != nil {
-		return x.Bytes
+	if x != nil && x.Bytes != nil {
+		return *x.Bytes
 	}
 	return 0
 }
@@ -12640,13 +12640,15 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x05group\x18\b \x01(\tR\x05group\x12\x1b\n" +
 	"\tset_mtime\x18\t \x01(\bR\bsetMtime\x12\"\n" +
 	"\rmtime_unix_ms\x18\n" +
-	" \x01(\x03R\vmtimeUnixMs\"\xb2\x01\n" +
+	" \x01(\x03R\vmtimeUnixMs\"\xd0\x01\n" +
 	"\x0fSetQuotaRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
-	"\x02at\x18\x03 \x01(\v2\x0f.leasefs.v1.RefR\x02at\x12\x14\n" +
-	"\x05names\x18\x04 \x01(\x03R\x05names\x12\x14\n" +
-	"\x05bytes\x18\x05 \x01(\x03R\x05bytes\"^\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.leasefs.v1.RefR\x02at\x12\x19\n" +
+	"\x05names\x18\x04 \x01(\x03H\x00R\x05names\x88\x01\x01\x12\x19\n" +
+	"\x05bytes\x18\x05 \x01(\x03H\x01R\x05bytes\x88\x01\x01B\b\n" +
+	"\x06_namesB\b\n" +
+	"\x06_bytes\"^\n" +
 	"\x0fGetQuotaRequest\x12*\n" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.leasefs.v1.RefR\x02at\"O\n" +
@@ -13636,6 +13638,7 @@ func file_leasefs_v1_leasefs_proto_init() {
 	}
 	file_leasefs_v1_leasefs_proto_msgTypes[47].OneofWrappers = []any{}
 	file_leasefs_v1_leasefs_proto_msgTypes[50].OneofWrappers = []any{}
+	file_leasefs_v1_leasefs_proto_msgTypes[88].OneofWrappers = []any{}
 	file_leasefs_v1_leasefs_proto_msgTypes[95].OneofWrappers = []any{
 		(*TxCompare_Exists)(nil),
 		(*TxCompare_Inode)(nil),
