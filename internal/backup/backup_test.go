@@ -22,6 +22,8 @@ type source struct {
 	breaks []int
 	name   func(i int) string
 
+	reads func() // called when a block is read; nil: nothing
+
 	tries int
 	read  atomic.Int32 // blocks
 }
@@ -61,6 +63,9 @@ func (s *source) ReadBackup(_ context.Context, _ bool, each func(*pb.BackupRespo
 
 func (s *source) ReadBlock(_ context.Context, m *pb.BackupResponse, dst []byte) error {
 	s.read.Add(1)
+	if s.reads != nil {
+		s.reads()
+	}
 	var i int
 	_, _ = fmt.Sscan(m.GetUrl(), &i)
 	copy(dst, content(i))
@@ -172,5 +177,66 @@ func TestSinceRefused(t *testing.T) {
 		if left, _ := filepath.Glob(filepath.Join(filepath.Dir(dir), "*")); len(left) > 0 {
 			t.Errorf("%+v: left %q", c.o, left)
 		}
+	}
+}
+
+// spoil changes a byte of a file.
+func spoil(t *testing.T, name string) {
+	t.Helper()
+	f, err := os.OpenFile(name, os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteAt([]byte{'!'}, 7)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSinceDamaged: a block that was linked to and is then found damaged, when the backup
+// continues, is read from the store, and not linked to again.
+func TestSinceDamaged(t *testing.T) {
+	earlier, later := filepath.Join(t.TempDir(), "earlier"), filepath.Join(t.TempDir(), "later")
+	if _, err := Write(t.Context(), &source{blocks: 5, name: blockName}, earlier, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	spoil(t, filepath.Join(earlier, blockName(0)))
+	if _, err := Write(t.Context(), &source{blocks: 5, breaks: []int{4}, name: blockName}, later, Options{Since: earlier}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(filepath.Join(later, blockName(0))); err != nil || string(got) != string(content(0)) {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// TestSinceVanishes: the earlier backup may be removed meanwhile; the store has all.
+func TestSinceVanishes(t *testing.T) {
+	earlier, later := filepath.Join(t.TempDir(), "earlier"), filepath.Join(t.TempDir(), "later")
+	if _, err := Write(t.Context(), &source{blocks: 5, name: blockName}, earlier, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(filepath.Join(earlier, blockName(0)), 1); err != nil { // so it is read
+		t.Fatal(err)
+	}
+	s := &source{blocks: 9, name: blockName, reads: func() { _ = os.RemoveAll(earlier) }}
+	if r, err := Write(t.Context(), s, later, Options{Since: earlier}); err != nil || r.Blocks != 9 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	for i := range s.blocks {
+		if got, err := os.ReadFile(filepath.Join(later, blockName(i))); err != nil || string(got) != string(content(i)) {
+			t.Errorf("block %d: %q, %v", i, got, err)
+		}
+	}
+}
+
+// TestWritesThroughNoLink: what is written in the place of a link leaves the other file alone.
+func TestWritesThroughNoLink(t *testing.T) {
+	dir := t.TempDir()
+	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	if err := errors.Join(os.WriteFile(a, []byte("of another backup"), 0o600), os.Link(a, b), writeSynced(b, []byte("new"))); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(a); err != nil || string(got) != "of another backup" {
+		t.Errorf("%q, %v", got, err)
 	}
 }
