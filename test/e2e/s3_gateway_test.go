@@ -126,7 +126,7 @@ func TestS3OverAMount(t *testing.T) {
 	if got, _ := get(copied, ""); !bytes.Equal(got, small) {
 		t.Errorf("replaced, it has %d bytes", len(got))
 	}
-	if err := put(copied, large, func(in *s3.PutObjectInput) { in.IfNoneMatch = aws.String("*") }); err == nil || !strings.Contains(err.Error(), "PreconditionFailed") {
+	if err := put(copied, small, func(in *s3.PutObjectInput) { in.IfNoneMatch = aws.String("*") }); err == nil || !strings.Contains(err.Error(), "PreconditionFailed") {
 		t.Errorf("put, only if it is not there: %v", err)
 	}
 	var listed []string
