@@ -18,6 +18,7 @@ import (
 	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/namenode/images"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/namespace/codec"
 	"github.com/leasefs/leasefs/namenode/record"
 )
 
@@ -378,10 +379,33 @@ func TestDamagedInTheStore(t *testing.T) {
 	r.has(15, 17, 18, 19, 20)
 }
 
+// TestNewerBase: a base that a newer release wrote is not passed over for an older one, whose
+// moments would be taken for the newest.
+func TestNewerBase(t *testing.T) {
+	r := newRig(t)
+	for range 3 {
+		r.grow(t, 4, 1)
+		r.all()
+		r.clk.Advance(2 * time.Hour)
+	}
+	r.grow(t, 1, 1)
+	r.all()
+	var newer bytes.Buffer
+	if err := codec.NewImageWriter(&newer, 99).Finish(); err != nil {
+		t.Fatal(err)
+	}
+	r.replace(r.catalog().bases[0].Name, newer.Bytes())
+	if _, err := r.catalog().Tree(t.Context(), At{}); images.Newer(err) == nil {
+		t.Errorf("the newest moment: %v", err)
+	}
+}
+
 // damage puts something else in the place of an object.
-func (r *rig) damage(name string) {
+func (r *rig) damage(name string) { r.t.Helper(); r.replace(name, []byte("something else")) }
+
+func (r *rig) replace(name string, with []byte) {
 	r.t.Helper()
-	if err := errors.Join(r.DeleteNamed(r.t.Context(), name), blockstore.PutBytes(r.t.Context(), r.flaky, name, []byte("something else"))); err != nil {
+	if err := errors.Join(r.DeleteNamed(r.t.Context(), name), blockstore.PutBytes(r.t.Context(), r.flaky, name, with)); err != nil {
 		r.t.Fatal(err)
 	}
 }
