@@ -8,6 +8,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
+	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/namenode/namespace/levels"
 )
@@ -67,5 +68,34 @@ func TestUpdates(t *testing.T) {
 	}
 	if v, _, err := ParseVersion(raw); err != nil || v.Format != last || v.Incarnation != strconv.Itoa(last) {
 		t.Errorf("%+v, %v", v, err)
+	}
+}
+
+// full is a disk that takes no new file once it is full.
+type full struct {
+	vfs.FS
+	is bool
+}
+
+func (f *full) Create(name string) (vfs.File, error) {
+	if f.is {
+		return nil, fserror.New(fserror.NoSpace, "", name, "no space left on device")
+	}
+	return f.FS.Create(name)
+}
+
+// TestUpdateFails: what could not be written is not taken for written, so that it is tried again.
+func TestUpdateFails(t *testing.T) {
+	disk := &full{FS: vfs.OS()}
+	d, err := Open(disk, t.TempDir(), nil)
+	if err == nil {
+		err = d.Finish(1, "x", "now")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk.is = true
+	if err := d.Update(func(v *Version) { v.Format = 2 }); fserror.KindOf(err) != fserror.NoSpace || d.Info.Format != 1 {
+		t.Errorf("%v, format %d", err, d.Info.Format)
 	}
 }
