@@ -428,10 +428,12 @@ func (c *conn) answer(a answered) {
 		for n := range some {
 			some[n].end()
 		}
+		clear(some) // those behind them may stay in their place for long
 	}
 }
 
-// maxTogether is how many bytes of answers are written at once, but for one answer more.
+// maxTogether is how many bytes of answers are copied together to be written at once; a larger
+// answer goes alone, and is not copied.
 const maxTogether = 64 << 10
 
 // take returns answers that wait, the oldest first. If there are none, the writer has to end.
@@ -439,8 +441,10 @@ func (c *conn) take() []answered {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := 0
-	for size := 0; n < len(c.queue) && size < maxTogether; n++ {
-		size += len(c.queue[n].frame)
+	for size := 0; n < len(c.queue); n++ {
+		if size += len(c.queue[n].frame); n > 0 && size > maxTogether {
+			break
+		}
 	}
 	some := c.queue[:n:n]
 	if c.queue = c.queue[n:]; len(c.queue) == 0 {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -496,6 +497,24 @@ func TestAnswersTravelTogether(t *testing.T) {
 			t.Errorf("%d goroutines rest after one more call", n)
 		}
 	})
+}
+
+// TestLargeAnswersGoAlone: they are not copied together with others.
+func TestLargeAnswersGoAlone(t *testing.T) {
+	c := &conn{}
+	for _, size := range []int{10, 20, maxTogether + 1, maxTogether + 2, maxTogether - 1, 1, 1} {
+		c.queue = append(c.queue, answered{frame: make([]byte, size)})
+	}
+	var took []int
+	for some := c.take(); len(some) > 0; some = c.take() {
+		took = append(took, len(some))
+	}
+	if want := []int{2, 1, 1, 2, 1}; !slices.Equal(took, want) {
+		t.Errorf("taken together: %v, want %v", took, want)
+	}
+	if c.writing {
+		t.Error("somebody is said to write when there is nothing")
+	}
 }
 
 // TestWorkersAreBounded: of many goroutines, some rest when they have nothing to do.
