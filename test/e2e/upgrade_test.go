@@ -152,8 +152,8 @@ func (e *fleet) startLoad(ctx context.Context, n int, old string) *load {
 	}
 	for i := range l.scribes {
 		s := &l.scribes[i]
-		s.path, s.idle = fmt.Sprintf("/lines%02d", i), 10*time.Millisecond
-		rnd := rand.New(rand.NewPCG(1, uint64(i))) //nolint:gosec // a test's
+		s.path, s.idle = fmt.Sprintf("/lines%02d", i), 100*time.Millisecond // the machine has six namenodes and ZooKeeper besides
+		rnd := rand.New(rand.NewPCG(1, uint64(i)))                          //nolint:gosec // a test's
 		l.wg.Go(func() { s.err = s.write(ctx, libs[i%clients], rnd, l.stop) })
 	}
 	c := *e.namenode
@@ -174,7 +174,7 @@ func (e *fleet) startLoad(ctx context.Context, n int, old string) *load {
 				if err != nil {
 					return // its exit code says why
 				}
-				rest(ctx, 20*time.Millisecond)
+				rest(ctx, 100*time.Millisecond)
 			}
 		})
 	}
@@ -267,7 +267,7 @@ func (e *fleet) replace(ctx context.Context, program string) {
 func TestUpgradeFleet(t *testing.T) {
 	besideOthers(t)
 	rounds := size.Of(1, 10)
-	ctx := deadline(t, time.Duration(rounds+2)*time.Minute)
+	ctx := deadline(t, time.Duration(rounds+9)*time.Minute) // beside others it takes long
 	old := lastRelease(t)
 	e := startFleet(ctx, t, func(c *fleetConfig) {
 		c.program, c.flags = old, []string{"--soft-limit", "5m", "--hard-limit", "10m", "--archive", "24h"}
