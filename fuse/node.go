@@ -299,12 +299,9 @@ func (n *node) Statfs(ctx context.Context, out *fuse.StatfsOut) syscall.Errno {
 	total, free := max(s.DiskTotal, 0), max(s.DiskFree, 0)
 	files, names := int64(s.Inodes), int64(freeInodes) //nolint:gosec // a count
 	above, err := quota.AboveInode(ctx, n.m.fs.FS, n.ino)
-	switch fserror.KindOf(err) {
-	case fserror.NotFound, fserror.Permission: // it is a draft, or open and gone, or of a caller who may not look there any more
-	default:
-		if err != nil {
-			return inodeErrno(err)
-		}
+	gone := errors.Is(err, fserror.NotFound) || errors.Is(err, fserror.Permission) // a draft, open and deleted, or where the caller may not look any more
+	if err != nil && !gone {
+		return inodeErrno(err)
 	}
 	for _, q := range above {
 		n, b := q.Left()
