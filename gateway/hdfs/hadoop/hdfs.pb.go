@@ -1331,6 +1331,567 @@ func (x *XAttrProto) GetValue() []byte {
 	return nil
 }
 
+type SnapshottableDirectoryStatusProto struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	DirStatus      *HdfsFileStatusProto   `protobuf:"bytes,1,req,name=dirStatus" json:"dirStatus,omitempty"`
+	SnapshotQuota  *uint32                `protobuf:"varint,2,req,name=snapshot_quota,json=snapshotQuota" json:"snapshot_quota,omitempty"`
+	SnapshotNumber *uint32                `protobuf:"varint,3,req,name=snapshot_number,json=snapshotNumber" json:"snapshot_number,omitempty"`
+	ParentFullpath []byte                 `protobuf:"bytes,4,req,name=parent_fullpath,json=parentFullpath" json:"parent_fullpath,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *SnapshottableDirectoryStatusProto) Reset() {
+	*x = SnapshottableDirectoryStatusProto{}
+	mi := &file_gateway_hdfs_hadoop_hdfs_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnapshottableDirectoryStatusProto) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnapshottableDirectoryStatusProto) ProtoMessage() {}
+
+func (x *SnapshottableDirectoryStatusProto) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_hdfs_hadoop_hdfs_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnapshottableDirectoryStatusProto.ProtoReflect.Descriptor instead.
+func (*SnapshottableDirectoryStatusProto) Descriptor() ([]byte, []int) {
+	return file_gateway_hdfs_hadoop_hdfs_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *SnapshottableDirectoryStatusProto) GetDirStatus() *HdfsFileStatusProto {
+	if x != nil {
+		return x.DirStatus
+	}
+	return nil
+}
+
+func (x *SnapshottableDirectoryStatusProto) GetSnapshotQuota() uint32 {
+	if x != nil && x.SnapshotQuota != nil {
+		return *x.SnapshotQuota
+	}
+	return 0
+}
+
+func (x *SnapshottableDirectoryStatusProto) GetSnapshotNumber() uint32 {
+	if x != nil && x.SnapshotNumber != nil {
+		return *x.SnapshotNumber
+	}
+	return 0
+}
+
+func (x *SnapshottableDirectoryStatusProto) GetParentFullpath() []byte {
+	if x != nil {
+		return x.ParentFullpath
+	}
+	return nil
+}
+
+type SnapshottableDirectoryListingProto struct {
+	state                   protoimpl.MessageState               `protogen:"open.v1"`
+	SnapshottableDirListing []*SnapshottableDirectoryStatusProto `protobuf:"bytes,1,rep,name=snapshottableDirListing" json:"snapshottableDirListing,omitempty"`
+	unknownFields           protoimpl.UnknownFields
+	sizeCache               protoimpl.SizeCache
+}
+
+func (x *SnapshottableDirectoryListingProto) Reset() {
+	*x = SnapshottableDirectoryListingProto{}
+	mi := &file_gateway_hdfs_hadoop_hdfs_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnapshottableDirectoryListingProto) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnapshottableDirectoryListingProto) ProtoMessage() {}
+
+func (x *SnapshottableDirectoryListingProto) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_hdfs_hadoop_hdfs_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnapshottableDirectoryListingProto.ProtoReflect.Descriptor instead.
+func (*SnapshottableDirectoryListingProto) Descriptor() ([]byte, []int) {
+	return file_gateway_hdfs_hadoop_hdfs_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *SnapshottableDirectoryListingProto) GetSnapshottableDirListing() []*SnapshottableDirectoryStatusProto {
+	if x != nil {
+		return x.SnapshottableDirListing
+	}
+	return nil
+}
+
+type SnapshotStatusProto struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	DirStatus      *HdfsFileStatusProto   `protobuf:"bytes,1,req,name=dirStatus" json:"dirStatus,omitempty"`
+	SnapshotID     *uint32                `protobuf:"varint,2,req,name=snapshotID" json:"snapshotID,omitempty"`
+	ParentFullpath []byte                 `protobuf:"bytes,3,req,name=parent_fullpath,json=parentFullpath" json:"parent_fullpath,omitempty"`
+	IsDeleted      *bool                  `protobuf:"varint,4,req,name=isDeleted" json:"isDeleted,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *SnapshotStatusProto) Reset() {
+	*x = SnapshotStatusProto{}
+	mi := &file_gateway_hdfs_hadoop_hdfs_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnapshotStatusProto) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnapshotStatusProto) ProtoMessage() {}
+
+func (x *SnapshotStatusProto) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_hdfs_hadoop_hdfs_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnapshotStatusProto.ProtoReflect.Descriptor instead.
+func (*SnapshotStatusProto) Descriptor() ([]byte, []int) {
+	return file_gateway_hdfs_hadoop_hdfs_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *SnapshotStatusProto) GetDirStatus() *HdfsFileStatusProto {
+	if x != nil {
+		return x.DirStatus
+	}
+	return nil
+}
+
+func (x *SnapshotStatusProto) GetSnapshotID() uint32 {
+	if x != nil && x.SnapshotID != nil {
+		return *x.SnapshotID
+	}
+	return 0
+}
+
+func (x *SnapshotStatusProto) GetParentFullpath() []byte {
+	if x != nil {
+		return x.ParentFullpath
+	}
+	return nil
+}
+
+func (x *SnapshotStatusProto) GetIsDeleted() bool {
+	if x != nil && x.IsDeleted != nil {
+		return *x.IsDeleted
+	}
+	return false
+}
+
+type SnapshotListingProto struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	SnapshotListing []*SnapshotStatusProto `protobuf:"bytes,1,rep,name=snapshotListing" json:"snapshotListing,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *SnapshotListingProto) Reset() {
+	*x = SnapshotListingProto{}
+	mi := &file_gateway_hdfs_hadoop_hdfs_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnapshotListingProto) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnapshotListingProto) ProtoMessage() {}
+
+func (x *SnapshotListingProto) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_hdfs_hadoop_hdfs_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnapshotListingProto.ProtoReflect.Descriptor instead.
+func (*SnapshotListingProto) Descriptor() ([]byte, []int) {
+	return file_gateway_hdfs_hadoop_hdfs_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *SnapshotListingProto) GetSnapshotListing() []*SnapshotStatusProto {
+	if x != nil {
+		return x.SnapshotListing
+	}
+	return nil
+}
+
+type SnapshotDiffReportEntryProto struct {
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Fullpath          []byte                 `protobuf:"bytes,1,req,name=fullpath" json:"fullpath,omitempty"`                   // below the directory
+	ModificationLabel *string                `protobuf:"bytes,2,req,name=modificationLabel" json:"modificationLabel,omitempty"` // M, +, -, R
+	TargetPath        []byte                 `protobuf:"bytes,3,opt,name=targetPath" json:"targetPath,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *SnapshotDiffReportEntryProto) Reset() {
+	*x = SnapshotDiffReportEntryProto{}
+	mi := &file_gateway_hdfs_hadoop_hdfs_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnapshotDiffReportEntryProto) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnapshotDiffReportEntryProto) ProtoMessage() {}
+
+func (x *SnapshotDiffReportEntryProto) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_hdfs_hadoop_hdfs_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnapshotDiffReportEntryProto.ProtoReflect.Descriptor instead.
+func (*SnapshotDiffReportEntryProto) Descriptor() ([]byte, []int) {
+	return file_gateway_hdfs_hadoop_hdfs_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *SnapshotDiffReportEntryProto) GetFullpath() []byte {
+	if x != nil {
+		return x.Fullpath
+	}
+	return nil
+}
+
+func (x *SnapshotDiffReportEntryProto) GetModificationLabel() string {
+	if x != nil && x.ModificationLabel != nil {
+		return *x.ModificationLabel
+	}
+	return ""
+}
+
+func (x *SnapshotDiffReportEntryProto) GetTargetPath() []byte {
+	if x != nil {
+		return x.TargetPath
+	}
+	return nil
+}
+
+type SnapshotDiffReportProto struct {
+	state             protoimpl.MessageState          `protogen:"open.v1"`
+	SnapshotRoot      *string                         `protobuf:"bytes,1,req,name=snapshotRoot" json:"snapshotRoot,omitempty"`
+	FromSnapshot      *string                         `protobuf:"bytes,2,req,name=fromSnapshot" json:"fromSnapshot,omitempty"`
+	ToSnapshot        *string                         `protobuf:"bytes,3,req,name=toSnapshot" json:"toSnapshot,omitempty"`
+	DiffReportEntries []*SnapshotDiffReportEntryProto `protobuf:"bytes,4,rep,name=diffReportEntries" json:"diffReportEntries,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *SnapshotDiffReportProto) Reset() {
+	*x = SnapshotDiffReportProto{}
+	mi := &file_gateway_hdfs_hadoop_hdfs_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnapshotDiffReportProto) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnapshotDiffReportProto) ProtoMessage() {}
+
+func (x *SnapshotDiffReportProto) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_hdfs_hadoop_hdfs_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnapshotDiffReportProto.ProtoReflect.Descriptor instead.
+func (*SnapshotDiffReportProto) Descriptor() ([]byte, []int) {
+	return file_gateway_hdfs_hadoop_hdfs_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *SnapshotDiffReportProto) GetSnapshotRoot() string {
+	if x != nil && x.SnapshotRoot != nil {
+		return *x.SnapshotRoot
+	}
+	return ""
+}
+
+func (x *SnapshotDiffReportProto) GetFromSnapshot() string {
+	if x != nil && x.FromSnapshot != nil {
+		return *x.FromSnapshot
+	}
+	return ""
+}
+
+func (x *SnapshotDiffReportProto) GetToSnapshot() string {
+	if x != nil && x.ToSnapshot != nil {
+		return *x.ToSnapshot
+	}
+	return ""
+}
+
+func (x *SnapshotDiffReportProto) GetDiffReportEntries() []*SnapshotDiffReportEntryProto {
+	if x != nil {
+		return x.DiffReportEntries
+	}
+	return nil
+}
+
+type SnapshotDiffReportListingEntryProto struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Fullpath      []byte                 `protobuf:"bytes,1,req,name=fullpath" json:"fullpath,omitempty"`        // below the directory
+	DirId         *uint64                `protobuf:"varint,2,req,name=dirId" json:"dirId,omitempty"`             // the directory it is in, or of one modified itself
+	IsReference   *bool                  `protobuf:"varint,3,req,name=isReference" json:"isReference,omitempty"` // of one modified: it is a directory; of others: it was renamed
+	TargetPath    []byte                 `protobuf:"bytes,4,opt,name=targetPath" json:"targetPath,omitempty"`
+	FileId        *uint64                `protobuf:"varint,5,opt,name=fileId" json:"fileId,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SnapshotDiffReportListingEntryProto) Reset() {
+	*x = SnapshotDiffReportListingEntryProto{}
+	mi := &file_gateway_hdfs_hadoop_hdfs_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnapshotDiffReportListingEntryProto) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnapshotDiffReportListingEntryProto) ProtoMessage() {}
+
+func (x *SnapshotDiffReportListingEntryProto) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_hdfs_hadoop_hdfs_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnapshotDiffReportListingEntryProto.ProtoReflect.Descriptor instead.
+func (*SnapshotDiffReportListingEntryProto) Descriptor() ([]byte, []int) {
+	return file_gateway_hdfs_hadoop_hdfs_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *SnapshotDiffReportListingEntryProto) GetFullpath() []byte {
+	if x != nil {
+		return x.Fullpath
+	}
+	return nil
+}
+
+func (x *SnapshotDiffReportListingEntryProto) GetDirId() uint64 {
+	if x != nil && x.DirId != nil {
+		return *x.DirId
+	}
+	return 0
+}
+
+func (x *SnapshotDiffReportListingEntryProto) GetIsReference() bool {
+	if x != nil && x.IsReference != nil {
+		return *x.IsReference
+	}
+	return false
+}
+
+func (x *SnapshotDiffReportListingEntryProto) GetTargetPath() []byte {
+	if x != nil {
+		return x.TargetPath
+	}
+	return nil
+}
+
+func (x *SnapshotDiffReportListingEntryProto) GetFileId() uint64 {
+	if x != nil && x.FileId != nil {
+		return *x.FileId
+	}
+	return 0
+}
+
+type SnapshotDiffReportCursorProto struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	StartPath     []byte                 `protobuf:"bytes,1,req,name=startPath" json:"startPath,omitempty"`
+	Index         *int32                 `protobuf:"varint,2,req,name=index,def=-1" json:"index,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+// Default values for SnapshotDiffReportCursorProto fields.
+const (
+	Default_SnapshotDiffReportCursorProto_Index = int32(-1)
+)
+
+func (x *SnapshotDiffReportCursorProto) Reset() {
+	*x = SnapshotDiffReportCursorProto{}
+	mi := &file_gateway_hdfs_hadoop_hdfs_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnapshotDiffReportCursorProto) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnapshotDiffReportCursorProto) ProtoMessage() {}
+
+func (x *SnapshotDiffReportCursorProto) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_hdfs_hadoop_hdfs_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnapshotDiffReportCursorProto.ProtoReflect.Descriptor instead.
+func (*SnapshotDiffReportCursorProto) Descriptor() ([]byte, []int) {
+	return file_gateway_hdfs_hadoop_hdfs_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *SnapshotDiffReportCursorProto) GetStartPath() []byte {
+	if x != nil {
+		return x.StartPath
+	}
+	return nil
+}
+
+func (x *SnapshotDiffReportCursorProto) GetIndex() int32 {
+	if x != nil && x.Index != nil {
+		return *x.Index
+	}
+	return Default_SnapshotDiffReportCursorProto_Index
+}
+
+type SnapshotDiffReportListingProto struct {
+	state           protoimpl.MessageState                 `protogen:"open.v1"`
+	ModifiedEntries []*SnapshotDiffReportListingEntryProto `protobuf:"bytes,1,rep,name=modifiedEntries" json:"modifiedEntries,omitempty"`
+	CreatedEntries  []*SnapshotDiffReportListingEntryProto `protobuf:"bytes,2,rep,name=createdEntries" json:"createdEntries,omitempty"`
+	DeletedEntries  []*SnapshotDiffReportListingEntryProto `protobuf:"bytes,3,rep,name=deletedEntries" json:"deletedEntries,omitempty"`
+	IsFromEarlier   *bool                                  `protobuf:"varint,4,req,name=isFromEarlier" json:"isFromEarlier,omitempty"`
+	Cursor          *SnapshotDiffReportCursorProto         `protobuf:"bytes,5,opt,name=cursor" json:"cursor,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *SnapshotDiffReportListingProto) Reset() {
+	*x = SnapshotDiffReportListingProto{}
+	mi := &file_gateway_hdfs_hadoop_hdfs_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnapshotDiffReportListingProto) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnapshotDiffReportListingProto) ProtoMessage() {}
+
+func (x *SnapshotDiffReportListingProto) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_hdfs_hadoop_hdfs_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnapshotDiffReportListingProto.ProtoReflect.Descriptor instead.
+func (*SnapshotDiffReportListingProto) Descriptor() ([]byte, []int) {
+	return file_gateway_hdfs_hadoop_hdfs_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *SnapshotDiffReportListingProto) GetModifiedEntries() []*SnapshotDiffReportListingEntryProto {
+	if x != nil {
+		return x.ModifiedEntries
+	}
+	return nil
+}
+
+func (x *SnapshotDiffReportListingProto) GetCreatedEntries() []*SnapshotDiffReportListingEntryProto {
+	if x != nil {
+		return x.CreatedEntries
+	}
+	return nil
+}
+
+func (x *SnapshotDiffReportListingProto) GetDeletedEntries() []*SnapshotDiffReportListingEntryProto {
+	if x != nil {
+		return x.DeletedEntries
+	}
+	return nil
+}
+
+func (x *SnapshotDiffReportListingProto) GetIsFromEarlier() bool {
+	if x != nil && x.IsFromEarlier != nil {
+		return *x.IsFromEarlier
+	}
+	return false
+}
+
+func (x *SnapshotDiffReportListingProto) GetCursor() *SnapshotDiffReportCursorProto {
+	if x != nil {
+		return x.Cursor
+	}
+	return nil
+}
+
 var File_gateway_hdfs_hadoop_hdfs_proto protoreflect.FileDescriptor
 
 const file_gateway_hdfs_hadoop_hdfs_proto_rawDesc = "" +
@@ -1444,7 +2005,53 @@ const file_gateway_hdfs_hadoop_hdfs_proto_rawDesc = "" +
 	"\bSECURITY\x10\x02\x12\n" +
 	"\n" +
 	"\x06SYSTEM\x10\x03\x12\a\n" +
-	"\x03RAW\x10\x04*N\n" +
+	"\x03RAW\x10\x04\"\xdf\x01\n" +
+	"!SnapshottableDirectoryStatusProto\x12A\n" +
+	"\tdirStatus\x18\x01 \x02(\v2#.leasefs.hadoop.HdfsFileStatusProtoR\tdirStatus\x12%\n" +
+	"\x0esnapshot_quota\x18\x02 \x02(\rR\rsnapshotQuota\x12'\n" +
+	"\x0fsnapshot_number\x18\x03 \x02(\rR\x0esnapshotNumber\x12'\n" +
+	"\x0fparent_fullpath\x18\x04 \x02(\fR\x0eparentFullpath\"\x91\x01\n" +
+	"\"SnapshottableDirectoryListingProto\x12k\n" +
+	"\x17snapshottableDirListing\x18\x01 \x03(\v21.leasefs.hadoop.SnapshottableDirectoryStatusProtoR\x17snapshottableDirListing\"\xbf\x01\n" +
+	"\x13SnapshotStatusProto\x12A\n" +
+	"\tdirStatus\x18\x01 \x02(\v2#.leasefs.hadoop.HdfsFileStatusProtoR\tdirStatus\x12\x1e\n" +
+	"\n" +
+	"snapshotID\x18\x02 \x02(\rR\n" +
+	"snapshotID\x12'\n" +
+	"\x0fparent_fullpath\x18\x03 \x02(\fR\x0eparentFullpath\x12\x1c\n" +
+	"\tisDeleted\x18\x04 \x02(\bR\tisDeleted\"e\n" +
+	"\x14SnapshotListingProto\x12M\n" +
+	"\x0fsnapshotListing\x18\x01 \x03(\v2#.leasefs.hadoop.SnapshotStatusProtoR\x0fsnapshotListing\"\x88\x01\n" +
+	"\x1cSnapshotDiffReportEntryProto\x12\x1a\n" +
+	"\bfullpath\x18\x01 \x02(\fR\bfullpath\x12,\n" +
+	"\x11modificationLabel\x18\x02 \x02(\tR\x11modificationLabel\x12\x1e\n" +
+	"\n" +
+	"targetPath\x18\x03 \x01(\fR\n" +
+	"targetPath\"\xdd\x01\n" +
+	"\x17SnapshotDiffReportProto\x12\"\n" +
+	"\fsnapshotRoot\x18\x01 \x02(\tR\fsnapshotRoot\x12\"\n" +
+	"\ffromSnapshot\x18\x02 \x02(\tR\ffromSnapshot\x12\x1e\n" +
+	"\n" +
+	"toSnapshot\x18\x03 \x02(\tR\n" +
+	"toSnapshot\x12Z\n" +
+	"\x11diffReportEntries\x18\x04 \x03(\v2,.leasefs.hadoop.SnapshotDiffReportEntryProtoR\x11diffReportEntries\"\xb1\x01\n" +
+	"#SnapshotDiffReportListingEntryProto\x12\x1a\n" +
+	"\bfullpath\x18\x01 \x02(\fR\bfullpath\x12\x14\n" +
+	"\x05dirId\x18\x02 \x02(\x04R\x05dirId\x12 \n" +
+	"\visReference\x18\x03 \x02(\bR\visReference\x12\x1e\n" +
+	"\n" +
+	"targetPath\x18\x04 \x01(\fR\n" +
+	"targetPath\x12\x16\n" +
+	"\x06fileId\x18\x05 \x01(\x04R\x06fileId\"W\n" +
+	"\x1dSnapshotDiffReportCursorProto\x12\x1c\n" +
+	"\tstartPath\x18\x01 \x02(\fR\tstartPath\x12\x18\n" +
+	"\x05index\x18\x02 \x02(\x05:\x02-1R\x05index\"\xa6\x03\n" +
+	"\x1eSnapshotDiffReportListingProto\x12]\n" +
+	"\x0fmodifiedEntries\x18\x01 \x03(\v23.leasefs.hadoop.SnapshotDiffReportListingEntryProtoR\x0fmodifiedEntries\x12[\n" +
+	"\x0ecreatedEntries\x18\x02 \x03(\v23.leasefs.hadoop.SnapshotDiffReportListingEntryProtoR\x0ecreatedEntries\x12[\n" +
+	"\x0edeletedEntries\x18\x03 \x03(\v23.leasefs.hadoop.SnapshotDiffReportListingEntryProtoR\x0edeletedEntries\x12$\n" +
+	"\risFromEarlier\x18\x04 \x02(\bR\risFromEarlier\x12E\n" +
+	"\x06cursor\x18\x05 \x01(\v2-.leasefs.hadoop.SnapshotDiffReportCursorProtoR\x06cursor*N\n" +
 	"\x10StorageTypeProto\x12\b\n" +
 	"\x04DISK\x10\x01\x12\a\n" +
 	"\x03SSD\x10\x02\x12\v\n" +
@@ -1475,25 +2082,34 @@ func file_gateway_hdfs_hadoop_hdfs_proto_rawDescGZIP() []byte {
 }
 
 var file_gateway_hdfs_hadoop_hdfs_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_gateway_hdfs_hadoop_hdfs_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_gateway_hdfs_hadoop_hdfs_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_gateway_hdfs_hadoop_hdfs_proto_goTypes = []any{
-	(StorageTypeProto)(0),             // 0: leasefs.hadoop.StorageTypeProto
-	(ChecksumTypeProto)(0),            // 1: leasefs.hadoop.ChecksumTypeProto
-	(HAServiceStateProto)(0),          // 2: leasefs.hadoop.HAServiceStateProto
-	(HdfsFileStatusProto_FileType)(0), // 3: leasefs.hadoop.HdfsFileStatusProto.FileType
-	(AclEntryProto_Scope)(0),          // 4: leasefs.hadoop.AclEntryProto.Scope
-	(AclEntryProto_Type)(0),           // 5: leasefs.hadoop.AclEntryProto.Type
-	(XAttrProto_Namespace)(0),         // 6: leasefs.hadoop.XAttrProto.Namespace
-	(*TokenProto)(nil),                // 7: leasefs.hadoop.TokenProto
-	(*ExtendedBlockProto)(nil),        // 8: leasefs.hadoop.ExtendedBlockProto
-	(*DatanodeIDProto)(nil),           // 9: leasefs.hadoop.DatanodeIDProto
-	(*DatanodeInfoProto)(nil),         // 10: leasefs.hadoop.DatanodeInfoProto
-	(*LocatedBlockProto)(nil),         // 11: leasefs.hadoop.LocatedBlockProto
-	(*LocatedBlocksProto)(nil),        // 12: leasefs.hadoop.LocatedBlocksProto
-	(*FsPermissionProto)(nil),         // 13: leasefs.hadoop.FsPermissionProto
-	(*HdfsFileStatusProto)(nil),       // 14: leasefs.hadoop.HdfsFileStatusProto
-	(*AclEntryProto)(nil),             // 15: leasefs.hadoop.AclEntryProto
-	(*XAttrProto)(nil),                // 16: leasefs.hadoop.XAttrProto
+	(StorageTypeProto)(0),                       // 0: leasefs.hadoop.StorageTypeProto
+	(ChecksumTypeProto)(0),                      // 1: leasefs.hadoop.ChecksumTypeProto
+	(HAServiceStateProto)(0),                    // 2: leasefs.hadoop.HAServiceStateProto
+	(HdfsFileStatusProto_FileType)(0),           // 3: leasefs.hadoop.HdfsFileStatusProto.FileType
+	(AclEntryProto_Scope)(0),                    // 4: leasefs.hadoop.AclEntryProto.Scope
+	(AclEntryProto_Type)(0),                     // 5: leasefs.hadoop.AclEntryProto.Type
+	(XAttrProto_Namespace)(0),                   // 6: leasefs.hadoop.XAttrProto.Namespace
+	(*TokenProto)(nil),                          // 7: leasefs.hadoop.TokenProto
+	(*ExtendedBlockProto)(nil),                  // 8: leasefs.hadoop.ExtendedBlockProto
+	(*DatanodeIDProto)(nil),                     // 9: leasefs.hadoop.DatanodeIDProto
+	(*DatanodeInfoProto)(nil),                   // 10: leasefs.hadoop.DatanodeInfoProto
+	(*LocatedBlockProto)(nil),                   // 11: leasefs.hadoop.LocatedBlockProto
+	(*LocatedBlocksProto)(nil),                  // 12: leasefs.hadoop.LocatedBlocksProto
+	(*FsPermissionProto)(nil),                   // 13: leasefs.hadoop.FsPermissionProto
+	(*HdfsFileStatusProto)(nil),                 // 14: leasefs.hadoop.HdfsFileStatusProto
+	(*AclEntryProto)(nil),                       // 15: leasefs.hadoop.AclEntryProto
+	(*XAttrProto)(nil),                          // 16: leasefs.hadoop.XAttrProto
+	(*SnapshottableDirectoryStatusProto)(nil),   // 17: leasefs.hadoop.SnapshottableDirectoryStatusProto
+	(*SnapshottableDirectoryListingProto)(nil),  // 18: leasefs.hadoop.SnapshottableDirectoryListingProto
+	(*SnapshotStatusProto)(nil),                 // 19: leasefs.hadoop.SnapshotStatusProto
+	(*SnapshotListingProto)(nil),                // 20: leasefs.hadoop.SnapshotListingProto
+	(*SnapshotDiffReportEntryProto)(nil),        // 21: leasefs.hadoop.SnapshotDiffReportEntryProto
+	(*SnapshotDiffReportProto)(nil),             // 22: leasefs.hadoop.SnapshotDiffReportProto
+	(*SnapshotDiffReportListingEntryProto)(nil), // 23: leasefs.hadoop.SnapshotDiffReportListingEntryProto
+	(*SnapshotDiffReportCursorProto)(nil),       // 24: leasefs.hadoop.SnapshotDiffReportCursorProto
+	(*SnapshotDiffReportListingProto)(nil),      // 25: leasefs.hadoop.SnapshotDiffReportListingProto
 }
 var file_gateway_hdfs_hadoop_hdfs_proto_depIdxs = []int32{
 	9,  // 0: leasefs.hadoop.DatanodeInfoProto.id:type_name -> leasefs.hadoop.DatanodeIDProto
@@ -1509,11 +2125,20 @@ var file_gateway_hdfs_hadoop_hdfs_proto_depIdxs = []int32{
 	5,  // 10: leasefs.hadoop.AclEntryProto.type:type_name -> leasefs.hadoop.AclEntryProto.Type
 	4,  // 11: leasefs.hadoop.AclEntryProto.scope:type_name -> leasefs.hadoop.AclEntryProto.Scope
 	6,  // 12: leasefs.hadoop.XAttrProto.namespace:type_name -> leasefs.hadoop.XAttrProto.Namespace
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	14, // 13: leasefs.hadoop.SnapshottableDirectoryStatusProto.dirStatus:type_name -> leasefs.hadoop.HdfsFileStatusProto
+	17, // 14: leasefs.hadoop.SnapshottableDirectoryListingProto.snapshottableDirListing:type_name -> leasefs.hadoop.SnapshottableDirectoryStatusProto
+	14, // 15: leasefs.hadoop.SnapshotStatusProto.dirStatus:type_name -> leasefs.hadoop.HdfsFileStatusProto
+	19, // 16: leasefs.hadoop.SnapshotListingProto.snapshotListing:type_name -> leasefs.hadoop.SnapshotStatusProto
+	21, // 17: leasefs.hadoop.SnapshotDiffReportProto.diffReportEntries:type_name -> leasefs.hadoop.SnapshotDiffReportEntryProto
+	23, // 18: leasefs.hadoop.SnapshotDiffReportListingProto.modifiedEntries:type_name -> leasefs.hadoop.SnapshotDiffReportListingEntryProto
+	23, // 19: leasefs.hadoop.SnapshotDiffReportListingProto.createdEntries:type_name -> leasefs.hadoop.SnapshotDiffReportListingEntryProto
+	23, // 20: leasefs.hadoop.SnapshotDiffReportListingProto.deletedEntries:type_name -> leasefs.hadoop.SnapshotDiffReportListingEntryProto
+	24, // 21: leasefs.hadoop.SnapshotDiffReportListingProto.cursor:type_name -> leasefs.hadoop.SnapshotDiffReportCursorProto
+	22, // [22:22] is the sub-list for method output_type
+	22, // [22:22] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_gateway_hdfs_hadoop_hdfs_proto_init() }
@@ -1527,7 +2152,7 @@ func file_gateway_hdfs_hadoop_hdfs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_gateway_hdfs_hadoop_hdfs_proto_rawDesc), len(file_gateway_hdfs_hadoop_hdfs_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   10,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

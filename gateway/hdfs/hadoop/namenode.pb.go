@@ -4342,6 +4342,408 @@ func (x *GetGroupsForUserResponseProto) GetGroups() []string {
 	return nil
 }
 
+// Of createSnapshot and deleteSnapshot.
+type SnapshotRequestProto struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SnapshotRoot  *string                `protobuf:"bytes,1,req,name=snapshotRoot" json:"snapshotRoot,omitempty"`
+	SnapshotName  *string                `protobuf:"bytes,2,opt,name=snapshotName" json:"snapshotName,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SnapshotRequestProto) Reset() {
+	*x = SnapshotRequestProto{}
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[72]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnapshotRequestProto) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnapshotRequestProto) ProtoMessage() {}
+
+func (x *SnapshotRequestProto) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[72]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnapshotRequestProto.ProtoReflect.Descriptor instead.
+func (*SnapshotRequestProto) Descriptor() ([]byte, []int) {
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{72}
+}
+
+func (x *SnapshotRequestProto) GetSnapshotRoot() string {
+	if x != nil && x.SnapshotRoot != nil {
+		return *x.SnapshotRoot
+	}
+	return ""
+}
+
+func (x *SnapshotRequestProto) GetSnapshotName() string {
+	if x != nil && x.SnapshotName != nil {
+		return *x.SnapshotName
+	}
+	return ""
+}
+
+type CreateSnapshotResponseProto struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SnapshotPath  *string                `protobuf:"bytes,1,req,name=snapshotPath" json:"snapshotPath,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateSnapshotResponseProto) Reset() {
+	*x = CreateSnapshotResponseProto{}
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[73]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateSnapshotResponseProto) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateSnapshotResponseProto) ProtoMessage() {}
+
+func (x *CreateSnapshotResponseProto) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[73]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateSnapshotResponseProto.ProtoReflect.Descriptor instead.
+func (*CreateSnapshotResponseProto) Descriptor() ([]byte, []int) {
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{73}
+}
+
+func (x *CreateSnapshotResponseProto) GetSnapshotPath() string {
+	if x != nil && x.SnapshotPath != nil {
+		return *x.SnapshotPath
+	}
+	return ""
+}
+
+type RenameSnapshotRequestProto struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	SnapshotRoot    *string                `protobuf:"bytes,1,req,name=snapshotRoot" json:"snapshotRoot,omitempty"`
+	SnapshotOldName *string                `protobuf:"bytes,2,req,name=snapshotOldName" json:"snapshotOldName,omitempty"`
+	SnapshotNewName *string                `protobuf:"bytes,3,req,name=snapshotNewName" json:"snapshotNewName,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *RenameSnapshotRequestProto) Reset() {
+	*x = RenameSnapshotRequestProto{}
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[74]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenameSnapshotRequestProto) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenameSnapshotRequestProto) ProtoMessage() {}
+
+func (x *RenameSnapshotRequestProto) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[74]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenameSnapshotRequestProto.ProtoReflect.Descriptor instead.
+func (*RenameSnapshotRequestProto) Descriptor() ([]byte, []int) {
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{74}
+}
+
+func (x *RenameSnapshotRequestProto) GetSnapshotRoot() string {
+	if x != nil && x.SnapshotRoot != nil {
+		return *x.SnapshotRoot
+	}
+	return ""
+}
+
+func (x *RenameSnapshotRequestProto) GetSnapshotOldName() string {
+	if x != nil && x.SnapshotOldName != nil {
+		return *x.SnapshotOldName
+	}
+	return ""
+}
+
+func (x *RenameSnapshotRequestProto) GetSnapshotNewName() string {
+	if x != nil && x.SnapshotNewName != nil {
+		return *x.SnapshotNewName
+	}
+	return ""
+}
+
+type GetSnapshottableDirListingResponseProto struct {
+	state                protoimpl.MessageState              `protogen:"open.v1"`
+	SnapshottableDirList *SnapshottableDirectoryListingProto `protobuf:"bytes,1,opt,name=snapshottableDirList" json:"snapshottableDirList,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
+}
+
+func (x *GetSnapshottableDirListingResponseProto) Reset() {
+	*x = GetSnapshottableDirListingResponseProto{}
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[75]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetSnapshottableDirListingResponseProto) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetSnapshottableDirListingResponseProto) ProtoMessage() {}
+
+func (x *GetSnapshottableDirListingResponseProto) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[75]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetSnapshottableDirListingResponseProto.ProtoReflect.Descriptor instead.
+func (*GetSnapshottableDirListingResponseProto) Descriptor() ([]byte, []int) {
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{75}
+}
+
+func (x *GetSnapshottableDirListingResponseProto) GetSnapshottableDirList() *SnapshottableDirectoryListingProto {
+	if x != nil {
+		return x.SnapshottableDirList
+	}
+	return nil
+}
+
+type GetSnapshotListingResponseProto struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SnapshotList  *SnapshotListingProto  `protobuf:"bytes,1,opt,name=snapshotList" json:"snapshotList,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetSnapshotListingResponseProto) Reset() {
+	*x = GetSnapshotListingResponseProto{}
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[76]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetSnapshotListingResponseProto) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetSnapshotListingResponseProto) ProtoMessage() {}
+
+func (x *GetSnapshotListingResponseProto) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[76]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetSnapshotListingResponseProto.ProtoReflect.Descriptor instead.
+func (*GetSnapshotListingResponseProto) Descriptor() ([]byte, []int) {
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{76}
+}
+
+func (x *GetSnapshotListingResponseProto) GetSnapshotList() *SnapshotListingProto {
+	if x != nil {
+		return x.SnapshotList
+	}
+	return nil
+}
+
+// Of getSnapshotDiffReport, which has no cursor, and getSnapshotDiffReportListing.
+type SnapshotDiffRequestProto struct {
+	state         protoimpl.MessageState         `protogen:"open.v1"`
+	SnapshotRoot  *string                        `protobuf:"bytes,1,req,name=snapshotRoot" json:"snapshotRoot,omitempty"`
+	FromSnapshot  *string                        `protobuf:"bytes,2,opt,name=fromSnapshot" json:"fromSnapshot,omitempty"`
+	ToSnapshot    *string                        `protobuf:"bytes,3,opt,name=toSnapshot" json:"toSnapshot,omitempty"`
+	Cursor        *SnapshotDiffReportCursorProto `protobuf:"bytes,4,opt,name=cursor" json:"cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SnapshotDiffRequestProto) Reset() {
+	*x = SnapshotDiffRequestProto{}
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[77]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnapshotDiffRequestProto) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnapshotDiffRequestProto) ProtoMessage() {}
+
+func (x *SnapshotDiffRequestProto) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[77]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnapshotDiffRequestProto.ProtoReflect.Descriptor instead.
+func (*SnapshotDiffRequestProto) Descriptor() ([]byte, []int) {
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{77}
+}
+
+func (x *SnapshotDiffRequestProto) GetSnapshotRoot() string {
+	if x != nil && x.SnapshotRoot != nil {
+		return *x.SnapshotRoot
+	}
+	return ""
+}
+
+func (x *SnapshotDiffRequestProto) GetFromSnapshot() string {
+	if x != nil && x.FromSnapshot != nil {
+		return *x.FromSnapshot
+	}
+	return ""
+}
+
+func (x *SnapshotDiffRequestProto) GetToSnapshot() string {
+	if x != nil && x.ToSnapshot != nil {
+		return *x.ToSnapshot
+	}
+	return ""
+}
+
+func (x *SnapshotDiffRequestProto) GetCursor() *SnapshotDiffReportCursorProto {
+	if x != nil {
+		return x.Cursor
+	}
+	return nil
+}
+
+type GetSnapshotDiffReportResponseProto struct {
+	state         protoimpl.MessageState   `protogen:"open.v1"`
+	DiffReport    *SnapshotDiffReportProto `protobuf:"bytes,1,req,name=diffReport" json:"diffReport,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetSnapshotDiffReportResponseProto) Reset() {
+	*x = GetSnapshotDiffReportResponseProto{}
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[78]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetSnapshotDiffReportResponseProto) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetSnapshotDiffReportResponseProto) ProtoMessage() {}
+
+func (x *GetSnapshotDiffReportResponseProto) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[78]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetSnapshotDiffReportResponseProto.ProtoReflect.Descriptor instead.
+func (*GetSnapshotDiffReportResponseProto) Descriptor() ([]byte, []int) {
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{78}
+}
+
+func (x *GetSnapshotDiffReportResponseProto) GetDiffReport() *SnapshotDiffReportProto {
+	if x != nil {
+		return x.DiffReport
+	}
+	return nil
+}
+
+type GetSnapshotDiffReportListingResponseProto struct {
+	state         protoimpl.MessageState          `protogen:"open.v1"`
+	DiffReport    *SnapshotDiffReportListingProto `protobuf:"bytes,1,req,name=diffReport" json:"diffReport,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetSnapshotDiffReportListingResponseProto) Reset() {
+	*x = GetSnapshotDiffReportListingResponseProto{}
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[79]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetSnapshotDiffReportListingResponseProto) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetSnapshotDiffReportListingResponseProto) ProtoMessage() {}
+
+func (x *GetSnapshotDiffReportListingResponseProto) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_hdfs_hadoop_namenode_proto_msgTypes[79]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetSnapshotDiffReportListingResponseProto.ProtoReflect.Descriptor instead.
+func (*GetSnapshotDiffReportListingResponseProto) Descriptor() ([]byte, []int) {
+	return file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP(), []int{79}
+}
+
+func (x *GetSnapshotDiffReportListingResponseProto) GetDiffReport() *SnapshotDiffReportListingProto {
+	if x != nil {
+		return x.DiffReport
+	}
+	return nil
+}
+
 var File_gateway_hdfs_hadoop_namenode_proto protoreflect.FileDescriptor
 
 const file_gateway_hdfs_hadoop_namenode_proto_rawDesc = "" +
@@ -4650,7 +5052,35 @@ const file_gateway_hdfs_hadoop_namenode_proto_rawDesc = "" +
 	"\x1cGetGroupsForUserRequestProto\x12\x12\n" +
 	"\x04user\x18\x01 \x02(\tR\x04user\"7\n" +
 	"\x1dGetGroupsForUserResponseProto\x12\x16\n" +
-	"\x06groups\x18\x01 \x03(\tR\x06groups*p\n" +
+	"\x06groups\x18\x01 \x03(\tR\x06groups\"^\n" +
+	"\x14SnapshotRequestProto\x12\"\n" +
+	"\fsnapshotRoot\x18\x01 \x02(\tR\fsnapshotRoot\x12\"\n" +
+	"\fsnapshotName\x18\x02 \x01(\tR\fsnapshotName\"A\n" +
+	"\x1bCreateSnapshotResponseProto\x12\"\n" +
+	"\fsnapshotPath\x18\x01 \x02(\tR\fsnapshotPath\"\x94\x01\n" +
+	"\x1aRenameSnapshotRequestProto\x12\"\n" +
+	"\fsnapshotRoot\x18\x01 \x02(\tR\fsnapshotRoot\x12(\n" +
+	"\x0fsnapshotOldName\x18\x02 \x02(\tR\x0fsnapshotOldName\x12(\n" +
+	"\x0fsnapshotNewName\x18\x03 \x02(\tR\x0fsnapshotNewName\"\x91\x01\n" +
+	"'GetSnapshottableDirListingResponseProto\x12f\n" +
+	"\x14snapshottableDirList\x18\x01 \x01(\v22.leasefs.hadoop.SnapshottableDirectoryListingProtoR\x14snapshottableDirList\"k\n" +
+	"\x1fGetSnapshotListingResponseProto\x12H\n" +
+	"\fsnapshotList\x18\x01 \x01(\v2$.leasefs.hadoop.SnapshotListingProtoR\fsnapshotList\"\xc9\x01\n" +
+	"\x18SnapshotDiffRequestProto\x12\"\n" +
+	"\fsnapshotRoot\x18\x01 \x02(\tR\fsnapshotRoot\x12\"\n" +
+	"\ffromSnapshot\x18\x02 \x01(\tR\ffromSnapshot\x12\x1e\n" +
+	"\n" +
+	"toSnapshot\x18\x03 \x01(\tR\n" +
+	"toSnapshot\x12E\n" +
+	"\x06cursor\x18\x04 \x01(\v2-.leasefs.hadoop.SnapshotDiffReportCursorProtoR\x06cursor\"m\n" +
+	"\"GetSnapshotDiffReportResponseProto\x12G\n" +
+	"\n" +
+	"diffReport\x18\x01 \x02(\v2'.leasefs.hadoop.SnapshotDiffReportProtoR\n" +
+	"diffReport\"{\n" +
+	")GetSnapshotDiffReportListingResponseProto\x12N\n" +
+	"\n" +
+	"diffReport\x18\x01 \x02(\v2..leasefs.hadoop.SnapshotDiffReportListingProtoR\n" +
+	"diffReport*p\n" +
 	"\x0fCreateFlagProto\x12\n" +
 	"\n" +
 	"\x06CREATE\x10\x01\x12\r\n" +
@@ -4674,149 +5104,167 @@ func file_gateway_hdfs_hadoop_namenode_proto_rawDescGZIP() []byte {
 }
 
 var file_gateway_hdfs_hadoop_namenode_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_gateway_hdfs_hadoop_namenode_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
+var file_gateway_hdfs_hadoop_namenode_proto_msgTypes = make([]protoimpl.MessageInfo, 80)
 var file_gateway_hdfs_hadoop_namenode_proto_goTypes = []any{
-	(CreateFlagProto)(0),                           // 0: leasefs.hadoop.CreateFlagProto
-	(SetSafeModeRequestProto_Action)(0),            // 1: leasefs.hadoop.SetSafeModeRequestProto.Action
-	(*EmptyProto)(nil),                             // 2: leasefs.hadoop.EmptyProto
-	(*PathRequestProto)(nil),                       // 3: leasefs.hadoop.PathRequestProto
-	(*BoolResponseProto)(nil),                      // 4: leasefs.hadoop.BoolResponseProto
-	(*GetBlockLocationsRequestProto)(nil),          // 5: leasefs.hadoop.GetBlockLocationsRequestProto
-	(*GetBlockLocationsResponseProto)(nil),         // 6: leasefs.hadoop.GetBlockLocationsResponseProto
-	(*FsServerDefaultsProto)(nil),                  // 7: leasefs.hadoop.FsServerDefaultsProto
-	(*GetServerDefaultsResponseProto)(nil),         // 8: leasefs.hadoop.GetServerDefaultsResponseProto
-	(*CreateRequestProto)(nil),                     // 9: leasefs.hadoop.CreateRequestProto
-	(*StatusResponseProto)(nil),                    // 10: leasefs.hadoop.StatusResponseProto
-	(*AppendRequestProto)(nil),                     // 11: leasefs.hadoop.AppendRequestProto
-	(*AppendResponseProto)(nil),                    // 12: leasefs.hadoop.AppendResponseProto
-	(*SetReplicationRequestProto)(nil),             // 13: leasefs.hadoop.SetReplicationRequestProto
-	(*StorageTypesProto)(nil),                      // 14: leasefs.hadoop.StorageTypesProto
-	(*BlockStoragePolicyProto)(nil),                // 15: leasefs.hadoop.BlockStoragePolicyProto
-	(*GetStoragePolicyResponseProto)(nil),          // 16: leasefs.hadoop.GetStoragePolicyResponseProto
-	(*GetStoragePoliciesResponseProto)(nil),        // 17: leasefs.hadoop.GetStoragePoliciesResponseProto
-	(*SetPermissionRequestProto)(nil),              // 18: leasefs.hadoop.SetPermissionRequestProto
-	(*SetOwnerRequestProto)(nil),                   // 19: leasefs.hadoop.SetOwnerRequestProto
-	(*AbandonBlockRequestProto)(nil),               // 20: leasefs.hadoop.AbandonBlockRequestProto
-	(*AddBlockRequestProto)(nil),                   // 21: leasefs.hadoop.AddBlockRequestProto
-	(*BlockResponseProto)(nil),                     // 22: leasefs.hadoop.BlockResponseProto
-	(*CompleteRequestProto)(nil),                   // 23: leasefs.hadoop.CompleteRequestProto
-	(*ReportBadBlocksRequestProto)(nil),            // 24: leasefs.hadoop.ReportBadBlocksRequestProto
-	(*ConcatRequestProto)(nil),                     // 25: leasefs.hadoop.ConcatRequestProto
-	(*TruncateRequestProto)(nil),                   // 26: leasefs.hadoop.TruncateRequestProto
-	(*RenameRequestProto)(nil),                     // 27: leasefs.hadoop.RenameRequestProto
-	(*Rename2RequestProto)(nil),                    // 28: leasefs.hadoop.Rename2RequestProto
-	(*DeleteRequestProto)(nil),                     // 29: leasefs.hadoop.DeleteRequestProto
-	(*MkdirsRequestProto)(nil),                     // 30: leasefs.hadoop.MkdirsRequestProto
-	(*GetListingRequestProto)(nil),                 // 31: leasefs.hadoop.GetListingRequestProto
-	(*DirectoryListingProto)(nil),                  // 32: leasefs.hadoop.DirectoryListingProto
-	(*GetListingResponseProto)(nil),                // 33: leasefs.hadoop.GetListingResponseProto
-	(*RecoverLeaseRequestProto)(nil),               // 34: leasefs.hadoop.RecoverLeaseRequestProto
-	(*GetFsStatsResponseProto)(nil),                // 35: leasefs.hadoop.GetFsStatsResponseProto
-	(*GetFsReplicatedBlockStatsResponseProto)(nil), // 36: leasefs.hadoop.GetFsReplicatedBlockStatsResponseProto
-	(*GetFsECBlockGroupStatsResponseProto)(nil),    // 37: leasefs.hadoop.GetFsECBlockGroupStatsResponseProto
-	(*GetDatanodeReportRequestProto)(nil),          // 38: leasefs.hadoop.GetDatanodeReportRequestProto
-	(*GetDatanodeReportResponseProto)(nil),         // 39: leasefs.hadoop.GetDatanodeReportResponseProto
-	(*GetPreferredBlockSizeResponseProto)(nil),     // 40: leasefs.hadoop.GetPreferredBlockSizeResponseProto
-	(*SetSafeModeRequestProto)(nil),                // 41: leasefs.hadoop.SetSafeModeRequestProto
-	(*CorruptFileBlocksProto)(nil),                 // 42: leasefs.hadoop.CorruptFileBlocksProto
-	(*ListCorruptFileBlocksResponseProto)(nil),     // 43: leasefs.hadoop.ListCorruptFileBlocksResponseProto
-	(*GetLocatedFileInfoRequestProto)(nil),         // 44: leasefs.hadoop.GetLocatedFileInfoRequestProto
-	(*ContentSummaryProto)(nil),                    // 45: leasefs.hadoop.ContentSummaryProto
-	(*GetContentSummaryResponseProto)(nil),         // 46: leasefs.hadoop.GetContentSummaryResponseProto
-	(*QuotaUsageProto)(nil),                        // 47: leasefs.hadoop.QuotaUsageProto
-	(*SetQuotaRequestProto)(nil),                   // 48: leasefs.hadoop.SetQuotaRequestProto
-	(*GetQuotaUsageResponseProto)(nil),             // 49: leasefs.hadoop.GetQuotaUsageResponseProto
-	(*FsyncRequestProto)(nil),                      // 50: leasefs.hadoop.FsyncRequestProto
-	(*SetTimesRequestProto)(nil),                   // 51: leasefs.hadoop.SetTimesRequestProto
-	(*CreateSymlinkRequestProto)(nil),              // 52: leasefs.hadoop.CreateSymlinkRequestProto
-	(*TextResponseProto)(nil),                      // 53: leasefs.hadoop.TextResponseProto
-	(*UpdateBlockForPipelineRequestProto)(nil),     // 54: leasefs.hadoop.UpdateBlockForPipelineRequestProto
-	(*UpdatePipelineRequestProto)(nil),             // 55: leasefs.hadoop.UpdatePipelineRequestProto
-	(*AclStatusProto)(nil),                         // 56: leasefs.hadoop.AclStatusProto
-	(*AclRequestProto)(nil),                        // 57: leasefs.hadoop.AclRequestProto
-	(*GetAclStatusResponseProto)(nil),              // 58: leasefs.hadoop.GetAclStatusResponseProto
-	(*SetXAttrRequestProto)(nil),                   // 59: leasefs.hadoop.SetXAttrRequestProto
-	(*XAttrsRequestProto)(nil),                     // 60: leasefs.hadoop.XAttrsRequestProto
-	(*XAttrsResponseProto)(nil),                    // 61: leasefs.hadoop.XAttrsResponseProto
-	(*CheckAccessRequestProto)(nil),                // 62: leasefs.hadoop.CheckAccessRequestProto
-	(*HAServiceStateResponseProto)(nil),            // 63: leasefs.hadoop.HAServiceStateResponseProto
-	(*GetServiceStatusResponseProto)(nil),          // 64: leasefs.hadoop.GetServiceStatusResponseProto
-	(*StorageInfoProto)(nil),                       // 65: leasefs.hadoop.StorageInfoProto
-	(*NamespaceInfoProto)(nil),                     // 66: leasefs.hadoop.NamespaceInfoProto
-	(*VersionResponseProto)(nil),                   // 67: leasefs.hadoop.VersionResponseProto
-	(*GetDelegationTokenRequestProto)(nil),         // 68: leasefs.hadoop.GetDelegationTokenRequestProto
-	(*GetDelegationTokenResponseProto)(nil),        // 69: leasefs.hadoop.GetDelegationTokenResponseProto
-	(*DelegationTokenRequestProto)(nil),            // 70: leasefs.hadoop.DelegationTokenRequestProto
-	(*RenewDelegationTokenResponseProto)(nil),      // 71: leasefs.hadoop.RenewDelegationTokenResponseProto
-	(*GetGroupsForUserRequestProto)(nil),           // 72: leasefs.hadoop.GetGroupsForUserRequestProto
-	(*GetGroupsForUserResponseProto)(nil),          // 73: leasefs.hadoop.GetGroupsForUserResponseProto
-	(*LocatedBlocksProto)(nil),                     // 74: leasefs.hadoop.LocatedBlocksProto
-	(ChecksumTypeProto)(0),                         // 75: leasefs.hadoop.ChecksumTypeProto
-	(*FsPermissionProto)(nil),                      // 76: leasefs.hadoop.FsPermissionProto
-	(*HdfsFileStatusProto)(nil),                    // 77: leasefs.hadoop.HdfsFileStatusProto
-	(*LocatedBlockProto)(nil),                      // 78: leasefs.hadoop.LocatedBlockProto
-	(StorageTypeProto)(0),                          // 79: leasefs.hadoop.StorageTypeProto
-	(*ExtendedBlockProto)(nil),                     // 80: leasefs.hadoop.ExtendedBlockProto
-	(*DatanodeInfoProto)(nil),                      // 81: leasefs.hadoop.DatanodeInfoProto
-	(*AclEntryProto)(nil),                          // 82: leasefs.hadoop.AclEntryProto
-	(*XAttrProto)(nil),                             // 83: leasefs.hadoop.XAttrProto
-	(HAServiceStateProto)(0),                       // 84: leasefs.hadoop.HAServiceStateProto
-	(*TokenProto)(nil),                             // 85: leasefs.hadoop.TokenProto
+	(CreateFlagProto)(0),                              // 0: leasefs.hadoop.CreateFlagProto
+	(SetSafeModeRequestProto_Action)(0),               // 1: leasefs.hadoop.SetSafeModeRequestProto.Action
+	(*EmptyProto)(nil),                                // 2: leasefs.hadoop.EmptyProto
+	(*PathRequestProto)(nil),                          // 3: leasefs.hadoop.PathRequestProto
+	(*BoolResponseProto)(nil),                         // 4: leasefs.hadoop.BoolResponseProto
+	(*GetBlockLocationsRequestProto)(nil),             // 5: leasefs.hadoop.GetBlockLocationsRequestProto
+	(*GetBlockLocationsResponseProto)(nil),            // 6: leasefs.hadoop.GetBlockLocationsResponseProto
+	(*FsServerDefaultsProto)(nil),                     // 7: leasefs.hadoop.FsServerDefaultsProto
+	(*GetServerDefaultsResponseProto)(nil),            // 8: leasefs.hadoop.GetServerDefaultsResponseProto
+	(*CreateRequestProto)(nil),                        // 9: leasefs.hadoop.CreateRequestProto
+	(*StatusResponseProto)(nil),                       // 10: leasefs.hadoop.StatusResponseProto
+	(*AppendRequestProto)(nil),                        // 11: leasefs.hadoop.AppendRequestProto
+	(*AppendResponseProto)(nil),                       // 12: leasefs.hadoop.AppendResponseProto
+	(*SetReplicationRequestProto)(nil),                // 13: leasefs.hadoop.SetReplicationRequestProto
+	(*StorageTypesProto)(nil),                         // 14: leasefs.hadoop.StorageTypesProto
+	(*BlockStoragePolicyProto)(nil),                   // 15: leasefs.hadoop.BlockStoragePolicyProto
+	(*GetStoragePolicyResponseProto)(nil),             // 16: leasefs.hadoop.GetStoragePolicyResponseProto
+	(*GetStoragePoliciesResponseProto)(nil),           // 17: leasefs.hadoop.GetStoragePoliciesResponseProto
+	(*SetPermissionRequestProto)(nil),                 // 18: leasefs.hadoop.SetPermissionRequestProto
+	(*SetOwnerRequestProto)(nil),                      // 19: leasefs.hadoop.SetOwnerRequestProto
+	(*AbandonBlockRequestProto)(nil),                  // 20: leasefs.hadoop.AbandonBlockRequestProto
+	(*AddBlockRequestProto)(nil),                      // 21: leasefs.hadoop.AddBlockRequestProto
+	(*BlockResponseProto)(nil),                        // 22: leasefs.hadoop.BlockResponseProto
+	(*CompleteRequestProto)(nil),                      // 23: leasefs.hadoop.CompleteRequestProto
+	(*ReportBadBlocksRequestProto)(nil),               // 24: leasefs.hadoop.ReportBadBlocksRequestProto
+	(*ConcatRequestProto)(nil),                        // 25: leasefs.hadoop.ConcatRequestProto
+	(*TruncateRequestProto)(nil),                      // 26: leasefs.hadoop.TruncateRequestProto
+	(*RenameRequestProto)(nil),                        // 27: leasefs.hadoop.RenameRequestProto
+	(*Rename2RequestProto)(nil),                       // 28: leasefs.hadoop.Rename2RequestProto
+	(*DeleteRequestProto)(nil),                        // 29: leasefs.hadoop.DeleteRequestProto
+	(*MkdirsRequestProto)(nil),                        // 30: leasefs.hadoop.MkdirsRequestProto
+	(*GetListingRequestProto)(nil),                    // 31: leasefs.hadoop.GetListingRequestProto
+	(*DirectoryListingProto)(nil),                     // 32: leasefs.hadoop.DirectoryListingProto
+	(*GetListingResponseProto)(nil),                   // 33: leasefs.hadoop.GetListingResponseProto
+	(*RecoverLeaseRequestProto)(nil),                  // 34: leasefs.hadoop.RecoverLeaseRequestProto
+	(*GetFsStatsResponseProto)(nil),                   // 35: leasefs.hadoop.GetFsStatsResponseProto
+	(*GetFsReplicatedBlockStatsResponseProto)(nil),    // 36: leasefs.hadoop.GetFsReplicatedBlockStatsResponseProto
+	(*GetFsECBlockGroupStatsResponseProto)(nil),       // 37: leasefs.hadoop.GetFsECBlockGroupStatsResponseProto
+	(*GetDatanodeReportRequestProto)(nil),             // 38: leasefs.hadoop.GetDatanodeReportRequestProto
+	(*GetDatanodeReportResponseProto)(nil),            // 39: leasefs.hadoop.GetDatanodeReportResponseProto
+	(*GetPreferredBlockSizeResponseProto)(nil),        // 40: leasefs.hadoop.GetPreferredBlockSizeResponseProto
+	(*SetSafeModeRequestProto)(nil),                   // 41: leasefs.hadoop.SetSafeModeRequestProto
+	(*CorruptFileBlocksProto)(nil),                    // 42: leasefs.hadoop.CorruptFileBlocksProto
+	(*ListCorruptFileBlocksResponseProto)(nil),        // 43: leasefs.hadoop.ListCorruptFileBlocksResponseProto
+	(*GetLocatedFileInfoRequestProto)(nil),            // 44: leasefs.hadoop.GetLocatedFileInfoRequestProto
+	(*ContentSummaryProto)(nil),                       // 45: leasefs.hadoop.ContentSummaryProto
+	(*GetContentSummaryResponseProto)(nil),            // 46: leasefs.hadoop.GetContentSummaryResponseProto
+	(*QuotaUsageProto)(nil),                           // 47: leasefs.hadoop.QuotaUsageProto
+	(*SetQuotaRequestProto)(nil),                      // 48: leasefs.hadoop.SetQuotaRequestProto
+	(*GetQuotaUsageResponseProto)(nil),                // 49: leasefs.hadoop.GetQuotaUsageResponseProto
+	(*FsyncRequestProto)(nil),                         // 50: leasefs.hadoop.FsyncRequestProto
+	(*SetTimesRequestProto)(nil),                      // 51: leasefs.hadoop.SetTimesRequestProto
+	(*CreateSymlinkRequestProto)(nil),                 // 52: leasefs.hadoop.CreateSymlinkRequestProto
+	(*TextResponseProto)(nil),                         // 53: leasefs.hadoop.TextResponseProto
+	(*UpdateBlockForPipelineRequestProto)(nil),        // 54: leasefs.hadoop.UpdateBlockForPipelineRequestProto
+	(*UpdatePipelineRequestProto)(nil),                // 55: leasefs.hadoop.UpdatePipelineRequestProto
+	(*AclStatusProto)(nil),                            // 56: leasefs.hadoop.AclStatusProto
+	(*AclRequestProto)(nil),                           // 57: leasefs.hadoop.AclRequestProto
+	(*GetAclStatusResponseProto)(nil),                 // 58: leasefs.hadoop.GetAclStatusResponseProto
+	(*SetXAttrRequestProto)(nil),                      // 59: leasefs.hadoop.SetXAttrRequestProto
+	(*XAttrsRequestProto)(nil),                        // 60: leasefs.hadoop.XAttrsRequestProto
+	(*XAttrsResponseProto)(nil),                       // 61: leasefs.hadoop.XAttrsResponseProto
+	(*CheckAccessRequestProto)(nil),                   // 62: leasefs.hadoop.CheckAccessRequestProto
+	(*HAServiceStateResponseProto)(nil),               // 63: leasefs.hadoop.HAServiceStateResponseProto
+	(*GetServiceStatusResponseProto)(nil),             // 64: leasefs.hadoop.GetServiceStatusResponseProto
+	(*StorageInfoProto)(nil),                          // 65: leasefs.hadoop.StorageInfoProto
+	(*NamespaceInfoProto)(nil),                        // 66: leasefs.hadoop.NamespaceInfoProto
+	(*VersionResponseProto)(nil),                      // 67: leasefs.hadoop.VersionResponseProto
+	(*GetDelegationTokenRequestProto)(nil),            // 68: leasefs.hadoop.GetDelegationTokenRequestProto
+	(*GetDelegationTokenResponseProto)(nil),           // 69: leasefs.hadoop.GetDelegationTokenResponseProto
+	(*DelegationTokenRequestProto)(nil),               // 70: leasefs.hadoop.DelegationTokenRequestProto
+	(*RenewDelegationTokenResponseProto)(nil),         // 71: leasefs.hadoop.RenewDelegationTokenResponseProto
+	(*GetGroupsForUserRequestProto)(nil),              // 72: leasefs.hadoop.GetGroupsForUserRequestProto
+	(*GetGroupsForUserResponseProto)(nil),             // 73: leasefs.hadoop.GetGroupsForUserResponseProto
+	(*SnapshotRequestProto)(nil),                      // 74: leasefs.hadoop.SnapshotRequestProto
+	(*CreateSnapshotResponseProto)(nil),               // 75: leasefs.hadoop.CreateSnapshotResponseProto
+	(*RenameSnapshotRequestProto)(nil),                // 76: leasefs.hadoop.RenameSnapshotRequestProto
+	(*GetSnapshottableDirListingResponseProto)(nil),   // 77: leasefs.hadoop.GetSnapshottableDirListingResponseProto
+	(*GetSnapshotListingResponseProto)(nil),           // 78: leasefs.hadoop.GetSnapshotListingResponseProto
+	(*SnapshotDiffRequestProto)(nil),                  // 79: leasefs.hadoop.SnapshotDiffRequestProto
+	(*GetSnapshotDiffReportResponseProto)(nil),        // 80: leasefs.hadoop.GetSnapshotDiffReportResponseProto
+	(*GetSnapshotDiffReportListingResponseProto)(nil), // 81: leasefs.hadoop.GetSnapshotDiffReportListingResponseProto
+	(*LocatedBlocksProto)(nil),                        // 82: leasefs.hadoop.LocatedBlocksProto
+	(ChecksumTypeProto)(0),                            // 83: leasefs.hadoop.ChecksumTypeProto
+	(*FsPermissionProto)(nil),                         // 84: leasefs.hadoop.FsPermissionProto
+	(*HdfsFileStatusProto)(nil),                       // 85: leasefs.hadoop.HdfsFileStatusProto
+	(*LocatedBlockProto)(nil),                         // 86: leasefs.hadoop.LocatedBlockProto
+	(StorageTypeProto)(0),                             // 87: leasefs.hadoop.StorageTypeProto
+	(*ExtendedBlockProto)(nil),                        // 88: leasefs.hadoop.ExtendedBlockProto
+	(*DatanodeInfoProto)(nil),                         // 89: leasefs.hadoop.DatanodeInfoProto
+	(*AclEntryProto)(nil),                             // 90: leasefs.hadoop.AclEntryProto
+	(*XAttrProto)(nil),                                // 91: leasefs.hadoop.XAttrProto
+	(HAServiceStateProto)(0),                          // 92: leasefs.hadoop.HAServiceStateProto
+	(*TokenProto)(nil),                                // 93: leasefs.hadoop.TokenProto
+	(*SnapshottableDirectoryListingProto)(nil),        // 94: leasefs.hadoop.SnapshottableDirectoryListingProto
+	(*SnapshotListingProto)(nil),                      // 95: leasefs.hadoop.SnapshotListingProto
+	(*SnapshotDiffReportCursorProto)(nil),             // 96: leasefs.hadoop.SnapshotDiffReportCursorProto
+	(*SnapshotDiffReportProto)(nil),                   // 97: leasefs.hadoop.SnapshotDiffReportProto
+	(*SnapshotDiffReportListingProto)(nil),            // 98: leasefs.hadoop.SnapshotDiffReportListingProto
 }
 var file_gateway_hdfs_hadoop_namenode_proto_depIdxs = []int32{
-	74, // 0: leasefs.hadoop.GetBlockLocationsResponseProto.locations:type_name -> leasefs.hadoop.LocatedBlocksProto
-	75, // 1: leasefs.hadoop.FsServerDefaultsProto.checksumType:type_name -> leasefs.hadoop.ChecksumTypeProto
+	82, // 0: leasefs.hadoop.GetBlockLocationsResponseProto.locations:type_name -> leasefs.hadoop.LocatedBlocksProto
+	83, // 1: leasefs.hadoop.FsServerDefaultsProto.checksumType:type_name -> leasefs.hadoop.ChecksumTypeProto
 	7,  // 2: leasefs.hadoop.GetServerDefaultsResponseProto.serverDefaults:type_name -> leasefs.hadoop.FsServerDefaultsProto
-	76, // 3: leasefs.hadoop.CreateRequestProto.masked:type_name -> leasefs.hadoop.FsPermissionProto
-	76, // 4: leasefs.hadoop.CreateRequestProto.unmasked:type_name -> leasefs.hadoop.FsPermissionProto
-	77, // 5: leasefs.hadoop.StatusResponseProto.fs:type_name -> leasefs.hadoop.HdfsFileStatusProto
-	78, // 6: leasefs.hadoop.AppendResponseProto.block:type_name -> leasefs.hadoop.LocatedBlockProto
-	77, // 7: leasefs.hadoop.AppendResponseProto.stat:type_name -> leasefs.hadoop.HdfsFileStatusProto
-	79, // 8: leasefs.hadoop.StorageTypesProto.storageTypes:type_name -> leasefs.hadoop.StorageTypeProto
+	84, // 3: leasefs.hadoop.CreateRequestProto.masked:type_name -> leasefs.hadoop.FsPermissionProto
+	84, // 4: leasefs.hadoop.CreateRequestProto.unmasked:type_name -> leasefs.hadoop.FsPermissionProto
+	85, // 5: leasefs.hadoop.StatusResponseProto.fs:type_name -> leasefs.hadoop.HdfsFileStatusProto
+	86, // 6: leasefs.hadoop.AppendResponseProto.block:type_name -> leasefs.hadoop.LocatedBlockProto
+	85, // 7: leasefs.hadoop.AppendResponseProto.stat:type_name -> leasefs.hadoop.HdfsFileStatusProto
+	87, // 8: leasefs.hadoop.StorageTypesProto.storageTypes:type_name -> leasefs.hadoop.StorageTypeProto
 	14, // 9: leasefs.hadoop.BlockStoragePolicyProto.creationPolicy:type_name -> leasefs.hadoop.StorageTypesProto
 	14, // 10: leasefs.hadoop.BlockStoragePolicyProto.creationFallbackPolicy:type_name -> leasefs.hadoop.StorageTypesProto
 	14, // 11: leasefs.hadoop.BlockStoragePolicyProto.replicationFallbackPolicy:type_name -> leasefs.hadoop.StorageTypesProto
 	15, // 12: leasefs.hadoop.GetStoragePolicyResponseProto.storagePolicy:type_name -> leasefs.hadoop.BlockStoragePolicyProto
 	15, // 13: leasefs.hadoop.GetStoragePoliciesResponseProto.policies:type_name -> leasefs.hadoop.BlockStoragePolicyProto
-	76, // 14: leasefs.hadoop.SetPermissionRequestProto.permission:type_name -> leasefs.hadoop.FsPermissionProto
-	80, // 15: leasefs.hadoop.AbandonBlockRequestProto.b:type_name -> leasefs.hadoop.ExtendedBlockProto
-	80, // 16: leasefs.hadoop.AddBlockRequestProto.previous:type_name -> leasefs.hadoop.ExtendedBlockProto
-	81, // 17: leasefs.hadoop.AddBlockRequestProto.excludeNodes:type_name -> leasefs.hadoop.DatanodeInfoProto
-	78, // 18: leasefs.hadoop.BlockResponseProto.block:type_name -> leasefs.hadoop.LocatedBlockProto
-	80, // 19: leasefs.hadoop.CompleteRequestProto.last:type_name -> leasefs.hadoop.ExtendedBlockProto
-	78, // 20: leasefs.hadoop.ReportBadBlocksRequestProto.blocks:type_name -> leasefs.hadoop.LocatedBlockProto
-	76, // 21: leasefs.hadoop.MkdirsRequestProto.masked:type_name -> leasefs.hadoop.FsPermissionProto
-	76, // 22: leasefs.hadoop.MkdirsRequestProto.unmasked:type_name -> leasefs.hadoop.FsPermissionProto
-	77, // 23: leasefs.hadoop.DirectoryListingProto.partialListing:type_name -> leasefs.hadoop.HdfsFileStatusProto
+	84, // 14: leasefs.hadoop.SetPermissionRequestProto.permission:type_name -> leasefs.hadoop.FsPermissionProto
+	88, // 15: leasefs.hadoop.AbandonBlockRequestProto.b:type_name -> leasefs.hadoop.ExtendedBlockProto
+	88, // 16: leasefs.hadoop.AddBlockRequestProto.previous:type_name -> leasefs.hadoop.ExtendedBlockProto
+	89, // 17: leasefs.hadoop.AddBlockRequestProto.excludeNodes:type_name -> leasefs.hadoop.DatanodeInfoProto
+	86, // 18: leasefs.hadoop.BlockResponseProto.block:type_name -> leasefs.hadoop.LocatedBlockProto
+	88, // 19: leasefs.hadoop.CompleteRequestProto.last:type_name -> leasefs.hadoop.ExtendedBlockProto
+	86, // 20: leasefs.hadoop.ReportBadBlocksRequestProto.blocks:type_name -> leasefs.hadoop.LocatedBlockProto
+	84, // 21: leasefs.hadoop.MkdirsRequestProto.masked:type_name -> leasefs.hadoop.FsPermissionProto
+	84, // 22: leasefs.hadoop.MkdirsRequestProto.unmasked:type_name -> leasefs.hadoop.FsPermissionProto
+	85, // 23: leasefs.hadoop.DirectoryListingProto.partialListing:type_name -> leasefs.hadoop.HdfsFileStatusProto
 	32, // 24: leasefs.hadoop.GetListingResponseProto.dirList:type_name -> leasefs.hadoop.DirectoryListingProto
-	81, // 25: leasefs.hadoop.GetDatanodeReportResponseProto.di:type_name -> leasefs.hadoop.DatanodeInfoProto
+	89, // 25: leasefs.hadoop.GetDatanodeReportResponseProto.di:type_name -> leasefs.hadoop.DatanodeInfoProto
 	1,  // 26: leasefs.hadoop.SetSafeModeRequestProto.action:type_name -> leasefs.hadoop.SetSafeModeRequestProto.Action
 	42, // 27: leasefs.hadoop.ListCorruptFileBlocksResponseProto.corrupt:type_name -> leasefs.hadoop.CorruptFileBlocksProto
 	45, // 28: leasefs.hadoop.GetContentSummaryResponseProto.summary:type_name -> leasefs.hadoop.ContentSummaryProto
-	79, // 29: leasefs.hadoop.SetQuotaRequestProto.storageType:type_name -> leasefs.hadoop.StorageTypeProto
+	87, // 29: leasefs.hadoop.SetQuotaRequestProto.storageType:type_name -> leasefs.hadoop.StorageTypeProto
 	47, // 30: leasefs.hadoop.GetQuotaUsageResponseProto.usage:type_name -> leasefs.hadoop.QuotaUsageProto
-	76, // 31: leasefs.hadoop.CreateSymlinkRequestProto.dirPerm:type_name -> leasefs.hadoop.FsPermissionProto
-	80, // 32: leasefs.hadoop.UpdateBlockForPipelineRequestProto.block:type_name -> leasefs.hadoop.ExtendedBlockProto
-	80, // 33: leasefs.hadoop.UpdatePipelineRequestProto.oldBlock:type_name -> leasefs.hadoop.ExtendedBlockProto
-	80, // 34: leasefs.hadoop.UpdatePipelineRequestProto.newBlock:type_name -> leasefs.hadoop.ExtendedBlockProto
-	82, // 35: leasefs.hadoop.AclStatusProto.entries:type_name -> leasefs.hadoop.AclEntryProto
-	76, // 36: leasefs.hadoop.AclStatusProto.permission:type_name -> leasefs.hadoop.FsPermissionProto
-	82, // 37: leasefs.hadoop.AclRequestProto.aclSpec:type_name -> leasefs.hadoop.AclEntryProto
+	84, // 31: leasefs.hadoop.CreateSymlinkRequestProto.dirPerm:type_name -> leasefs.hadoop.FsPermissionProto
+	88, // 32: leasefs.hadoop.UpdateBlockForPipelineRequestProto.block:type_name -> leasefs.hadoop.ExtendedBlockProto
+	88, // 33: leasefs.hadoop.UpdatePipelineRequestProto.oldBlock:type_name -> leasefs.hadoop.ExtendedBlockProto
+	88, // 34: leasefs.hadoop.UpdatePipelineRequestProto.newBlock:type_name -> leasefs.hadoop.ExtendedBlockProto
+	90, // 35: leasefs.hadoop.AclStatusProto.entries:type_name -> leasefs.hadoop.AclEntryProto
+	84, // 36: leasefs.hadoop.AclStatusProto.permission:type_name -> leasefs.hadoop.FsPermissionProto
+	90, // 37: leasefs.hadoop.AclRequestProto.aclSpec:type_name -> leasefs.hadoop.AclEntryProto
 	56, // 38: leasefs.hadoop.GetAclStatusResponseProto.result:type_name -> leasefs.hadoop.AclStatusProto
-	83, // 39: leasefs.hadoop.SetXAttrRequestProto.xAttr:type_name -> leasefs.hadoop.XAttrProto
-	83, // 40: leasefs.hadoop.XAttrsRequestProto.xAttrs:type_name -> leasefs.hadoop.XAttrProto
-	83, // 41: leasefs.hadoop.XAttrsResponseProto.xAttrs:type_name -> leasefs.hadoop.XAttrProto
-	84, // 42: leasefs.hadoop.HAServiceStateResponseProto.state:type_name -> leasefs.hadoop.HAServiceStateProto
-	84, // 43: leasefs.hadoop.GetServiceStatusResponseProto.state:type_name -> leasefs.hadoop.HAServiceStateProto
+	91, // 39: leasefs.hadoop.SetXAttrRequestProto.xAttr:type_name -> leasefs.hadoop.XAttrProto
+	91, // 40: leasefs.hadoop.XAttrsRequestProto.xAttrs:type_name -> leasefs.hadoop.XAttrProto
+	91, // 41: leasefs.hadoop.XAttrsResponseProto.xAttrs:type_name -> leasefs.hadoop.XAttrProto
+	92, // 42: leasefs.hadoop.HAServiceStateResponseProto.state:type_name -> leasefs.hadoop.HAServiceStateProto
+	92, // 43: leasefs.hadoop.GetServiceStatusResponseProto.state:type_name -> leasefs.hadoop.HAServiceStateProto
 	65, // 44: leasefs.hadoop.NamespaceInfoProto.storageInfo:type_name -> leasefs.hadoop.StorageInfoProto
 	66, // 45: leasefs.hadoop.VersionResponseProto.info:type_name -> leasefs.hadoop.NamespaceInfoProto
-	85, // 46: leasefs.hadoop.GetDelegationTokenResponseProto.token:type_name -> leasefs.hadoop.TokenProto
-	85, // 47: leasefs.hadoop.DelegationTokenRequestProto.token:type_name -> leasefs.hadoop.TokenProto
-	48, // [48:48] is the sub-list for method output_type
-	48, // [48:48] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	93, // 46: leasefs.hadoop.GetDelegationTokenResponseProto.token:type_name -> leasefs.hadoop.TokenProto
+	93, // 47: leasefs.hadoop.DelegationTokenRequestProto.token:type_name -> leasefs.hadoop.TokenProto
+	94, // 48: leasefs.hadoop.GetSnapshottableDirListingResponseProto.snapshottableDirList:type_name -> leasefs.hadoop.SnapshottableDirectoryListingProto
+	95, // 49: leasefs.hadoop.GetSnapshotListingResponseProto.snapshotList:type_name -> leasefs.hadoop.SnapshotListingProto
+	96, // 50: leasefs.hadoop.SnapshotDiffRequestProto.cursor:type_name -> leasefs.hadoop.SnapshotDiffReportCursorProto
+	97, // 51: leasefs.hadoop.GetSnapshotDiffReportResponseProto.diffReport:type_name -> leasefs.hadoop.SnapshotDiffReportProto
+	98, // 52: leasefs.hadoop.GetSnapshotDiffReportListingResponseProto.diffReport:type_name -> leasefs.hadoop.SnapshotDiffReportListingProto
+	53, // [53:53] is the sub-list for method output_type
+	53, // [53:53] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_gateway_hdfs_hadoop_namenode_proto_init() }
@@ -4831,7 +5279,7 @@ func file_gateway_hdfs_hadoop_namenode_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_gateway_hdfs_hadoop_namenode_proto_rawDesc), len(file_gateway_hdfs_hadoop_namenode_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   72,
+			NumMessages:   80,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

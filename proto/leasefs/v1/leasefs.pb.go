@@ -304,6 +304,61 @@ func (EventType) EnumDescriptor() ([]byte, []int) {
 	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{4}
 }
 
+type SnapshotChangeType int32
+
+const (
+	SnapshotChangeType_SNAPSHOT_CHANGE_TYPE_UNSPECIFIED SnapshotChangeType = 0
+	SnapshotChangeType_SNAPSHOT_CHANGE_TYPE_CREATED     SnapshotChangeType = 1
+	SnapshotChangeType_SNAPSHOT_CHANGE_TYPE_DELETED     SnapshotChangeType = 2
+	SnapshotChangeType_SNAPSHOT_CHANGE_TYPE_MODIFIED    SnapshotChangeType = 3
+	SnapshotChangeType_SNAPSHOT_CHANGE_TYPE_RENAMED     SnapshotChangeType = 4
+)
+
+// Enum value maps for SnapshotChangeType.
+var (
+	SnapshotChangeType_name = map[int32]string{
+		0: "SNAPSHOT_CHANGE_TYPE_UNSPECIFIED",
+		1: "SNAPSHOT_CHANGE_TYPE_CREATED",
+		2: "SNAPSHOT_CHANGE_TYPE_DELETED",
+		3: "SNAPSHOT_CHANGE_TYPE_MODIFIED",
+		4: "SNAPSHOT_CHANGE_TYPE_RENAMED",
+	}
+	SnapshotChangeType_value = map[string]int32{
+		"SNAPSHOT_CHANGE_TYPE_UNSPECIFIED": 0,
+		"SNAPSHOT_CHANGE_TYPE_CREATED":     1,
+		"SNAPSHOT_CHANGE_TYPE_DELETED":     2,
+		"SNAPSHOT_CHANGE_TYPE_MODIFIED":    3,
+		"SNAPSHOT_CHANGE_TYPE_RENAMED":     4,
+	}
+)
+
+func (x SnapshotChangeType) Enum() *SnapshotChangeType {
+	p := new(SnapshotChangeType)
+	*p = x
+	return p
+}
+
+func (x SnapshotChangeType) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SnapshotChangeType) Descriptor() protoreflect.EnumDescriptor {
+	return file_leasefs_v1_leasefs_proto_enumTypes[5].Descriptor()
+}
+
+func (SnapshotChangeType) Type() protoreflect.EnumType {
+	return &file_leasefs_v1_leasefs_proto_enumTypes[5]
+}
+
+func (x SnapshotChangeType) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SnapshotChangeType.Descriptor instead.
+func (SnapshotChangeType) EnumDescriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{5}
+}
+
 type XattrAction int32
 
 const (
@@ -340,11 +395,11 @@ func (x XattrAction) String() string {
 }
 
 func (XattrAction) Descriptor() protoreflect.EnumDescriptor {
-	return file_leasefs_v1_leasefs_proto_enumTypes[5].Descriptor()
+	return file_leasefs_v1_leasefs_proto_enumTypes[6].Descriptor()
 }
 
 func (XattrAction) Type() protoreflect.EnumType {
-	return &file_leasefs_v1_leasefs_proto_enumTypes[5]
+	return &file_leasefs_v1_leasefs_proto_enumTypes[6]
 }
 
 func (x XattrAction) Number() protoreflect.EnumNumber {
@@ -353,7 +408,7 @@ func (x XattrAction) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use XattrAction.Descriptor instead.
 func (XattrAction) EnumDescriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{5}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{6}
 }
 
 // AclTag is whom an entry of an ACL is for.
@@ -402,11 +457,11 @@ func (x AclTag) String() string {
 }
 
 func (AclTag) Descriptor() protoreflect.EnumDescriptor {
-	return file_leasefs_v1_leasefs_proto_enumTypes[6].Descriptor()
+	return file_leasefs_v1_leasefs_proto_enumTypes[7].Descriptor()
 }
 
 func (AclTag) Type() protoreflect.EnumType {
-	return &file_leasefs_v1_leasefs_proto_enumTypes[6]
+	return &file_leasefs_v1_leasefs_proto_enumTypes[7]
 }
 
 func (x AclTag) Number() protoreflect.EnumNumber {
@@ -415,7 +470,7 @@ func (x AclTag) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use AclTag.Descriptor instead.
 func (AclTag) EnumDescriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{6}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{7}
 }
 
 // AclAction is how a change uses its entries. Where a part (access, default) is changed
@@ -466,11 +521,11 @@ func (x AclAction) String() string {
 }
 
 func (AclAction) Descriptor() protoreflect.EnumDescriptor {
-	return file_leasefs_v1_leasefs_proto_enumTypes[7].Descriptor()
+	return file_leasefs_v1_leasefs_proto_enumTypes[8].Descriptor()
 }
 
 func (AclAction) Type() protoreflect.EnumType {
-	return &file_leasefs_v1_leasefs_proto_enumTypes[7]
+	return &file_leasefs_v1_leasefs_proto_enumTypes[8]
 }
 
 func (x AclAction) Number() protoreflect.EnumNumber {
@@ -479,7 +534,7 @@ func (x AclAction) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use AclAction.Descriptor instead.
 func (AclAction) EnumDescriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{7}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{8}
 }
 
 type SafeModeRequest_Action int32
@@ -518,11 +573,11 @@ func (x SafeModeRequest_Action) String() string {
 }
 
 func (SafeModeRequest_Action) Descriptor() protoreflect.EnumDescriptor {
-	return file_leasefs_v1_leasefs_proto_enumTypes[8].Descriptor()
+	return file_leasefs_v1_leasefs_proto_enumTypes[9].Descriptor()
 }
 
 func (SafeModeRequest_Action) Type() protoreflect.EnumType {
-	return &file_leasefs_v1_leasefs_proto_enumTypes[8]
+	return &file_leasefs_v1_leasefs_proto_enumTypes[9]
 }
 
 func (x SafeModeRequest_Action) Number() protoreflect.EnumNumber {
@@ -531,7 +586,7 @@ func (x SafeModeRequest_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SafeModeRequest_Action.Descriptor instead.
 func (SafeModeRequest_Action) EnumDescriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{116, 0}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{130, 0}
 }
 
 // CallId makes a call happen at most once. Both numbers are chosen by the
@@ -899,6 +954,7 @@ type Attr struct {
 	Xattrs        uint32                 `protobuf:"varint,14,opt,name=xattrs,proto3" json:"xattrs,omitempty"`                           // how many extended attributes it has
 	Acl           uint32                 `protobuf:"varint,15,opt,name=acl,proto3" json:"acl,omitempty"`                                 // 1: an access ACL that says more than mode; 2: a default ACL; 3: both
 	Xattr         []byte                 `protobuf:"bytes,16,opt,name=xattr,proto3" json:"xattr,omitempty"`                              // the value of Caller.xattr; empty, too, if it has none or the caller may not read it
+	Snapshots     bool                   `protobuf:"varint,17,opt,name=snapshots,proto3" json:"snapshots,omitempty"`                     // a directory that may have snapshots
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1043,6 +1099,13 @@ func (x *Attr) GetXattr() []byte {
 		return x.Xattr
 	}
 	return nil
+}
+
+func (x *Attr) GetSnapshots() bool {
+	if x != nil {
+		return x.Snapshots
+	}
+	return false
 }
 
 // OpenState is the truth about who writes a file.
@@ -4812,7 +4875,10 @@ type AppendRequest struct {
 	Umask *uint32 `protobuf:"varint,17,opt,name=umask,proto3,oneof" json:"umask,omitempty"` // as of CreateRequest
 	// With create: attach what it makes to this granted lease. A file that is there must be
 	// attached to it, else EXISTS.
-	Lease         uint64 `protobuf:"varint,18,opt,name=lease,proto3" json:"lease,omitempty"`
+	Lease uint64 `protobuf:"varint,18,opt,name=lease,proto3" json:"lease,omitempty"`
+	// Continue what an earlier process of the same user and client name has open, which
+	// takes no permission to write; if it has it open no longer, LEASE_LOST.
+	Resume        bool `protobuf:"varint,19,opt,name=resume,proto3" json:"resume,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4964,6 +5030,13 @@ func (x *AppendRequest) GetLease() uint64 {
 		return x.Lease
 	}
 	return 0
+}
+
+func (x *AppendRequest) GetResume() bool {
+	if x != nil {
+		return x.Resume
+	}
+	return false
 }
 
 type AppendTailRequest struct {
@@ -6497,6 +6570,7 @@ type SummaryResponse struct {
 	Length        int64                  `protobuf:"varint,4,opt,name=length,proto3" json:"length,omitempty"`
 	Stored        int64                  `protobuf:"varint,5,opt,name=stored,proto3" json:"stored,omitempty"` // bytes in the block store and in tails
 	OpenFiles     uint64                 `protobuf:"varint,6,opt,name=open_files,json=openFiles,proto3" json:"open_files,omitempty"`
+	SnapshotBytes int64                  `protobuf:"varint,7,opt,name=snapshot_bytes,json=snapshotBytes,proto3" json:"snapshot_bytes,omitempty"` // of blocks that only snapshots of directories there have; they are not in the others
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6569,6 +6643,13 @@ func (x *SummaryResponse) GetStored() int64 {
 func (x *SummaryResponse) GetOpenFiles() uint64 {
 	if x != nil {
 		return x.OpenFiles
+	}
+	return 0
+}
+
+func (x *SummaryResponse) GetSnapshotBytes() int64 {
+	if x != nil {
+		return x.SnapshotBytes
 	}
 	return 0
 }
@@ -6749,8 +6830,9 @@ type MutateResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attr          *Attr                  `protobuf:"bytes,1,opt,name=attr,proto3" json:"attr,omitempty"` // of what was made or changed, if it still exists
 	Txid          uint64                 `protobuf:"varint,2,opt,name=txid,proto3" json:"txid,omitempty"`
-	Hidden        bool                   `protobuf:"varint,3,opt,name=hidden,proto3" json:"hidden,omitempty"`   // a file was hidden, as asked for
-	Trashed       bool                   `protobuf:"varint,4,opt,name=trashed,proto3" json:"trashed,omitempty"` // what was deleted or replaced is in the trash
+	Hidden        bool                   `protobuf:"varint,3,opt,name=hidden,proto3" json:"hidden,omitempty"`    // a file was hidden, as asked for
+	Trashed       bool                   `protobuf:"varint,4,opt,name=trashed,proto3" json:"trashed,omitempty"`  // what was deleted or replaced is in the trash
+	Snapshot      string                 `protobuf:"bytes,5,opt,name=snapshot,proto3" json:"snapshot,omitempty"` // the name of the snapshot that was made
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6811,6 +6893,13 @@ func (x *MutateResponse) GetTrashed() bool {
 		return x.Trashed
 	}
 	return false
+}
+
+func (x *MutateResponse) GetSnapshot() string {
+	if x != nil {
+		return x.Snapshot
+	}
+	return ""
 }
 
 type MkdirRequest struct {
@@ -7815,13 +7904,16 @@ func (x *GetQuotaResponse) GetOwn() bool {
 
 // Quota is the quota of a directory and how much of it is used.
 type Quota struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Inode         uint64                 `protobuf:"varint,1,opt,name=inode,proto3" json:"inode,omitempty"`
-	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`    // of the directory
-	Names         int64                  `protobuf:"varint,3,opt,name=names,proto3" json:"names,omitempty"` // limits; -1: none
-	Bytes         int64                  `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`
-	UsedNames     int64                  `protobuf:"varint,5,opt,name=used_names,json=usedNames,proto3" json:"used_names,omitempty"`
-	UsedBytes     int64                  `protobuf:"varint,6,opt,name=used_bytes,json=usedBytes,proto3" json:"used_bytes,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Inode     uint64                 `protobuf:"varint,1,opt,name=inode,proto3" json:"inode,omitempty"`
+	Path      string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`    // of the directory
+	Names     int64                  `protobuf:"varint,3,opt,name=names,proto3" json:"names,omitempty"` // limits; -1: none
+	Bytes     int64                  `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	UsedNames int64                  `protobuf:"varint,5,opt,name=used_names,json=usedNames,proto3" json:"used_names,omitempty"`
+	UsedBytes int64                  `protobuf:"varint,6,opt,name=used_bytes,json=usedBytes,proto3" json:"used_bytes,omitempty"`
+	// Bytes of blocks that only snapshots of directories in it have. They count in no quota, but
+	// while they are more than its bytes, no more snapshots are made there.
+	SnapshotBytes int64 `protobuf:"varint,7,opt,name=snapshot_bytes,json=snapshotBytes,proto3" json:"snapshot_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7894,6 +7986,13 @@ func (x *Quota) GetUsedNames() int64 {
 func (x *Quota) GetUsedBytes() int64 {
 	if x != nil {
 		return x.UsedBytes
+	}
+	return 0
+}
+
+func (x *Quota) GetSnapshotBytes() int64 {
+	if x != nil {
+		return x.SnapshotBytes
 	}
 	return 0
 }
@@ -8011,6 +8110,938 @@ func (x *ListQuotasResponse) GetNext() uint64 {
 	return 0
 }
 
+// AllowSnapshotsRequest says whether a directory may have snapshots. One that has some cannot be
+// refused them.
+type AllowSnapshotsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	Caller        *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
+	At            *Ref                   `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	Allow         bool                   `protobuf:"varint,4,opt,name=allow,proto3" json:"allow,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AllowSnapshotsRequest) Reset() {
+	*x = AllowSnapshotsRequest{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AllowSnapshotsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AllowSnapshotsRequest) ProtoMessage() {}
+
+func (x *AllowSnapshotsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AllowSnapshotsRequest.ProtoReflect.Descriptor instead.
+func (*AllowSnapshotsRequest) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{94}
+}
+
+func (x *AllowSnapshotsRequest) GetCall() *CallId {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
+func (x *AllowSnapshotsRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *AllowSnapshotsRequest) GetAt() *Ref {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *AllowSnapshotsRequest) GetAllow() bool {
+	if x != nil {
+		return x.Allow
+	}
+	return false
+}
+
+type MakeSnapshotRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	Caller        *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
+	At            *Ref                   `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`     // the directory
+	Name          string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"` // empty: s20060102-150405.000, by the namenode's clock, in UTC
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MakeSnapshotRequest) Reset() {
+	*x = MakeSnapshotRequest{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MakeSnapshotRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MakeSnapshotRequest) ProtoMessage() {}
+
+func (x *MakeSnapshotRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MakeSnapshotRequest.ProtoReflect.Descriptor instead.
+func (*MakeSnapshotRequest) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{95}
+}
+
+func (x *MakeSnapshotRequest) GetCall() *CallId {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
+func (x *MakeSnapshotRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *MakeSnapshotRequest) GetAt() *Ref {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *MakeSnapshotRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type RenameSnapshotRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	Caller        *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
+	At            *Ref                   `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"` // the directory
+	Name          string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
+	NewName       string                 `protobuf:"bytes,5,opt,name=new_name,json=newName,proto3" json:"new_name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenameSnapshotRequest) Reset() {
+	*x = RenameSnapshotRequest{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenameSnapshotRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenameSnapshotRequest) ProtoMessage() {}
+
+func (x *RenameSnapshotRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenameSnapshotRequest.ProtoReflect.Descriptor instead.
+func (*RenameSnapshotRequest) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{96}
+}
+
+func (x *RenameSnapshotRequest) GetCall() *CallId {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
+func (x *RenameSnapshotRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *RenameSnapshotRequest) GetAt() *Ref {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *RenameSnapshotRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RenameSnapshotRequest) GetNewName() string {
+	if x != nil {
+		return x.NewName
+	}
+	return ""
+}
+
+type DeleteSnapshotRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	Caller        *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
+	At            *Ref                   `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"` // the directory
+	Name          string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteSnapshotRequest) Reset() {
+	*x = DeleteSnapshotRequest{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteSnapshotRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteSnapshotRequest) ProtoMessage() {}
+
+func (x *DeleteSnapshotRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteSnapshotRequest.ProtoReflect.Descriptor instead.
+func (*DeleteSnapshotRequest) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97}
+}
+
+func (x *DeleteSnapshotRequest) GetCall() *CallId {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
+func (x *DeleteSnapshotRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *DeleteSnapshotRequest) GetAt() *Ref {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *DeleteSnapshotRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// ListSnapshotsRequest asks for the snapshots of a directory, by name.
+type ListSnapshotsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	At            *Ref                   `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	After         string                 `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`  // the last name seen; empty: the first page
+	Limit         int32                  `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"` // at most 1,000; 0 means 1,000
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSnapshotsRequest) Reset() {
+	*x = ListSnapshotsRequest{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSnapshotsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSnapshotsRequest) ProtoMessage() {}
+
+func (x *ListSnapshotsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSnapshotsRequest.ProtoReflect.Descriptor instead.
+func (*ListSnapshotsRequest) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98}
+}
+
+func (x *ListSnapshotsRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *ListSnapshotsRequest) GetAt() *Ref {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *ListSnapshotsRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+func (x *ListSnapshotsRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type ListSnapshotsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Snapshots     []*Snapshot            `protobuf:"bytes,1,rep,name=snapshots,proto3" json:"snapshots,omitempty"`
+	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"` // empty at the end
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSnapshotsResponse) Reset() {
+	*x = ListSnapshotsResponse{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSnapshotsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSnapshotsResponse) ProtoMessage() {}
+
+func (x *ListSnapshotsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSnapshotsResponse.ProtoReflect.Descriptor instead.
+func (*ListSnapshotsResponse) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{99}
+}
+
+func (x *ListSnapshotsResponse) GetSnapshots() []*Snapshot {
+	if x != nil {
+		return x.Snapshots
+	}
+	return nil
+}
+
+func (x *ListSnapshotsResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
+type Snapshot struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Id         uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"` // distinct, not in the order in which they were made
+	Name       string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	TimeUnixMs int64                  `protobuf:"varint,3,opt,name=time_unix_ms,json=timeUnixMs,proto3" json:"time_unix_ms,omitempty"` // when it was made
+	Attr       *Attr                  `protobuf:"bytes,4,opt,name=attr,proto3" json:"attr,omitempty"`                                  // of the directory as it was; its inode is the one that it has in the snapshot
+	// Bytes of blocks that only snapshots have, and of these this one as the newest: to delete it
+	// alone frees as many, or fewer if older ones have them, too.
+	HeldBytes     int64 `protobuf:"varint,5,opt,name=held_bytes,json=heldBytes,proto3" json:"held_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Snapshot) Reset() {
+	*x = Snapshot{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Snapshot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Snapshot) ProtoMessage() {}
+
+func (x *Snapshot) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
+func (*Snapshot) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100}
+}
+
+func (x *Snapshot) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *Snapshot) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Snapshot) GetTimeUnixMs() int64 {
+	if x != nil {
+		return x.TimeUnixMs
+	}
+	return 0
+}
+
+func (x *Snapshot) GetAttr() *Attr {
+	if x != nil {
+		return x.Attr
+	}
+	return nil
+}
+
+func (x *Snapshot) GetHeldBytes() int64 {
+	if x != nil {
+		return x.HeldBytes
+	}
+	return 0
+}
+
+// ListSnapshotDirsRequest asks for the directories that may have snapshots, by inode: those that the
+// caller owns, of a superuser all.
+type ListSnapshotDirsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	From          uint64                 `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"`   // the cursor of a page; 0: the first one
+	Limit         int32                  `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"` // directories to look at, at most 1,000; 0 means 1,000
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSnapshotDirsRequest) Reset() {
+	*x = ListSnapshotDirsRequest{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSnapshotDirsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSnapshotDirsRequest) ProtoMessage() {}
+
+func (x *ListSnapshotDirsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSnapshotDirsRequest.ProtoReflect.Descriptor instead.
+func (*ListSnapshotDirsRequest) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{101}
+}
+
+func (x *ListSnapshotDirsRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *ListSnapshotDirsRequest) GetFrom() uint64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *ListSnapshotDirsRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type ListSnapshotDirsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Dirs          []*SnapshotDir         `protobuf:"bytes,1,rep,name=dirs,proto3" json:"dirs,omitempty"`
+	Next          uint64                 `protobuf:"varint,2,opt,name=next,proto3" json:"next,omitempty"` // 0 at the end; a page with few directories, or none, may have one
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSnapshotDirsResponse) Reset() {
+	*x = ListSnapshotDirsResponse{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSnapshotDirsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSnapshotDirsResponse) ProtoMessage() {}
+
+func (x *ListSnapshotDirsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSnapshotDirsResponse.ProtoReflect.Descriptor instead.
+func (*ListSnapshotDirsResponse) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{102}
+}
+
+func (x *ListSnapshotDirsResponse) GetDirs() []*SnapshotDir {
+	if x != nil {
+		return x.Dirs
+	}
+	return nil
+}
+
+func (x *ListSnapshotDirsResponse) GetNext() uint64 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
+}
+
+type SnapshotDir struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Snapshots     uint64                 `protobuf:"varint,2,opt,name=snapshots,proto3" json:"snapshots,omitempty"` // how many it has
+	Attr          *Attr                  `protobuf:"bytes,3,opt,name=attr,proto3" json:"attr,omitempty"`
+	HeldBytes     int64                  `protobuf:"varint,4,opt,name=held_bytes,json=heldBytes,proto3" json:"held_bytes,omitempty"` // the sum of those of its snapshots
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SnapshotDir) Reset() {
+	*x = SnapshotDir{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnapshotDir) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnapshotDir) ProtoMessage() {}
+
+func (x *SnapshotDir) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnapshotDir.ProtoReflect.Descriptor instead.
+func (*SnapshotDir) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{103}
+}
+
+func (x *SnapshotDir) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *SnapshotDir) GetSnapshots() uint64 {
+	if x != nil {
+		return x.Snapshots
+	}
+	return 0
+}
+
+func (x *SnapshotDir) GetAttr() *Attr {
+	if x != nil {
+		return x.Attr
+	}
+	return nil
+}
+
+func (x *SnapshotDir) GetHeldBytes() int64 {
+	if x != nil {
+		return x.HeldBytes
+	}
+	return 0
+}
+
+// DiffSnapshotsRequest asks for a page of what was changed between two snapshots of a directory,
+// or between one and the directory as it is. Only the directory's owner and superusers may.
+type DiffSnapshotsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	At            *Ref                   `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	From          string                 `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"` // names of snapshots; empty: as it is
+	To            string                 `protobuf:"bytes,4,opt,name=to,proto3" json:"to,omitempty"`
+	Cursor        string                 `protobuf:"bytes,5,opt,name=cursor,proto3" json:"cursor,omitempty"` // of a page; empty: the first one
+	Limit         int32                  `protobuf:"varint,6,opt,name=limit,proto3" json:"limit,omitempty"`  // at most 1,000; 0 means 1,000
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiffSnapshotsRequest) Reset() {
+	*x = DiffSnapshotsRequest{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiffSnapshotsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiffSnapshotsRequest) ProtoMessage() {}
+
+func (x *DiffSnapshotsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiffSnapshotsRequest.ProtoReflect.Descriptor instead.
+func (*DiffSnapshotsRequest) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{104}
+}
+
+func (x *DiffSnapshotsRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *DiffSnapshotsRequest) GetAt() *Ref {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *DiffSnapshotsRequest) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *DiffSnapshotsRequest) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *DiffSnapshotsRequest) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+func (x *DiffSnapshotsRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type DiffSnapshotsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Changes       []*SnapshotChange      `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`                         // what the caller may not see is left out
+	NextCursor    string                 `protobuf:"bytes,2,opt,name=next_cursor,json=nextCursor,proto3" json:"next_cursor,omitempty"` // empty at the end; a page without changes may have one
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiffSnapshotsResponse) Reset() {
+	*x = DiffSnapshotsResponse{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiffSnapshotsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiffSnapshotsResponse) ProtoMessage() {}
+
+func (x *DiffSnapshotsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiffSnapshotsResponse.ProtoReflect.Descriptor instead.
+func (*DiffSnapshotsResponse) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{105}
+}
+
+func (x *DiffSnapshotsResponse) GetChanges() []*SnapshotChange {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+func (x *DiffSnapshotsResponse) GetNextCursor() string {
+	if x != nil {
+		return x.NextCursor
+	}
+	return ""
+}
+
+// SnapshotChange is what became of one file, directory or link. A directory in which something was
+// created, deleted or renamed, or into which something was renamed, is modified; one that was renamed
+// is told of twice then, unless it was changed otherwise, too.
+type SnapshotChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Type  SnapshotChangeType     `protobuf:"varint,1,opt,name=type,proto3,enum=leasefs.v1.SnapshotChangeType" json:"type,omitempty"`
+	Of    FileType               `protobuf:"varint,2,opt,name=of,proto3,enum=leasefs.v1.FileType" json:"of,omitempty"`
+	// Below the directory, and empty for the directory itself: where it is, or was before it was
+	// renamed or deleted. What came or went with a directory above it is not told of.
+	Path      string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	NewPath   string `protobuf:"bytes,4,opt,name=new_path,json=newPath,proto3" json:"new_path,omitempty"`        // of what was renamed
+	Changed   bool   `protobuf:"varint,5,opt,name=changed,proto3" json:"changed,omitempty"`                      // of what was renamed: it was modified, too
+	Content   bool   `protobuf:"varint,6,opt,name=content,proto3" json:"content,omitempty"`                      // of a file that was modified: its bytes were, not only its attributes
+	Inode     uint64 `protobuf:"varint,7,opt,name=inode,proto3" json:"inode,omitempty"`                          // its live number
+	Parent    uint64 `protobuf:"varint,8,opt,name=parent,proto3" json:"parent,omitempty"`                        // that of the directory in which it is at path
+	NewParent uint64 `protobuf:"varint,9,opt,name=new_parent,json=newParent,proto3" json:"new_parent,omitempty"` // of what was renamed: the same at new_path
+	// Where the directory in which it is now was, of what was created or renamed. Unset if that, or one
+	// that was above it, was not there or went.
+	Into          *string `protobuf:"bytes,10,opt,name=into,proto3,oneof" json:"into,omitempty"`
+	Gone          bool    `protobuf:"varint,11,opt,name=gone,proto3" json:"gone,omitempty"` // the directory in which it was went, or one that was above that
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SnapshotChange) Reset() {
+	*x = SnapshotChange{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnapshotChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnapshotChange) ProtoMessage() {}
+
+func (x *SnapshotChange) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnapshotChange.ProtoReflect.Descriptor instead.
+func (*SnapshotChange) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{106}
+}
+
+func (x *SnapshotChange) GetType() SnapshotChangeType {
+	if x != nil {
+		return x.Type
+	}
+	return SnapshotChangeType_SNAPSHOT_CHANGE_TYPE_UNSPECIFIED
+}
+
+func (x *SnapshotChange) GetOf() FileType {
+	if x != nil {
+		return x.Of
+	}
+	return FileType_FILE_TYPE_UNSPECIFIED
+}
+
+func (x *SnapshotChange) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *SnapshotChange) GetNewPath() string {
+	if x != nil {
+		return x.NewPath
+	}
+	return ""
+}
+
+func (x *SnapshotChange) GetChanged() bool {
+	if x != nil {
+		return x.Changed
+	}
+	return false
+}
+
+func (x *SnapshotChange) GetContent() bool {
+	if x != nil {
+		return x.Content
+	}
+	return false
+}
+
+func (x *SnapshotChange) GetInode() uint64 {
+	if x != nil {
+		return x.Inode
+	}
+	return 0
+}
+
+func (x *SnapshotChange) GetParent() uint64 {
+	if x != nil {
+		return x.Parent
+	}
+	return 0
+}
+
+func (x *SnapshotChange) GetNewParent() uint64 {
+	if x != nil {
+		return x.NewParent
+	}
+	return 0
+}
+
+func (x *SnapshotChange) GetInto() string {
+	if x != nil && x.Into != nil {
+		return *x.Into
+	}
+	return ""
+}
+
+func (x *SnapshotChange) GetGone() bool {
+	if x != nil {
+		return x.Gone
+	}
+	return false
+}
+
 // TransactRequest has at most 64 compares, 1 to 64 operations with 64 attributes, and
 // Welcome.small_file bytes in all. Paths are absolute. No name that an operation touches
 // may be that of another operation, or below it. An error says with which compare or
@@ -8027,7 +9058,7 @@ type TransactRequest struct {
 
 func (x *TransactRequest) Reset() {
 	*x = TransactRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8039,7 +9070,7 @@ func (x *TransactRequest) String() string {
 func (*TransactRequest) ProtoMessage() {}
 
 func (x *TransactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8052,7 +9083,7 @@ func (x *TransactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactRequest.ProtoReflect.Descriptor instead.
 func (*TransactRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{94}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *TransactRequest) GetCall() *CallId {
@@ -8102,7 +9133,7 @@ type TxCompare struct {
 
 func (x *TxCompare) Reset() {
 	*x = TxCompare{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8114,7 +9145,7 @@ func (x *TxCompare) String() string {
 func (*TxCompare) ProtoMessage() {}
 
 func (x *TxCompare) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8127,7 +9158,7 @@ func (x *TxCompare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxCompare.ProtoReflect.Descriptor instead.
 func (*TxCompare) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{95}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *TxCompare) GetPath() string {
@@ -8248,7 +9279,7 @@ type TxXattr struct {
 
 func (x *TxXattr) Reset() {
 	*x = TxXattr{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8260,7 +9291,7 @@ func (x *TxXattr) String() string {
 func (*TxXattr) ProtoMessage() {}
 
 func (x *TxXattr) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8273,7 +9304,7 @@ func (x *TxXattr) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxXattr.ProtoReflect.Descriptor instead.
 func (*TxXattr) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{96}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *TxXattr) GetName() string {
@@ -8313,7 +9344,7 @@ type TxOp struct {
 
 func (x *TxOp) Reset() {
 	*x = TxOp{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8325,7 +9356,7 @@ func (x *TxOp) String() string {
 func (*TxOp) ProtoMessage() {}
 
 func (x *TxOp) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8338,7 +9369,7 @@ func (x *TxOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxOp.ProtoReflect.Descriptor instead.
 func (*TxOp) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *TxOp) GetPath() string {
@@ -8517,7 +9548,7 @@ type TxFile struct {
 
 func (x *TxFile) Reset() {
 	*x = TxFile{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8529,7 +9560,7 @@ func (x *TxFile) String() string {
 func (*TxFile) ProtoMessage() {}
 
 func (x *TxFile) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8542,7 +9573,7 @@ func (x *TxFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxFile.ProtoReflect.Descriptor instead.
 func (*TxFile) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *TxFile) GetData() []byte {
@@ -8605,7 +9636,7 @@ type TxDir struct {
 
 func (x *TxDir) Reset() {
 	*x = TxDir{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8617,7 +9648,7 @@ func (x *TxDir) String() string {
 func (*TxDir) ProtoMessage() {}
 
 func (x *TxDir) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8630,7 +9661,7 @@ func (x *TxDir) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxDir.ProtoReflect.Descriptor instead.
 func (*TxDir) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{99}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *TxDir) GetMode() uint32 {
@@ -8664,7 +9695,7 @@ type TxRename struct {
 
 func (x *TxRename) Reset() {
 	*x = TxRename{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8676,7 +9707,7 @@ func (x *TxRename) String() string {
 func (*TxRename) ProtoMessage() {}
 
 func (x *TxRename) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8689,7 +9720,7 @@ func (x *TxRename) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxRename.ProtoReflect.Descriptor instead.
 func (*TxRename) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *TxRename) GetTo() string {
@@ -8714,7 +9745,7 @@ type TxDelete struct {
 
 func (x *TxDelete) Reset() {
 	*x = TxDelete{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8726,7 +9757,7 @@ func (x *TxDelete) String() string {
 func (*TxDelete) ProtoMessage() {}
 
 func (x *TxDelete) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8739,7 +9770,7 @@ func (x *TxDelete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxDelete.ProtoReflect.Descriptor instead.
 func (*TxDelete) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{101}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{114}
 }
 
 type TxDetach struct {
@@ -8750,7 +9781,7 @@ type TxDetach struct {
 
 func (x *TxDetach) Reset() {
 	*x = TxDetach{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8762,7 +9793,7 @@ func (x *TxDetach) String() string {
 func (*TxDetach) ProtoMessage() {}
 
 func (x *TxDetach) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8775,7 +9806,7 @@ func (x *TxDetach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxDetach.ProtoReflect.Descriptor instead.
 func (*TxDetach) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{102}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{115}
 }
 
 type SetXattrRequest struct {
@@ -8792,7 +9823,7 @@ type SetXattrRequest struct {
 
 func (x *SetXattrRequest) Reset() {
 	*x = SetXattrRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8804,7 +9835,7 @@ func (x *SetXattrRequest) String() string {
 func (*SetXattrRequest) ProtoMessage() {}
 
 func (x *SetXattrRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8817,7 +9848,7 @@ func (x *SetXattrRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetXattrRequest.ProtoReflect.Descriptor instead.
 func (*SetXattrRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{103}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *SetXattrRequest) GetCall() *CallId {
@@ -8877,7 +9908,7 @@ type SymlinkRequest struct {
 
 func (x *SymlinkRequest) Reset() {
 	*x = SymlinkRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8889,7 +9920,7 @@ func (x *SymlinkRequest) String() string {
 func (*SymlinkRequest) ProtoMessage() {}
 
 func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8902,7 +9933,7 @@ func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SymlinkRequest.ProtoReflect.Descriptor instead.
 func (*SymlinkRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{104}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *SymlinkRequest) GetCall() *CallId {
@@ -8966,7 +9997,7 @@ type TruncateRequest struct {
 
 func (x *TruncateRequest) Reset() {
 	*x = TruncateRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8978,7 +10009,7 @@ func (x *TruncateRequest) String() string {
 func (*TruncateRequest) ProtoMessage() {}
 
 func (x *TruncateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8991,7 +10022,7 @@ func (x *TruncateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TruncateRequest.ProtoReflect.Descriptor instead.
 func (*TruncateRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{105}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *TruncateRequest) GetCall() *CallId {
@@ -9034,7 +10065,7 @@ type ConcatRequest struct {
 
 func (x *ConcatRequest) Reset() {
 	*x = ConcatRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9046,7 +10077,7 @@ func (x *ConcatRequest) String() string {
 func (*ConcatRequest) ProtoMessage() {}
 
 func (x *ConcatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9059,7 +10090,7 @@ func (x *ConcatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConcatRequest.ProtoReflect.Descriptor instead.
 func (*ConcatRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{106}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *ConcatRequest) GetCall() *CallId {
@@ -9099,7 +10130,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9111,7 +10142,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9124,7 +10155,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{107}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *StatusRequest) GetCaller() *Caller {
@@ -9135,58 +10166,64 @@ func (x *StatusRequest) GetCaller() *Caller {
 }
 
 type StatusResponse struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	Address         string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
-	Role            string                 `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"` // "active", "standby", "starting", "isolated"
-	Term            uint64                 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
-	Txid            uint64                 `protobuf:"varint,4,opt,name=txid,proto3" json:"txid,omitempty"`
-	DurableTxid     uint64                 `protobuf:"varint,5,opt,name=durable_txid,json=durableTxid,proto3" json:"durable_txid,omitempty"`
-	Inodes          uint64                 `protobuf:"varint,6,opt,name=inodes,proto3" json:"inodes,omitempty"`
-	Blocks          uint64                 `protobuf:"varint,7,opt,name=blocks,proto3" json:"blocks,omitempty"`
-	Leases          uint64                 `protobuf:"varint,8,opt,name=leases,proto3" json:"leases,omitempty"` // of writers
-	OpenFiles       uint64                 `protobuf:"varint,9,opt,name=open_files,json=openFiles,proto3" json:"open_files,omitempty"`
-	UptimeMs        int64                  `protobuf:"varint,10,opt,name=uptime_ms,json=uptimeMs,proto3" json:"uptime_ms,omitempty"`
-	SafeMode        bool                   `protobuf:"varint,11,opt,name=safe_mode,json=safeMode,proto3" json:"safe_mode,omitempty"`
-	SafeModeWhy     string                 `protobuf:"bytes,12,opt,name=safe_mode_why,json=safeModeWhy,proto3" json:"safe_mode_why,omitempty"`
-	NamespaceId     string                 `protobuf:"bytes,13,opt,name=namespace_id,json=namespaceId,proto3" json:"namespace_id,omitempty"`
-	TailBytes       int64                  `protobuf:"varint,14,opt,name=tail_bytes,json=tailBytes,proto3" json:"tail_bytes,omitempty"`
-	GarbageBlocks   uint64                 `protobuf:"varint,15,opt,name=garbage_blocks,json=garbageBlocks,proto3" json:"garbage_blocks,omitempty"`
-	ImageTxid       uint64                 `protobuf:"varint,16,opt,name=image_txid,json=imageTxid,proto3" json:"image_txid,omitempty"`
-	Version         string                 `protobuf:"bytes,17,opt,name=version,proto3" json:"version,omitempty"`
-	OldestOverdueMs int64                  `protobuf:"varint,18,opt,name=oldest_overdue_ms,json=oldestOverdueMs,proto3" json:"oldest_overdue_ms,omitempty"`
-	DiskFree        int64                  `protobuf:"varint,19,opt,name=disk_free,json=diskFree,proto3" json:"disk_free,omitempty"`
-	DiskTotal       int64                  `protobuf:"varint,20,opt,name=disk_total,json=diskTotal,proto3" json:"disk_total,omitempty"`
-	StoredBytes     int64                  `protobuf:"varint,21,opt,name=stored_bytes,json=storedBytes,proto3" json:"stored_bytes,omitempty"` // of blocks in files
-	Sessions        uint64                 `protobuf:"varint,22,opt,name=sessions,proto3" json:"sessions,omitempty"`
-	Files           uint64                 `protobuf:"varint,23,opt,name=files,proto3" json:"files,omitempty"`
-	Directories     uint64                 `protobuf:"varint,24,opt,name=directories,proto3" json:"directories,omitempty"`
-	HeapBytes       int64                  `protobuf:"varint,25,opt,name=heap_bytes,json=heapBytes,proto3" json:"heap_bytes,omitempty"`
-	JournalBytes    int64                  `protobuf:"varint,26,opt,name=journal_bytes,json=journalBytes,proto3" json:"journal_bytes,omitempty"`       // in segments since the last image
-	ZookeeperBytes  int64                  `protobuf:"varint,30,opt,name=zookeeper_bytes,json=zookeeperBytes,proto3" json:"zookeeper_bytes,omitempty"` // of each ZooKeeper server's memory, that the journal takes
-	ZookeeperNodes  int64                  `protobuf:"varint,31,opt,name=zookeeper_nodes,json=zookeeperNodes,proto3" json:"zookeeper_nodes,omitempty"` // in which it is
-	GarbageBytes    int64                  `protobuf:"varint,32,opt,name=garbage_bytes,json=garbageBytes,proto3" json:"garbage_bytes,omitempty"`       // of blocks that wait to be deleted
-	TrashFiles      uint64                 `protobuf:"varint,58,opt,name=trash_files,json=trashFiles,proto3" json:"trash_files,omitempty"`             // files in the trash
-	TrashBytes      int64                  `protobuf:"varint,59,opt,name=trash_bytes,json=trashBytes,proto3" json:"trash_bytes,omitempty"`             // of them
-	FeatureLevel    uint64                 `protobuf:"varint,60,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"`       // of the namespace; 0: its release says nothing of levels
-	NewestLevel     uint64                 `protobuf:"varint,61,opt,name=newest_level,json=newestLevel,proto3" json:"newest_level,omitempty"`          // that the namenode knows
-	GrantedLeases   uint64                 `protobuf:"varint,33,opt,name=granted_leases,json=grantedLeases,proto3" json:"granted_leases,omitempty"`
-	StoreConflict   string                 `protobuf:"bytes,40,opt,name=store_conflict,json=storeConflict,proto3" json:"store_conflict,omitempty"` // why nothing is deleted from the block store; empty: there is no conflict
-	Short           string                 `protobuf:"bytes,41,opt,name=short,proto3" json:"short,omitempty"`                                      // why it refuses what needs room, or would if it were active; empty: there is room
-	DiskError       string                 `protobuf:"bytes,42,opt,name=disk_error,json=diskError,proto3" json:"disk_error,omitempty"`             // why it is not known whether one of several has room; empty: it is
-	ActiveAddress   string                 `protobuf:"bytes,50,opt,name=active_address,json=activeAddress,proto3" json:"active_address,omitempty"` // of a standby: where the active namenode is, for clients; empty: not known
-	Clocks          []*ClockSkew           `protobuf:"bytes,51,rep,name=clocks,proto3" json:"clocks,omitempty"`                                    // what this machine's clock was compared with
-	Trusts          string                 `protobuf:"bytes,52,opt,name=trusts,proto3" json:"trusts,omitempty"`                                    // whose word it takes for who they are: "machine" (programs on its own), "everybody"; empty: nobody's
-	Audit           *AuditStatus           `protobuf:"bytes,53,opt,name=audit,proto3" json:"audit,omitempty"`                                      // of its audit log; missing: it keeps none
-	Scrub           *ScrubStatus           `protobuf:"bytes,55,opt,name=scrub,proto3" json:"scrub,omitempty"`                                      // of a namenode that reads its blocks again; missing: it does not, or starts
-	Archive         *ArchiveStatus         `protobuf:"bytes,56,opt,name=archive,proto3" json:"archive,omitempty"`                                  // of an active namenode that archives its journal; missing: it does not
-	Greedy          []*Holding             `protobuf:"bytes,54,rep,name=greedy,proto3" json:"greedy,omitempty"`                                    // to superusers only: who holds most of what all share, or was refused more
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	state               protoimpl.MessageState `protogen:"open.v1"`
+	Address             string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	Role                string                 `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"` // "active", "standby", "starting", "isolated"
+	Term                uint64                 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
+	Txid                uint64                 `protobuf:"varint,4,opt,name=txid,proto3" json:"txid,omitempty"`
+	DurableTxid         uint64                 `protobuf:"varint,5,opt,name=durable_txid,json=durableTxid,proto3" json:"durable_txid,omitempty"`
+	Inodes              uint64                 `protobuf:"varint,6,opt,name=inodes,proto3" json:"inodes,omitempty"`
+	Blocks              uint64                 `protobuf:"varint,7,opt,name=blocks,proto3" json:"blocks,omitempty"`
+	Leases              uint64                 `protobuf:"varint,8,opt,name=leases,proto3" json:"leases,omitempty"` // of writers
+	OpenFiles           uint64                 `protobuf:"varint,9,opt,name=open_files,json=openFiles,proto3" json:"open_files,omitempty"`
+	UptimeMs            int64                  `protobuf:"varint,10,opt,name=uptime_ms,json=uptimeMs,proto3" json:"uptime_ms,omitempty"`
+	SafeMode            bool                   `protobuf:"varint,11,opt,name=safe_mode,json=safeMode,proto3" json:"safe_mode,omitempty"`
+	SafeModeWhy         string                 `protobuf:"bytes,12,opt,name=safe_mode_why,json=safeModeWhy,proto3" json:"safe_mode_why,omitempty"`
+	NamespaceId         string                 `protobuf:"bytes,13,opt,name=namespace_id,json=namespaceId,proto3" json:"namespace_id,omitempty"`
+	TailBytes           int64                  `protobuf:"varint,14,opt,name=tail_bytes,json=tailBytes,proto3" json:"tail_bytes,omitempty"`
+	GarbageBlocks       uint64                 `protobuf:"varint,15,opt,name=garbage_blocks,json=garbageBlocks,proto3" json:"garbage_blocks,omitempty"`
+	ImageTxid           uint64                 `protobuf:"varint,16,opt,name=image_txid,json=imageTxid,proto3" json:"image_txid,omitempty"`
+	Version             string                 `protobuf:"bytes,17,opt,name=version,proto3" json:"version,omitempty"`
+	OldestOverdueMs     int64                  `protobuf:"varint,18,opt,name=oldest_overdue_ms,json=oldestOverdueMs,proto3" json:"oldest_overdue_ms,omitempty"`
+	DiskFree            int64                  `protobuf:"varint,19,opt,name=disk_free,json=diskFree,proto3" json:"disk_free,omitempty"`
+	DiskTotal           int64                  `protobuf:"varint,20,opt,name=disk_total,json=diskTotal,proto3" json:"disk_total,omitempty"`
+	StoredBytes         int64                  `protobuf:"varint,21,opt,name=stored_bytes,json=storedBytes,proto3" json:"stored_bytes,omitempty"` // of blocks in files
+	Sessions            uint64                 `protobuf:"varint,22,opt,name=sessions,proto3" json:"sessions,omitempty"`
+	Files               uint64                 `protobuf:"varint,23,opt,name=files,proto3" json:"files,omitempty"`
+	Directories         uint64                 `protobuf:"varint,24,opt,name=directories,proto3" json:"directories,omitempty"`
+	HeapBytes           int64                  `protobuf:"varint,25,opt,name=heap_bytes,json=heapBytes,proto3" json:"heap_bytes,omitempty"`
+	JournalBytes        int64                  `protobuf:"varint,26,opt,name=journal_bytes,json=journalBytes,proto3" json:"journal_bytes,omitempty"`                        // in segments since the last image
+	ZookeeperBytes      int64                  `protobuf:"varint,30,opt,name=zookeeper_bytes,json=zookeeperBytes,proto3" json:"zookeeper_bytes,omitempty"`                  // of each ZooKeeper server's memory, that the journal takes
+	ZookeeperNodes      int64                  `protobuf:"varint,31,opt,name=zookeeper_nodes,json=zookeeperNodes,proto3" json:"zookeeper_nodes,omitempty"`                  // in which it is
+	GarbageBytes        int64                  `protobuf:"varint,32,opt,name=garbage_bytes,json=garbageBytes,proto3" json:"garbage_bytes,omitempty"`                        // of blocks that wait to be deleted
+	TrashFiles          uint64                 `protobuf:"varint,58,opt,name=trash_files,json=trashFiles,proto3" json:"trash_files,omitempty"`                              // files in the trash
+	TrashBytes          int64                  `protobuf:"varint,59,opt,name=trash_bytes,json=trashBytes,proto3" json:"trash_bytes,omitempty"`                              // of them
+	Snapshots           uint64                 `protobuf:"varint,64,opt,name=snapshots,proto3" json:"snapshots,omitempty"`                                                  // of directories
+	SnapshotBlocks      uint64                 `protobuf:"varint,65,opt,name=snapshot_blocks,json=snapshotBlocks,proto3" json:"snapshot_blocks,omitempty"`                  // that only snapshots have, those of deleted ones that are still to be freed included
+	SnapshotBytes       int64                  `protobuf:"varint,66,opt,name=snapshot_bytes,json=snapshotBytes,proto3" json:"snapshot_bytes,omitempty"`                     // of them
+	SnapshotMemoryBytes int64                  `protobuf:"varint,67,opt,name=snapshot_memory_bytes,json=snapshotMemoryBytes,proto3" json:"snapshot_memory_bytes,omitempty"` // that snapshots take, about; counted once a minute
+	FeatureLevel        uint64                 `protobuf:"varint,60,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"`                        // of the namespace; 0: its release says nothing of levels
+	NewestLevel         uint64                 `protobuf:"varint,61,opt,name=newest_level,json=newestLevel,proto3" json:"newest_level,omitempty"`                           // that the namenode knows
+	GrantedLeases       uint64                 `protobuf:"varint,33,opt,name=granted_leases,json=grantedLeases,proto3" json:"granted_leases,omitempty"`
+	StoreConflict       string                 `protobuf:"bytes,40,opt,name=store_conflict,json=storeConflict,proto3" json:"store_conflict,omitempty"` // why nothing is deleted from the block store; empty: there is no conflict
+	Short               string                 `protobuf:"bytes,41,opt,name=short,proto3" json:"short,omitempty"`                                      // why it refuses what needs room, or would if it were active; empty: there is room
+	DiskError           string                 `protobuf:"bytes,42,opt,name=disk_error,json=diskError,proto3" json:"disk_error,omitempty"`             // why it is not known whether one of several has room; empty: it is
+	ActiveAddress       string                 `protobuf:"bytes,50,opt,name=active_address,json=activeAddress,proto3" json:"active_address,omitempty"` // of a standby: where the active namenode is, for clients; empty: not known
+	Clocks              []*ClockSkew           `protobuf:"bytes,51,rep,name=clocks,proto3" json:"clocks,omitempty"`                                    // what this machine's clock was compared with
+	Trusts              string                 `protobuf:"bytes,52,opt,name=trusts,proto3" json:"trusts,omitempty"`                                    // whose word it takes for who they are: "machine" (programs on its own), "everybody"; empty: nobody's
+	Audit               *AuditStatus           `protobuf:"bytes,53,opt,name=audit,proto3" json:"audit,omitempty"`                                      // of its audit log; missing: it keeps none
+	Scrub               *ScrubStatus           `protobuf:"bytes,55,opt,name=scrub,proto3" json:"scrub,omitempty"`                                      // of a namenode that reads its blocks again; missing: it does not, or starts
+	Archive             *ArchiveStatus         `protobuf:"bytes,56,opt,name=archive,proto3" json:"archive,omitempty"`                                  // of an active namenode that archives its journal; missing: it does not
+	Greedy              []*Holding             `protobuf:"bytes,54,rep,name=greedy,proto3" json:"greedy,omitempty"`                                    // to superusers only: who holds most of what all share, or was refused more
+	Rooms               []*Room                `protobuf:"bytes,62,rep,name=rooms,proto3" json:"rooms,omitempty"`                                      // what there is only so much of, the one that fills up first comes first
+	Quotas              []*Quota               `protobuf:"bytes,63,rep,name=quotas,proto3" json:"quotas,omitempty"`                                    // to superusers only: the fullest, at most ten, that have 90 % or more of a limit in use
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9198,7 +10235,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9211,7 +10248,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{108}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *StatusResponse) GetAddress() string {
@@ -9431,6 +10468,34 @@ func (x *StatusResponse) GetTrashBytes() int64 {
 	return 0
 }
 
+func (x *StatusResponse) GetSnapshots() uint64 {
+	if x != nil {
+		return x.Snapshots
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetSnapshotBlocks() uint64 {
+	if x != nil {
+		return x.SnapshotBlocks
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetSnapshotBytes() int64 {
+	if x != nil {
+		return x.SnapshotBytes
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetSnapshotMemoryBytes() int64 {
+	if x != nil {
+		return x.SnapshotMemoryBytes
+	}
+	return 0
+}
+
 func (x *StatusResponse) GetFeatureLevel() uint64 {
 	if x != nil {
 		return x.FeatureLevel
@@ -9522,6 +10587,97 @@ func (x *StatusResponse) GetGreedy() []*Holding {
 	return nil
 }
 
+func (x *StatusResponse) GetRooms() []*Room {
+	if x != nil {
+		return x.Rooms
+	}
+	return nil
+}
+
+func (x *StatusResponse) GetQuotas() []*Quota {
+	if x != nil {
+		return x.Quotas
+	}
+	return nil
+}
+
+// Room is how much of something is in use that there is only so much of.
+type Room struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Resource      string                 `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"` // memory, disk, zookeeper, …
+	Used          int64                  `protobuf:"varint,2,opt,name=used,proto3" json:"used,omitempty"`
+	Limit         int64                  `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	FullMs        *int64                 `protobuf:"varint,4,opt,name=full_ms,json=fullMs,proto3,oneof" json:"full_ms,omitempty"` // after how long it is full at its recent rate; missing: it does not grow, or is less than half full
+	Refused       string                 `protobuf:"bytes,5,opt,name=refused,proto3" json:"refused,omitempty"`                    // what is refused when it is full
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Room) Reset() {
+	*x = Room{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Room) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Room) ProtoMessage() {}
+
+func (x *Room) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Room.ProtoReflect.Descriptor instead.
+func (*Room) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{122}
+}
+
+func (x *Room) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *Room) GetUsed() int64 {
+	if x != nil {
+		return x.Used
+	}
+	return 0
+}
+
+func (x *Room) GetLimit() int64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *Room) GetFullMs() int64 {
+	if x != nil && x.FullMs != nil {
+		return *x.FullMs
+	}
+	return 0
+}
+
+func (x *Room) GetRefused() string {
+	if x != nil {
+		return x.Refused
+	}
+	return ""
+}
+
 // ScrubStatus is how far a namenode is with reading and verifying all blocks.
 type ScrubStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -9535,7 +10691,7 @@ type ScrubStatus struct {
 
 func (x *ScrubStatus) Reset() {
 	*x = ScrubStatus{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9547,7 +10703,7 @@ func (x *ScrubStatus) String() string {
 func (*ScrubStatus) ProtoMessage() {}
 
 func (x *ScrubStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9560,7 +10716,7 @@ func (x *ScrubStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScrubStatus.ProtoReflect.Descriptor instead.
 func (*ScrubStatus) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{109}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *ScrubStatus) GetBeganUnixMs() int64 {
@@ -9605,7 +10761,7 @@ type ArchiveStatus struct {
 
 func (x *ArchiveStatus) Reset() {
 	*x = ArchiveStatus{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9617,7 +10773,7 @@ func (x *ArchiveStatus) String() string {
 func (*ArchiveStatus) ProtoMessage() {}
 
 func (x *ArchiveStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9630,7 +10786,7 @@ func (x *ArchiveStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveStatus.ProtoReflect.Descriptor instead.
 func (*ArchiveStatus) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{110}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *ArchiveStatus) GetTxid() uint64 {
@@ -9680,7 +10836,7 @@ type AuditStatus struct {
 
 func (x *AuditStatus) Reset() {
 	*x = AuditStatus{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9692,7 +10848,7 @@ func (x *AuditStatus) String() string {
 func (*AuditStatus) ProtoMessage() {}
 
 func (x *AuditStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9705,7 +10861,7 @@ func (x *AuditStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditStatus.ProtoReflect.Descriptor instead.
 func (*AuditStatus) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{111}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *AuditStatus) GetLines() uint64 {
@@ -9744,7 +10900,7 @@ type Holding struct {
 
 func (x *Holding) Reset() {
 	*x = Holding{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9756,7 +10912,7 @@ func (x *Holding) String() string {
 func (*Holding) ProtoMessage() {}
 
 func (x *Holding) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9769,7 +10925,7 @@ func (x *Holding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holding.ProtoReflect.Descriptor instead.
 func (*Holding) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{112}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *Holding) GetWhat() string {
@@ -9826,7 +10982,7 @@ type ClockSkew struct {
 
 func (x *ClockSkew) Reset() {
 	*x = ClockSkew{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9838,7 +10994,7 @@ func (x *ClockSkew) String() string {
 func (*ClockSkew) ProtoMessage() {}
 
 func (x *ClockSkew) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9851,7 +11007,7 @@ func (x *ClockSkew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClockSkew.ProtoReflect.Descriptor instead.
 func (*ClockSkew) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{113}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *ClockSkew) GetThan() string {
@@ -9884,7 +11040,7 @@ type CheckpointRequest struct {
 
 func (x *CheckpointRequest) Reset() {
 	*x = CheckpointRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9896,7 +11052,7 @@ func (x *CheckpointRequest) String() string {
 func (*CheckpointRequest) ProtoMessage() {}
 
 func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9909,7 +11065,7 @@ func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{114}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *CheckpointRequest) GetCaller() *Caller {
@@ -9930,7 +11086,7 @@ type CheckpointResponse struct {
 
 func (x *CheckpointResponse) Reset() {
 	*x = CheckpointResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9942,7 +11098,7 @@ func (x *CheckpointResponse) String() string {
 func (*CheckpointResponse) ProtoMessage() {}
 
 func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9955,7 +11111,7 @@ func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointResponse.ProtoReflect.Descriptor instead.
 func (*CheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{115}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *CheckpointResponse) GetTxid() uint64 {
@@ -9989,7 +11145,7 @@ type SafeModeRequest struct {
 
 func (x *SafeModeRequest) Reset() {
 	*x = SafeModeRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10001,7 +11157,7 @@ func (x *SafeModeRequest) String() string {
 func (*SafeModeRequest) ProtoMessage() {}
 
 func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10014,7 +11170,7 @@ func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeRequest.ProtoReflect.Descriptor instead.
 func (*SafeModeRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{116}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *SafeModeRequest) GetCaller() *Caller {
@@ -10041,7 +11197,7 @@ type SafeModeResponse struct {
 
 func (x *SafeModeResponse) Reset() {
 	*x = SafeModeResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10053,7 +11209,7 @@ func (x *SafeModeResponse) String() string {
 func (*SafeModeResponse) ProtoMessage() {}
 
 func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10066,7 +11222,7 @@ func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeResponse.ProtoReflect.Descriptor instead.
 func (*SafeModeResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{117}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *SafeModeResponse) GetOn() bool {
@@ -10094,7 +11250,7 @@ type FsckRequest struct {
 
 func (x *FsckRequest) Reset() {
 	*x = FsckRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10106,7 +11262,7 @@ func (x *FsckRequest) String() string {
 func (*FsckRequest) ProtoMessage() {}
 
 func (x *FsckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10119,7 +11275,7 @@ func (x *FsckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckRequest.ProtoReflect.Descriptor instead.
 func (*FsckRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{118}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *FsckRequest) GetCaller() *Caller {
@@ -10155,7 +11311,7 @@ type FsckResponse struct {
 
 func (x *FsckResponse) Reset() {
 	*x = FsckResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10167,7 +11323,7 @@ func (x *FsckResponse) String() string {
 func (*FsckResponse) ProtoMessage() {}
 
 func (x *FsckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10180,7 +11336,7 @@ func (x *FsckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckResponse.ProtoReflect.Descriptor instead.
 func (*FsckResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{119}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *FsckResponse) GetPath() string {
@@ -10224,7 +11380,7 @@ type FsckSummary struct {
 
 func (x *FsckSummary) Reset() {
 	*x = FsckSummary{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10236,7 +11392,7 @@ func (x *FsckSummary) String() string {
 func (*FsckSummary) ProtoMessage() {}
 
 func (x *FsckSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10249,7 +11405,7 @@ func (x *FsckSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckSummary.ProtoReflect.Descriptor instead.
 func (*FsckSummary) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{120}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *FsckSummary) GetInodes() uint64 {
@@ -10296,7 +11452,7 @@ type CollectRequest struct {
 
 func (x *CollectRequest) Reset() {
 	*x = CollectRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10308,7 +11464,7 @@ func (x *CollectRequest) String() string {
 func (*CollectRequest) ProtoMessage() {}
 
 func (x *CollectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10321,7 +11477,7 @@ func (x *CollectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectRequest.ProtoReflect.Descriptor instead.
 func (*CollectRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{121}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *CollectRequest) GetCaller() *Caller {
@@ -10343,7 +11499,7 @@ type CollectResponse struct {
 
 func (x *CollectResponse) Reset() {
 	*x = CollectResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10355,7 +11511,7 @@ func (x *CollectResponse) String() string {
 func (*CollectResponse) ProtoMessage() {}
 
 func (x *CollectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10368,7 +11524,7 @@ func (x *CollectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectResponse.ProtoReflect.Descriptor instead.
 func (*CollectResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{122}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *CollectResponse) GetGarbage() uint64 {
@@ -10412,7 +11568,7 @@ type FailoverRequest struct {
 
 func (x *FailoverRequest) Reset() {
 	*x = FailoverRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10424,7 +11580,7 @@ func (x *FailoverRequest) String() string {
 func (*FailoverRequest) ProtoMessage() {}
 
 func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10437,7 +11593,7 @@ func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverRequest.ProtoReflect.Descriptor instead.
 func (*FailoverRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{123}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *FailoverRequest) GetCaller() *Caller {
@@ -10463,7 +11619,7 @@ type FailoverResponse struct {
 
 func (x *FailoverResponse) Reset() {
 	*x = FailoverResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10475,7 +11631,7 @@ func (x *FailoverResponse) String() string {
 func (*FailoverResponse) ProtoMessage() {}
 
 func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10488,7 +11644,7 @@ func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverResponse.ProtoReflect.Descriptor instead.
 func (*FailoverResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{124}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *FailoverResponse) GetNext() string {
@@ -10507,7 +11663,7 @@ type ResolveStoreRequest struct {
 
 func (x *ResolveStoreRequest) Reset() {
 	*x = ResolveStoreRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10519,7 +11675,7 @@ func (x *ResolveStoreRequest) String() string {
 func (*ResolveStoreRequest) ProtoMessage() {}
 
 func (x *ResolveStoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10532,7 +11688,7 @@ func (x *ResolveStoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveStoreRequest.ProtoReflect.Descriptor instead.
 func (*ResolveStoreRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{125}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *ResolveStoreRequest) GetCaller() *Caller {
@@ -10551,7 +11707,7 @@ type ResolveStoreResponse struct {
 
 func (x *ResolveStoreResponse) Reset() {
 	*x = ResolveStoreResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10563,7 +11719,7 @@ func (x *ResolveStoreResponse) String() string {
 func (*ResolveStoreResponse) ProtoMessage() {}
 
 func (x *ResolveStoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10576,7 +11732,7 @@ func (x *ResolveStoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveStoreResponse.ProtoReflect.Descriptor instead.
 func (*ResolveStoreResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{126}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *ResolveStoreResponse) GetResolved() bool {
@@ -10597,7 +11753,7 @@ type UpgradeRequest struct {
 
 func (x *UpgradeRequest) Reset() {
 	*x = UpgradeRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10609,7 +11765,7 @@ func (x *UpgradeRequest) String() string {
 func (*UpgradeRequest) ProtoMessage() {}
 
 func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10622,7 +11778,7 @@ func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
 func (*UpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{127}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *UpgradeRequest) GetCaller() *Caller {
@@ -10652,7 +11808,7 @@ type UpgradeResponse struct {
 
 func (x *UpgradeResponse) Reset() {
 	*x = UpgradeResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10664,7 +11820,7 @@ func (x *UpgradeResponse) String() string {
 func (*UpgradeResponse) ProtoMessage() {}
 
 func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10677,7 +11833,7 @@ func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeResponse.ProtoReflect.Descriptor instead.
 func (*UpgradeResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{128}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *UpgradeResponse) GetLevel() uint64 {
@@ -10726,7 +11882,7 @@ type UpgradeNamenode struct {
 
 func (x *UpgradeNamenode) Reset() {
 	*x = UpgradeNamenode{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[129]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10738,7 +11894,7 @@ func (x *UpgradeNamenode) String() string {
 func (*UpgradeNamenode) ProtoMessage() {}
 
 func (x *UpgradeNamenode) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[129]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10751,7 +11907,7 @@ func (x *UpgradeNamenode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeNamenode.ProtoReflect.Descriptor instead.
 func (*UpgradeNamenode) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{129}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *UpgradeNamenode) GetAddress() string {
@@ -10785,7 +11941,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[130]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10797,7 +11953,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[130]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10810,7 +11966,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{130}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *BackupRequest) GetCaller() *Caller {
@@ -10849,7 +12005,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[131]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10861,7 +12017,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[131]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10874,7 +12030,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{131}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *BackupResponse) GetName() string {
@@ -10978,7 +12134,7 @@ type CarryRequest struct {
 
 func (x *CarryRequest) Reset() {
 	*x = CarryRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[132]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10990,7 +12146,7 @@ func (x *CarryRequest) String() string {
 func (*CarryRequest) ProtoMessage() {}
 
 func (x *CarryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[132]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11003,7 +12159,7 @@ func (x *CarryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryRequest.ProtoReflect.Descriptor instead.
 func (*CarryRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{132}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *CarryRequest) GetCalls() []*CarriedCall {
@@ -11033,7 +12189,7 @@ type CarriedCall struct {
 
 func (x *CarriedCall) Reset() {
 	*x = CarriedCall{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[133]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11045,7 +12201,7 @@ func (x *CarriedCall) String() string {
 func (*CarriedCall) ProtoMessage() {}
 
 func (x *CarriedCall) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[133]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11058,7 +12214,7 @@ func (x *CarriedCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarriedCall.ProtoReflect.Descriptor instead.
 func (*CarriedCall) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{133}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *CarriedCall) GetId() uint64 {
@@ -11105,7 +12261,7 @@ type CarryResponse struct {
 
 func (x *CarryResponse) Reset() {
 	*x = CarryResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[134]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11117,7 +12273,7 @@ func (x *CarryResponse) String() string {
 func (*CarryResponse) ProtoMessage() {}
 
 func (x *CarryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[134]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11130,7 +12286,7 @@ func (x *CarryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryResponse.ProtoReflect.Descriptor instead.
 func (*CarryResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{134}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{148}
 }
 
 func (x *CarryResponse) GetAnswers() []*CarriedAnswer {
@@ -11154,7 +12310,7 @@ type CarriedAnswer struct {
 
 func (x *CarriedAnswer) Reset() {
 	*x = CarriedAnswer{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[135]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11166,7 +12322,7 @@ func (x *CarriedAnswer) String() string {
 func (*CarriedAnswer) ProtoMessage() {}
 
 func (x *CarriedAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[135]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11179,7 +12335,7 @@ func (x *CarriedAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarriedAnswer.ProtoReflect.Descriptor instead.
 func (*CarriedAnswer) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{135}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{149}
 }
 
 func (x *CarriedAnswer) GetId() uint64 {
@@ -11228,7 +12384,7 @@ type WhoAmIRequest struct {
 
 func (x *WhoAmIRequest) Reset() {
 	*x = WhoAmIRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[136]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11240,7 +12396,7 @@ func (x *WhoAmIRequest) String() string {
 func (*WhoAmIRequest) ProtoMessage() {}
 
 func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[136]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11253,7 +12409,7 @@ func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoAmIRequest.ProtoReflect.Descriptor instead.
 func (*WhoAmIRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{136}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{150}
 }
 
 func (x *WhoAmIRequest) GetCaller() *Caller {
@@ -11275,7 +12431,7 @@ type WhoAmIResponse struct {
 
 func (x *WhoAmIResponse) Reset() {
 	*x = WhoAmIResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[137]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[151]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11287,7 +12443,7 @@ func (x *WhoAmIResponse) String() string {
 func (*WhoAmIResponse) ProtoMessage() {}
 
 func (x *WhoAmIResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[137]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[151]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11300,7 +12456,7 @@ func (x *WhoAmIResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoAmIResponse.ProtoReflect.Descriptor instead.
 func (*WhoAmIResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{137}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{151}
 }
 
 func (x *WhoAmIResponse) GetUser() string {
@@ -11343,7 +12499,7 @@ type AclEntry struct {
 
 func (x *AclEntry) Reset() {
 	*x = AclEntry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[138]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[152]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11355,7 +12511,7 @@ func (x *AclEntry) String() string {
 func (*AclEntry) ProtoMessage() {}
 
 func (x *AclEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[138]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[152]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11368,7 +12524,7 @@ func (x *AclEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AclEntry.ProtoReflect.Descriptor instead.
 func (*AclEntry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{138}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{152}
 }
 
 func (x *AclEntry) GetDefault() bool {
@@ -11410,7 +12566,7 @@ type AclRequest struct {
 
 func (x *AclRequest) Reset() {
 	*x = AclRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[139]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[153]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11422,7 +12578,7 @@ func (x *AclRequest) String() string {
 func (*AclRequest) ProtoMessage() {}
 
 func (x *AclRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[139]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[153]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11435,7 +12591,7 @@ func (x *AclRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AclRequest.ProtoReflect.Descriptor instead.
 func (*AclRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{139}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{153}
 }
 
 func (x *AclRequest) GetCaller() *Caller {
@@ -11471,7 +12627,7 @@ type AclResponse struct {
 
 func (x *AclResponse) Reset() {
 	*x = AclResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[140]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[154]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11483,7 +12639,7 @@ func (x *AclResponse) String() string {
 func (*AclResponse) ProtoMessage() {}
 
 func (x *AclResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[140]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[154]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11496,7 +12652,7 @@ func (x *AclResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AclResponse.ProtoReflect.Descriptor instead.
 func (*AclResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{140}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{154}
 }
 
 func (x *AclResponse) GetEntries() []*AclEntry {
@@ -11526,7 +12682,7 @@ type ChangeAclRequest struct {
 
 func (x *ChangeAclRequest) Reset() {
 	*x = ChangeAclRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[141]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[155]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11538,7 +12694,7 @@ func (x *ChangeAclRequest) String() string {
 func (*ChangeAclRequest) ProtoMessage() {}
 
 func (x *ChangeAclRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[141]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[155]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11551,7 +12707,7 @@ func (x *ChangeAclRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeAclRequest.ProtoReflect.Descriptor instead.
 func (*ChangeAclRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{141}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{155}
 }
 
 func (x *ChangeAclRequest) GetCall() *CallId {
@@ -11602,7 +12758,7 @@ type GetDelegationTokenRequest struct {
 
 func (x *GetDelegationTokenRequest) Reset() {
 	*x = GetDelegationTokenRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[142]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[156]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11614,7 +12770,7 @@ func (x *GetDelegationTokenRequest) String() string {
 func (*GetDelegationTokenRequest) ProtoMessage() {}
 
 func (x *GetDelegationTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[142]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[156]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11627,7 +12783,7 @@ func (x *GetDelegationTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDelegationTokenRequest.ProtoReflect.Descriptor instead.
 func (*GetDelegationTokenRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{142}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{156}
 }
 
 func (x *GetDelegationTokenRequest) GetCall() *CallId {
@@ -11679,7 +12835,7 @@ type ChangeDelegationTokenRequest struct {
 
 func (x *ChangeDelegationTokenRequest) Reset() {
 	*x = ChangeDelegationTokenRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[143]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[157]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11691,7 +12847,7 @@ func (x *ChangeDelegationTokenRequest) String() string {
 func (*ChangeDelegationTokenRequest) ProtoMessage() {}
 
 func (x *ChangeDelegationTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[143]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[157]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11704,7 +12860,7 @@ func (x *ChangeDelegationTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeDelegationTokenRequest.ProtoReflect.Descriptor instead.
 func (*ChangeDelegationTokenRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{143}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{157}
 }
 
 func (x *ChangeDelegationTokenRequest) GetCall() *CallId {
@@ -11755,7 +12911,7 @@ type DelegationTokenResponse struct {
 
 func (x *DelegationTokenResponse) Reset() {
 	*x = DelegationTokenResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[144]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[158]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11767,7 +12923,7 @@ func (x *DelegationTokenResponse) String() string {
 func (*DelegationTokenResponse) ProtoMessage() {}
 
 func (x *DelegationTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[144]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[158]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11780,7 +12936,7 @@ func (x *DelegationTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DelegationTokenResponse.ProtoReflect.Descriptor instead.
 func (*DelegationTokenResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{144}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{158}
 }
 
 func (x *DelegationTokenResponse) GetId() uint64 {
@@ -11830,7 +12986,7 @@ type ListDelegationTokensRequest struct {
 
 func (x *ListDelegationTokensRequest) Reset() {
 	*x = ListDelegationTokensRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[145]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[159]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11842,7 +12998,7 @@ func (x *ListDelegationTokensRequest) String() string {
 func (*ListDelegationTokensRequest) ProtoMessage() {}
 
 func (x *ListDelegationTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[145]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[159]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11855,7 +13011,7 @@ func (x *ListDelegationTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDelegationTokensRequest.ProtoReflect.Descriptor instead.
 func (*ListDelegationTokensRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{145}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{159}
 }
 
 func (x *ListDelegationTokensRequest) GetCaller() *Caller {
@@ -11896,7 +13052,7 @@ type ListDelegationTokensResponse struct {
 
 func (x *ListDelegationTokensResponse) Reset() {
 	*x = ListDelegationTokensResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[146]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[160]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11908,7 +13064,7 @@ func (x *ListDelegationTokensResponse) String() string {
 func (*ListDelegationTokensResponse) ProtoMessage() {}
 
 func (x *ListDelegationTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[146]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[160]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11921,7 +13077,7 @@ func (x *ListDelegationTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDelegationTokensResponse.ProtoReflect.Descriptor instead.
 func (*ListDelegationTokensResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{146}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{160}
 }
 
 func (x *ListDelegationTokensResponse) GetTokens() []*DelegationToken {
@@ -11952,7 +13108,7 @@ type DelegationToken struct {
 
 func (x *DelegationToken) Reset() {
 	*x = DelegationToken{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[147]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[161]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11964,7 +13120,7 @@ func (x *DelegationToken) String() string {
 func (*DelegationToken) ProtoMessage() {}
 
 func (x *DelegationToken) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[147]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[161]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11977,7 +13133,7 @@ func (x *DelegationToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DelegationToken.ProtoReflect.Descriptor instead.
 func (*DelegationToken) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{147}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{161}
 }
 
 func (x *DelegationToken) GetId() uint64 {
@@ -12054,7 +13210,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x05inode\x18\x01 \x01(\x04R\x05inode\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x14\n" +
 	"\x05token\x18\x03 \x01(\fR\x05token\x12\x18\n" +
-	"\asession\x18\x04 \x01(\fR\asession\"\xb5\x03\n" +
+	"\asession\x18\x04 \x01(\fR\asession\"\xd3\x03\n" +
 	"\x04Attr\x12\x14\n" +
 	"\x05inode\x18\x01 \x01(\x04R\x05inode\x12(\n" +
 	"\x04type\x18\x02 \x01(\x0e2\x14.leasefs.v1.FileTypeR\x04type\x12\x12\n" +
@@ -12074,7 +13230,8 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x05lease\x18\r \x01(\x04R\x05lease\x12\x16\n" +
 	"\x06xattrs\x18\x0e \x01(\rR\x06xattrs\x12\x10\n" +
 	"\x03acl\x18\x0f \x01(\rR\x03acl\x12\x14\n" +
-	"\x05xattr\x18\x10 \x01(\fR\x05xattr\"\xbe\x01\n" +
+	"\x05xattr\x18\x10 \x01(\fR\x05xattr\x12\x1c\n" +
+	"\tsnapshots\x18\x11 \x01(\bR\tsnapshots\"\xbe\x01\n" +
 	"\tOpenState\x12.\n" +
 	"\x06holder\x18\x01 \x01(\v2\x16.leasefs.v1.HolderInfoR\x06holder\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\"\n" +
@@ -12401,7 +13558,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\vfirst_inode\x18\n" +
 	" \x01(\x04R\n" +
 	"firstInode\x12\x16\n" +
-	"\x06inodes\x18\v \x01(\rR\x06inodes\"\xbc\x04\n" +
+	"\x06inodes\x18\v \x01(\rR\x06inodes\"\xd4\x04\n" +
 	"\rAppendRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
@@ -12421,7 +13578,8 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x16expected_mtime_unix_ms\x18\x0f \x01(\x03R\x13expectedMtimeUnixMs\x12\x14\n" +
 	"\x05again\x18\x10 \x01(\bR\x05again\x12\x19\n" +
 	"\x05umask\x18\x11 \x01(\rH\x00R\x05umask\x88\x01\x01\x12\x14\n" +
-	"\x05lease\x18\x12 \x01(\x04R\x05leaseB\b\n" +
+	"\x05lease\x18\x12 \x01(\x04R\x05lease\x12\x16\n" +
+	"\x06resume\x18\x13 \x01(\bR\x06resumeB\b\n" +
 	"\x06_umask\"\xba\x01\n" +
 	"\x11AppendTailRequest\x12,\n" +
 	"\x06writer\x18\x01 \x01(\v2\x14.leasefs.v1.WriterIdR\x06writer\x12\x16\n" +
@@ -12544,7 +13702,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x04keep\x18\x03 \x01(\bR\x04keep\"]\n" +
 	"\x0eSummaryRequest\x12*\n" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.leasefs.v1.RefR\x02at\"\xb4\x01\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.leasefs.v1.RefR\x02at\"\xdb\x01\n" +
 	"\x0fSummaryResponse\x12\x14\n" +
 	"\x05files\x18\x01 \x01(\x04R\x05files\x12 \n" +
 	"\vdirectories\x18\x02 \x01(\x04R\vdirectories\x12\x1a\n" +
@@ -12552,7 +13710,8 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x06length\x18\x04 \x01(\x03R\x06length\x12\x16\n" +
 	"\x06stored\x18\x05 \x01(\x03R\x06stored\x12\x1d\n" +
 	"\n" +
-	"open_files\x18\x06 \x01(\x04R\topenFiles\"\x8f\x01\n" +
+	"open_files\x18\x06 \x01(\x04R\topenFiles\x12%\n" +
+	"\x0esnapshot_bytes\x18\a \x01(\x03R\rsnapshotBytes\"\x8f\x01\n" +
 	"\vFindRequest\x12*\n" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.leasefs.v1.RefR\x02at\x12\x1b\n" +
@@ -12564,12 +13723,13 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\n" +
 	"FoundEntry\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12$\n" +
-	"\x04attr\x18\x02 \x01(\v2\x10.leasefs.v1.AttrR\x04attr\"|\n" +
+	"\x04attr\x18\x02 \x01(\v2\x10.leasefs.v1.AttrR\x04attr\"\x98\x01\n" +
 	"\x0eMutateResponse\x12$\n" +
 	"\x04attr\x18\x01 \x01(\v2\x10.leasefs.v1.AttrR\x04attr\x12\x12\n" +
 	"\x04txid\x18\x02 \x01(\x04R\x04txid\x12\x16\n" +
 	"\x06hidden\x18\x03 \x01(\bR\x06hidden\x12\x18\n" +
-	"\atrashed\x18\x04 \x01(\bR\atrashed\"\x9f\x02\n" +
+	"\atrashed\x18\x04 \x01(\bR\atrashed\x12\x1a\n" +
+	"\bsnapshot\x18\x05 \x01(\tR\bsnapshot\"\x9f\x02\n" +
 	"\fMkdirRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
@@ -12654,7 +13814,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x02at\x18\x02 \x01(\v2\x0f.leasefs.v1.RefR\x02at\"O\n" +
 	"\x10GetQuotaResponse\x12)\n" +
 	"\x06quotas\x18\x01 \x03(\v2\x11.leasefs.v1.QuotaR\x06quotas\x12\x10\n" +
-	"\x03own\x18\x02 \x01(\bR\x03own\"\x9b\x01\n" +
+	"\x03own\x18\x02 \x01(\bR\x03own\"\xc2\x01\n" +
 	"\x05Quota\x12\x14\n" +
 	"\x05inode\x18\x01 \x01(\x04R\x05inode\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x14\n" +
@@ -12663,14 +13823,91 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\n" +
 	"used_names\x18\x05 \x01(\x03R\tusedNames\x12\x1d\n" +
 	"\n" +
-	"used_bytes\x18\x06 \x01(\x03R\tusedBytes\"k\n" +
+	"used_bytes\x18\x06 \x01(\x03R\tusedBytes\x12%\n" +
+	"\x0esnapshot_bytes\x18\a \x01(\x03R\rsnapshotBytes\"k\n" +
 	"\x11ListQuotasRequest\x12*\n" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x14\n" +
 	"\x05after\x18\x02 \x01(\x04R\x05after\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\x05R\x05limit\"S\n" +
 	"\x12ListQuotasResponse\x12)\n" +
 	"\x06quotas\x18\x01 \x03(\v2\x11.leasefs.v1.QuotaR\x06quotas\x12\x12\n" +
-	"\x04next\x18\x02 \x01(\x04R\x04next\"\xbc\x01\n" +
+	"\x04next\x18\x02 \x01(\x04R\x04next\"\xa2\x01\n" +
+	"\x15AllowSnapshotsRequest\x12&\n" +
+	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
+	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.leasefs.v1.RefR\x02at\x12\x14\n" +
+	"\x05allow\x18\x04 \x01(\bR\x05allow\"\x9e\x01\n" +
+	"\x13MakeSnapshotRequest\x12&\n" +
+	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
+	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.leasefs.v1.RefR\x02at\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\"\xbb\x01\n" +
+	"\x15RenameSnapshotRequest\x12&\n" +
+	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
+	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.leasefs.v1.RefR\x02at\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\x12\x19\n" +
+	"\bnew_name\x18\x05 \x01(\tR\anewName\"\xa0\x01\n" +
+	"\x15DeleteSnapshotRequest\x12&\n" +
+	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
+	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.leasefs.v1.RefR\x02at\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\"\x8f\x01\n" +
+	"\x14ListSnapshotsRequest\x12*\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.leasefs.v1.RefR\x02at\x12\x14\n" +
+	"\x05after\x18\x03 \x01(\tR\x05after\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\x05R\x05limit\"_\n" +
+	"\x15ListSnapshotsResponse\x122\n" +
+	"\tsnapshots\x18\x01 \x03(\v2\x14.leasefs.v1.SnapshotR\tsnapshots\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\"\x95\x01\n" +
+	"\bSnapshot\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
+	"\ftime_unix_ms\x18\x03 \x01(\x03R\n" +
+	"timeUnixMs\x12$\n" +
+	"\x04attr\x18\x04 \x01(\v2\x10.leasefs.v1.AttrR\x04attr\x12\x1d\n" +
+	"\n" +
+	"held_bytes\x18\x05 \x01(\x03R\theldBytes\"o\n" +
+	"\x17ListSnapshotDirsRequest\x12*\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\x04R\x04from\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\x05R\x05limit\"[\n" +
+	"\x18ListSnapshotDirsResponse\x12+\n" +
+	"\x04dirs\x18\x01 \x03(\v2\x17.leasefs.v1.SnapshotDirR\x04dirs\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\x04R\x04next\"\x84\x01\n" +
+	"\vSnapshotDir\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1c\n" +
+	"\tsnapshots\x18\x02 \x01(\x04R\tsnapshots\x12$\n" +
+	"\x04attr\x18\x03 \x01(\v2\x10.leasefs.v1.AttrR\x04attr\x12\x1d\n" +
+	"\n" +
+	"held_bytes\x18\x04 \x01(\x03R\theldBytes\"\xb5\x01\n" +
+	"\x14DiffSnapshotsRequest\x12*\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.leasefs.v1.RefR\x02at\x12\x12\n" +
+	"\x04from\x18\x03 \x01(\tR\x04from\x12\x0e\n" +
+	"\x02to\x18\x04 \x01(\tR\x02to\x12\x16\n" +
+	"\x06cursor\x18\x05 \x01(\tR\x06cursor\x12\x14\n" +
+	"\x05limit\x18\x06 \x01(\x05R\x05limit\"n\n" +
+	"\x15DiffSnapshotsResponse\x124\n" +
+	"\achanges\x18\x01 \x03(\v2\x1a.leasefs.v1.SnapshotChangeR\achanges\x12\x1f\n" +
+	"\vnext_cursor\x18\x02 \x01(\tR\n" +
+	"nextCursor\"\xd0\x02\n" +
+	"\x0eSnapshotChange\x122\n" +
+	"\x04type\x18\x01 \x01(\x0e2\x1e.leasefs.v1.SnapshotChangeTypeR\x04type\x12$\n" +
+	"\x02of\x18\x02 \x01(\x0e2\x14.leasefs.v1.FileTypeR\x02of\x12\x12\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\x12\x19\n" +
+	"\bnew_path\x18\x04 \x01(\tR\anewPath\x12\x18\n" +
+	"\achanged\x18\x05 \x01(\bR\achanged\x12\x18\n" +
+	"\acontent\x18\x06 \x01(\bR\acontent\x12\x14\n" +
+	"\x05inode\x18\a \x01(\x04R\x05inode\x12\x16\n" +
+	"\x06parent\x18\b \x01(\x04R\x06parent\x12\x1d\n" +
+	"\n" +
+	"new_parent\x18\t \x01(\x04R\tnewParent\x12\x17\n" +
+	"\x04into\x18\n" +
+	" \x01(\tH\x00R\x04into\x88\x01\x01\x12\x12\n" +
+	"\x04gone\x18\v \x01(\bR\x04goneB\a\n" +
+	"\x05_into\"\xbc\x01\n" +
 	"\x0fTransactRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x121\n" +
@@ -12749,7 +13986,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x06target\x18\x03 \x01(\v2\x0f.leasefs.v1.RefR\x06target\x12)\n" +
 	"\asources\x18\x04 \x03(\v2\x0f.leasefs.v1.RefR\asources\";\n" +
 	"\rStatusRequest\x12*\n" +
-	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"\xc5\v\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"\xba\r\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x12\n" +
@@ -12789,7 +14026,11 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\vtrash_files\x18: \x01(\x04R\n" +
 	"trashFiles\x12\x1f\n" +
 	"\vtrash_bytes\x18; \x01(\x03R\n" +
-	"trashBytes\x12#\n" +
+	"trashBytes\x12\x1c\n" +
+	"\tsnapshots\x18@ \x01(\x04R\tsnapshots\x12'\n" +
+	"\x0fsnapshot_blocks\x18A \x01(\x04R\x0esnapshotBlocks\x12%\n" +
+	"\x0esnapshot_bytes\x18B \x01(\x03R\rsnapshotBytes\x122\n" +
+	"\x15snapshot_memory_bytes\x18C \x01(\x03R\x13snapshotMemoryBytes\x12#\n" +
 	"\rfeature_level\x18< \x01(\x04R\ffeatureLevel\x12!\n" +
 	"\fnewest_level\x18= \x01(\x04R\vnewestLevel\x12%\n" +
 	"\x0egranted_leases\x18! \x01(\x04R\rgrantedLeases\x12%\n" +
@@ -12803,7 +14044,17 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x05audit\x185 \x01(\v2\x17.leasefs.v1.AuditStatusR\x05audit\x12-\n" +
 	"\x05scrub\x187 \x01(\v2\x17.leasefs.v1.ScrubStatusR\x05scrub\x123\n" +
 	"\aarchive\x188 \x01(\v2\x19.leasefs.v1.ArchiveStatusR\aarchive\x12+\n" +
-	"\x06greedy\x186 \x03(\v2\x13.leasefs.v1.HoldingR\x06greedy\"\x8e\x01\n" +
+	"\x06greedy\x186 \x03(\v2\x13.leasefs.v1.HoldingR\x06greedy\x12&\n" +
+	"\x05rooms\x18> \x03(\v2\x10.leasefs.v1.RoomR\x05rooms\x12)\n" +
+	"\x06quotas\x18? \x03(\v2\x11.leasefs.v1.QuotaR\x06quotas\"\x90\x01\n" +
+	"\x04Room\x12\x1a\n" +
+	"\bresource\x18\x01 \x01(\tR\bresource\x12\x12\n" +
+	"\x04used\x18\x02 \x01(\x03R\x04used\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\x03R\x05limit\x12\x1c\n" +
+	"\afull_ms\x18\x04 \x01(\x03H\x00R\x06fullMs\x88\x01\x01\x12\x18\n" +
+	"\arefused\x18\x05 \x01(\tR\arefusedB\n" +
+	"\n" +
+	"\b_full_ms\"\x8e\x01\n" +
 	"\vScrubStatus\x12\"\n" +
 	"\rbegan_unix_ms\x18\x01 \x01(\x03R\vbeganUnixMs\x12\x1d\n" +
 	"\n" +
@@ -13024,7 +14275,13 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x11EVENT_TYPE_RENAME\x10\x04\x12\x15\n" +
 	"\x11EVENT_TYPE_LENGTH\x10\x05\x12\x13\n" +
 	"\x0fEVENT_TYPE_ATTR\x10\x06\x12\x14\n" +
-	"\x10EVENT_TYPE_LEASE\x10\a*o\n" +
+	"\x10EVENT_TYPE_LEASE\x10\a*\xc3\x01\n" +
+	"\x12SnapshotChangeType\x12$\n" +
+	" SNAPSHOT_CHANGE_TYPE_UNSPECIFIED\x10\x00\x12 \n" +
+	"\x1cSNAPSHOT_CHANGE_TYPE_CREATED\x10\x01\x12 \n" +
+	"\x1cSNAPSHOT_CHANGE_TYPE_DELETED\x10\x02\x12!\n" +
+	"\x1dSNAPSHOT_CHANGE_TYPE_MODIFIED\x10\x03\x12 \n" +
+	"\x1cSNAPSHOT_CHANGE_TYPE_RENAMED\x10\x04*o\n" +
 	"\vXattrAction\x12\x14\n" +
 	"\x10XATTR_ACTION_SET\x10\x00\x12\x17\n" +
 	"\x13XATTR_ACTION_CREATE\x10\x01\x12\x18\n" +
@@ -13045,7 +14302,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x19ACL_ACTION_REMOVE_DEFAULT\x10\x03\x12\x19\n" +
 	"\x15ACL_ACTION_REMOVE_ALL\x10\x04\x12\x14\n" +
 	"\x10ACL_ACTION_EXACT\x10\x05\x12\x14\n" +
-	"\x10ACL_ACTION_WHOLE\x10\x062\x91\x1a\n" +
+	"\x10ACL_ACTION_WHOLE\x10\x062\xdc\x1e\n" +
 	"\bNamenode\x12F\n" +
 	"\aSession\x12\x1a.leasefs.v1.SessionRequest\x1a\x1b.leasefs.v1.SessionResponse(\x010\x01\x12K\n" +
 	"\n" +
@@ -13087,7 +14344,14 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\bSetQuota\x12\x1b.leasefs.v1.SetQuotaRequest\x1a\x1a.leasefs.v1.MutateResponse\x12E\n" +
 	"\bGetQuota\x12\x1b.leasefs.v1.GetQuotaRequest\x1a\x1c.leasefs.v1.GetQuotaResponse\x12K\n" +
 	"\n" +
-	"ListQuotas\x12\x1d.leasefs.v1.ListQuotasRequest\x1a\x1e.leasefs.v1.ListQuotasResponse\x12A\n" +
+	"ListQuotas\x12\x1d.leasefs.v1.ListQuotasRequest\x1a\x1e.leasefs.v1.ListQuotasResponse\x12O\n" +
+	"\x0eAllowSnapshots\x12!.leasefs.v1.AllowSnapshotsRequest\x1a\x1a.leasefs.v1.MutateResponse\x12K\n" +
+	"\fMakeSnapshot\x12\x1f.leasefs.v1.MakeSnapshotRequest\x1a\x1a.leasefs.v1.MutateResponse\x12O\n" +
+	"\x0eRenameSnapshot\x12!.leasefs.v1.RenameSnapshotRequest\x1a\x1a.leasefs.v1.MutateResponse\x12O\n" +
+	"\x0eDeleteSnapshot\x12!.leasefs.v1.DeleteSnapshotRequest\x1a\x1a.leasefs.v1.MutateResponse\x12T\n" +
+	"\rListSnapshots\x12 .leasefs.v1.ListSnapshotsRequest\x1a!.leasefs.v1.ListSnapshotsResponse\x12]\n" +
+	"\x10ListSnapshotDirs\x12#.leasefs.v1.ListSnapshotDirsRequest\x1a$.leasefs.v1.ListSnapshotDirsResponse\x12T\n" +
+	"\rDiffSnapshots\x12 .leasefs.v1.DiffSnapshotsRequest\x1a!.leasefs.v1.DiffSnapshotsResponse\x12A\n" +
 	"\aSymlink\x12\x1a.leasefs.v1.SymlinkRequest\x1a\x1a.leasefs.v1.MutateResponse\x12C\n" +
 	"\bSetXattr\x12\x1b.leasefs.v1.SetXattrRequest\x1a\x1a.leasefs.v1.MutateResponse\x12C\n" +
 	"\bTruncate\x12\x1b.leasefs.v1.TruncateRequest\x1a\x1a.leasefs.v1.MutateResponse\x12?\n" +
@@ -13125,497 +14389,552 @@ func file_leasefs_v1_leasefs_proto_rawDescGZIP() []byte {
 	return file_leasefs_v1_leasefs_proto_rawDescData
 }
 
-var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 151)
+var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
+var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 165)
 var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(RefHow)(0),                          // 0: leasefs.v1.RefHow
 	(FileType)(0),                        // 1: leasefs.v1.FileType
 	(LeaseKind)(0),                       // 2: leasefs.v1.LeaseKind
 	(LeaseOrder)(0),                      // 3: leasefs.v1.LeaseOrder
 	(EventType)(0),                       // 4: leasefs.v1.EventType
-	(XattrAction)(0),                     // 5: leasefs.v1.XattrAction
-	(AclTag)(0),                          // 6: leasefs.v1.AclTag
-	(AclAction)(0),                       // 7: leasefs.v1.AclAction
-	(SafeModeRequest_Action)(0),          // 8: leasefs.v1.SafeModeRequest.Action
-	(*CallId)(nil),                       // 9: leasefs.v1.CallId
-	(*Caller)(nil),                       // 10: leasefs.v1.Caller
-	(*Ref)(nil),                          // 11: leasefs.v1.Ref
-	(*WriterId)(nil),                     // 12: leasefs.v1.WriterId
-	(*Attr)(nil),                         // 13: leasefs.v1.Attr
-	(*OpenState)(nil),                    // 14: leasefs.v1.OpenState
-	(*HolderInfo)(nil),                   // 15: leasefs.v1.HolderInfo
-	(*Block)(nil),                        // 16: leasefs.v1.Block
-	(*ErrorDetail)(nil),                  // 17: leasefs.v1.ErrorDetail
-	(*Hello)(nil),                        // 18: leasefs.v1.Hello
-	(*Welcome)(nil),                      // 19: leasefs.v1.Welcome
-	(*SessionRequest)(nil),               // 20: leasefs.v1.SessionRequest
-	(*SessionResponse)(nil),              // 21: leasefs.v1.SessionResponse
-	(*CacheRenew)(nil),                   // 22: leasefs.v1.CacheRenew
-	(*CacheTerm)(nil),                    // 23: leasefs.v1.CacheTerm
-	(*CacheRevocation)(nil),              // 24: leasefs.v1.CacheRevocation
-	(*CacheAck)(nil),                     // 25: leasefs.v1.CacheAck
-	(*Draft)(nil),                        // 26: leasefs.v1.Draft
-	(*CacheKey)(nil),                     // 27: leasefs.v1.CacheKey
-	(*CacheGivenUp)(nil),                 // 28: leasefs.v1.CacheGivenUp
-	(*RenewLeaseRequest)(nil),            // 29: leasefs.v1.RenewLeaseRequest
-	(*OpenRef)(nil),                      // 30: leasefs.v1.OpenRef
-	(*RenewLeaseResponse)(nil),           // 31: leasefs.v1.RenewLeaseResponse
-	(*LostFile)(nil),                     // 32: leasefs.v1.LostFile
-	(*ListLeasesRequest)(nil),            // 33: leasefs.v1.ListLeasesRequest
-	(*ListLeasesResponse)(nil),           // 34: leasefs.v1.ListLeasesResponse
-	(*Lease)(nil),                        // 35: leasefs.v1.Lease
-	(*LeaseFile)(nil),                    // 36: leasefs.v1.LeaseFile
-	(*LeaseHistoryRequest)(nil),          // 37: leasefs.v1.LeaseHistoryRequest
-	(*LeaseHistoryResponse)(nil),         // 38: leasefs.v1.LeaseHistoryResponse
-	(*LeaseSpan)(nil),                    // 39: leasefs.v1.LeaseSpan
-	(*RecoverRequest)(nil),               // 40: leasefs.v1.RecoverRequest
-	(*RecoverResponse)(nil),              // 41: leasefs.v1.RecoverResponse
-	(*GrantLeaseRequest)(nil),            // 42: leasefs.v1.GrantLeaseRequest
-	(*GrantLeaseResponse)(nil),           // 43: leasefs.v1.GrantLeaseResponse
-	(*RevokeLeaseRequest)(nil),           // 44: leasefs.v1.RevokeLeaseRequest
-	(*RevokeLeaseResponse)(nil),          // 45: leasefs.v1.RevokeLeaseResponse
-	(*KeepAliveRequest)(nil),             // 46: leasefs.v1.KeepAliveRequest
-	(*KeepAliveResponse)(nil),            // 47: leasefs.v1.KeepAliveResponse
-	(*LeaseAlive)(nil),                   // 48: leasefs.v1.LeaseAlive
-	(*LeaseTimeToLiveRequest)(nil),       // 49: leasefs.v1.LeaseTimeToLiveRequest
-	(*LeaseTimeToLiveResponse)(nil),      // 50: leasefs.v1.LeaseTimeToLiveResponse
-	(*AttachLeaseRequest)(nil),           // 51: leasefs.v1.AttachLeaseRequest
-	(*DetachLeaseRequest)(nil),           // 52: leasefs.v1.DetachLeaseRequest
-	(*WatchRequest)(nil),                 // 53: leasefs.v1.WatchRequest
-	(*WatchResponse)(nil),                // 54: leasefs.v1.WatchResponse
-	(*Event)(nil),                        // 55: leasefs.v1.Event
-	(*CreateRequest)(nil),                // 56: leasefs.v1.CreateRequest
-	(*Owner)(nil),                        // 57: leasefs.v1.Owner
-	(*OpenResponse)(nil),                 // 58: leasefs.v1.OpenResponse
-	(*AppendRequest)(nil),                // 59: leasefs.v1.AppendRequest
-	(*AppendTailRequest)(nil),            // 60: leasefs.v1.AppendTailRequest
-	(*AppendTailResponse)(nil),           // 61: leasefs.v1.AppendTailResponse
-	(*AllocateBlockRequest)(nil),         // 62: leasefs.v1.AllocateBlockRequest
-	(*BlockIntent)(nil),                  // 63: leasefs.v1.BlockIntent
-	(*AllocateBlockResponse)(nil),        // 64: leasefs.v1.AllocateBlockResponse
-	(*BlockTarget)(nil),                  // 65: leasefs.v1.BlockTarget
-	(*CommitRequest)(nil),                // 66: leasefs.v1.CommitRequest
-	(*CommitResponse)(nil),               // 67: leasefs.v1.CommitResponse
-	(*CloseRequest)(nil),                 // 68: leasefs.v1.CloseRequest
-	(*CloseResponse)(nil),                // 69: leasefs.v1.CloseResponse
-	(*CloseAbandonedRequest)(nil),        // 70: leasefs.v1.CloseAbandonedRequest
-	(*GetFileRequest)(nil),               // 71: leasefs.v1.GetFileRequest
-	(*GetFileResponse)(nil),              // 72: leasefs.v1.GetFileResponse
-	(*StatRequest)(nil),                  // 73: leasefs.v1.StatRequest
-	(*StatResponse)(nil),                 // 74: leasefs.v1.StatResponse
-	(*XattrsRequest)(nil),                // 75: leasefs.v1.XattrsRequest
-	(*XattrsResponse)(nil),               // 76: leasefs.v1.XattrsResponse
-	(*Xattr)(nil),                        // 77: leasefs.v1.Xattr
-	(*ListRequest)(nil),                  // 78: leasefs.v1.ListRequest
-	(*ListResponse)(nil),                 // 79: leasefs.v1.ListResponse
-	(*Entry)(nil),                        // 80: leasefs.v1.Entry
-	(*SummaryRequest)(nil),               // 81: leasefs.v1.SummaryRequest
-	(*SummaryResponse)(nil),              // 82: leasefs.v1.SummaryResponse
-	(*FindRequest)(nil),                  // 83: leasefs.v1.FindRequest
-	(*FindResponse)(nil),                 // 84: leasefs.v1.FindResponse
-	(*FoundEntry)(nil),                   // 85: leasefs.v1.FoundEntry
-	(*MutateResponse)(nil),               // 86: leasefs.v1.MutateResponse
-	(*MkdirRequest)(nil),                 // 87: leasefs.v1.MkdirRequest
-	(*RenameRequest)(nil),                // 88: leasefs.v1.RenameRequest
-	(*Hide)(nil),                         // 89: leasefs.v1.Hide
-	(*DeleteRequest)(nil),                // 90: leasefs.v1.DeleteRequest
-	(*ListTrashRequest)(nil),             // 91: leasefs.v1.ListTrashRequest
-	(*ListTrashResponse)(nil),            // 92: leasefs.v1.ListTrashResponse
-	(*TrashEntry)(nil),                   // 93: leasefs.v1.TrashEntry
-	(*RestoreTrashRequest)(nil),          // 94: leasefs.v1.RestoreTrashRequest
-	(*EmptyTrashRequest)(nil),            // 95: leasefs.v1.EmptyTrashRequest
-	(*SetAttrRequest)(nil),               // 96: leasefs.v1.SetAttrRequest
-	(*SetQuotaRequest)(nil),              // 97: leasefs.v1.SetQuotaRequest
-	(*GetQuotaRequest)(nil),              // 98: leasefs.v1.GetQuotaRequest
-	(*GetQuotaResponse)(nil),             // 99: leasefs.v1.GetQuotaResponse
-	(*Quota)(nil),                        // 100: leasefs.v1.Quota
-	(*ListQuotasRequest)(nil),            // 101: leasefs.v1.ListQuotasRequest
-	(*ListQuotasResponse)(nil),           // 102: leasefs.v1.ListQuotasResponse
-	(*TransactRequest)(nil),              // 103: leasefs.v1.TransactRequest
-	(*TxCompare)(nil),                    // 104: leasefs.v1.TxCompare
-	(*TxXattr)(nil),                      // 105: leasefs.v1.TxXattr
-	(*TxOp)(nil),                         // 106: leasefs.v1.TxOp
-	(*TxFile)(nil),                       // 107: leasefs.v1.TxFile
-	(*TxDir)(nil),                        // 108: leasefs.v1.TxDir
-	(*TxRename)(nil),                     // 109: leasefs.v1.TxRename
-	(*TxDelete)(nil),                     // 110: leasefs.v1.TxDelete
-	(*TxDetach)(nil),                     // 111: leasefs.v1.TxDetach
-	(*SetXattrRequest)(nil),              // 112: leasefs.v1.SetXattrRequest
-	(*SymlinkRequest)(nil),               // 113: leasefs.v1.SymlinkRequest
-	(*TruncateRequest)(nil),              // 114: leasefs.v1.TruncateRequest
-	(*ConcatRequest)(nil),                // 115: leasefs.v1.ConcatRequest
-	(*StatusRequest)(nil),                // 116: leasefs.v1.StatusRequest
-	(*StatusResponse)(nil),               // 117: leasefs.v1.StatusResponse
-	(*ScrubStatus)(nil),                  // 118: leasefs.v1.ScrubStatus
-	(*ArchiveStatus)(nil),                // 119: leasefs.v1.ArchiveStatus
-	(*AuditStatus)(nil),                  // 120: leasefs.v1.AuditStatus
-	(*Holding)(nil),                      // 121: leasefs.v1.Holding
-	(*ClockSkew)(nil),                    // 122: leasefs.v1.ClockSkew
-	(*CheckpointRequest)(nil),            // 123: leasefs.v1.CheckpointRequest
-	(*CheckpointResponse)(nil),           // 124: leasefs.v1.CheckpointResponse
-	(*SafeModeRequest)(nil),              // 125: leasefs.v1.SafeModeRequest
-	(*SafeModeResponse)(nil),             // 126: leasefs.v1.SafeModeResponse
-	(*FsckRequest)(nil),                  // 127: leasefs.v1.FsckRequest
-	(*FsckResponse)(nil),                 // 128: leasefs.v1.FsckResponse
-	(*FsckSummary)(nil),                  // 129: leasefs.v1.FsckSummary
-	(*CollectRequest)(nil),               // 130: leasefs.v1.CollectRequest
-	(*CollectResponse)(nil),              // 131: leasefs.v1.CollectResponse
-	(*FailoverRequest)(nil),              // 132: leasefs.v1.FailoverRequest
-	(*FailoverResponse)(nil),             // 133: leasefs.v1.FailoverResponse
-	(*ResolveStoreRequest)(nil),          // 134: leasefs.v1.ResolveStoreRequest
-	(*ResolveStoreResponse)(nil),         // 135: leasefs.v1.ResolveStoreResponse
-	(*UpgradeRequest)(nil),               // 136: leasefs.v1.UpgradeRequest
-	(*UpgradeResponse)(nil),              // 137: leasefs.v1.UpgradeResponse
-	(*UpgradeNamenode)(nil),              // 138: leasefs.v1.UpgradeNamenode
-	(*BackupRequest)(nil),                // 139: leasefs.v1.BackupRequest
-	(*BackupResponse)(nil),               // 140: leasefs.v1.BackupResponse
-	(*CarryRequest)(nil),                 // 141: leasefs.v1.CarryRequest
-	(*CarriedCall)(nil),                  // 142: leasefs.v1.CarriedCall
-	(*CarryResponse)(nil),                // 143: leasefs.v1.CarryResponse
-	(*CarriedAnswer)(nil),                // 144: leasefs.v1.CarriedAnswer
-	(*WhoAmIRequest)(nil),                // 145: leasefs.v1.WhoAmIRequest
-	(*WhoAmIResponse)(nil),               // 146: leasefs.v1.WhoAmIResponse
-	(*AclEntry)(nil),                     // 147: leasefs.v1.AclEntry
-	(*AclRequest)(nil),                   // 148: leasefs.v1.AclRequest
-	(*AclResponse)(nil),                  // 149: leasefs.v1.AclResponse
-	(*ChangeAclRequest)(nil),             // 150: leasefs.v1.ChangeAclRequest
-	(*GetDelegationTokenRequest)(nil),    // 151: leasefs.v1.GetDelegationTokenRequest
-	(*ChangeDelegationTokenRequest)(nil), // 152: leasefs.v1.ChangeDelegationTokenRequest
-	(*DelegationTokenResponse)(nil),      // 153: leasefs.v1.DelegationTokenResponse
-	(*ListDelegationTokensRequest)(nil),  // 154: leasefs.v1.ListDelegationTokensRequest
-	(*ListDelegationTokensResponse)(nil), // 155: leasefs.v1.ListDelegationTokensResponse
-	(*DelegationToken)(nil),              // 156: leasefs.v1.DelegationToken
-	nil,                                  // 157: leasefs.v1.Block.HeadersEntry
-	nil,                                  // 158: leasefs.v1.BlockTarget.HeadersEntry
-	nil,                                  // 159: leasefs.v1.BackupResponse.HeadersEntry
+	(SnapshotChangeType)(0),              // 5: leasefs.v1.SnapshotChangeType
+	(XattrAction)(0),                     // 6: leasefs.v1.XattrAction
+	(AclTag)(0),                          // 7: leasefs.v1.AclTag
+	(AclAction)(0),                       // 8: leasefs.v1.AclAction
+	(SafeModeRequest_Action)(0),          // 9: leasefs.v1.SafeModeRequest.Action
+	(*CallId)(nil),                       // 10: leasefs.v1.CallId
+	(*Caller)(nil),                       // 11: leasefs.v1.Caller
+	(*Ref)(nil),                          // 12: leasefs.v1.Ref
+	(*WriterId)(nil),                     // 13: leasefs.v1.WriterId
+	(*Attr)(nil),                         // 14: leasefs.v1.Attr
+	(*OpenState)(nil),                    // 15: leasefs.v1.OpenState
+	(*HolderInfo)(nil),                   // 16: leasefs.v1.HolderInfo
+	(*Block)(nil),                        // 17: leasefs.v1.Block
+	(*ErrorDetail)(nil),                  // 18: leasefs.v1.ErrorDetail
+	(*Hello)(nil),                        // 19: leasefs.v1.Hello
+	(*Welcome)(nil),                      // 20: leasefs.v1.Welcome
+	(*SessionRequest)(nil),               // 21: leasefs.v1.SessionRequest
+	(*SessionResponse)(nil),              // 22: leasefs.v1.SessionResponse
+	(*CacheRenew)(nil),                   // 23: leasefs.v1.CacheRenew
+	(*CacheTerm)(nil),                    // 24: leasefs.v1.CacheTerm
+	(*CacheRevocation)(nil),              // 25: leasefs.v1.CacheRevocation
+	(*CacheAck)(nil),                     // 26: leasefs.v1.CacheAck
+	(*Draft)(nil),                        // 27: leasefs.v1.Draft
+	(*CacheKey)(nil),                     // 28: leasefs.v1.CacheKey
+	(*CacheGivenUp)(nil),                 // 29: leasefs.v1.CacheGivenUp
+	(*RenewLeaseRequest)(nil),            // 30: leasefs.v1.RenewLeaseRequest
+	(*OpenRef)(nil),                      // 31: leasefs.v1.OpenRef
+	(*RenewLeaseResponse)(nil),           // 32: leasefs.v1.RenewLeaseResponse
+	(*LostFile)(nil),                     // 33: leasefs.v1.LostFile
+	(*ListLeasesRequest)(nil),            // 34: leasefs.v1.ListLeasesRequest
+	(*ListLeasesResponse)(nil),           // 35: leasefs.v1.ListLeasesResponse
+	(*Lease)(nil),                        // 36: leasefs.v1.Lease
+	(*LeaseFile)(nil),                    // 37: leasefs.v1.LeaseFile
+	(*LeaseHistoryRequest)(nil),          // 38: leasefs.v1.LeaseHistoryRequest
+	(*LeaseHistoryResponse)(nil),         // 39: leasefs.v1.LeaseHistoryResponse
+	(*LeaseSpan)(nil),                    // 40: leasefs.v1.LeaseSpan
+	(*RecoverRequest)(nil),               // 41: leasefs.v1.RecoverRequest
+	(*RecoverResponse)(nil),              // 42: leasefs.v1.RecoverResponse
+	(*GrantLeaseRequest)(nil),            // 43: leasefs.v1.GrantLeaseRequest
+	(*GrantLeaseResponse)(nil),           // 44: leasefs.v1.GrantLeaseResponse
+	(*RevokeLeaseRequest)(nil),           // 45: leasefs.v1.RevokeLeaseRequest
+	(*RevokeLeaseResponse)(nil),          // 46: leasefs.v1.RevokeLeaseResponse
+	(*KeepAliveRequest)(nil),             // 47: leasefs.v1.KeepAliveRequest
+	(*KeepAliveResponse)(nil),            // 48: leasefs.v1.KeepAliveResponse
+	(*LeaseAlive)(nil),                   // 49: leasefs.v1.LeaseAlive
+	(*LeaseTimeToLiveRequest)(nil),       // 50: leasefs.v1.LeaseTimeToLiveRequest
+	(*LeaseTimeToLiveResponse)(nil),      // 51: leasefs.v1.LeaseTimeToLiveResponse
+	(*AttachLeaseRequest)(nil),           // 52: leasefs.v1.AttachLeaseRequest
+	(*DetachLeaseRequest)(nil),           // 53: leasefs.v1.DetachLeaseRequest
+	(*WatchRequest)(nil),                 // 54: leasefs.v1.WatchRequest
+	(*WatchResponse)(nil),                // 55: leasefs.v1.WatchResponse
+	(*Event)(nil),                        // 56: leasefs.v1.Event
+	(*CreateRequest)(nil),                // 57: leasefs.v1.CreateRequest
+	(*Owner)(nil),                        // 58: leasefs.v1.Owner
+	(*OpenResponse)(nil),                 // 59: leasefs.v1.OpenResponse
+	(*AppendRequest)(nil),                // 60: leasefs.v1.AppendRequest
+	(*AppendTailRequest)(nil),            // 61: leasefs.v1.AppendTailRequest
+	(*AppendTailResponse)(nil),           // 62: leasefs.v1.AppendTailResponse
+	(*AllocateBlockRequest)(nil),         // 63: leasefs.v1.AllocateBlockRequest
+	(*BlockIntent)(nil),                  // 64: leasefs.v1.BlockIntent
+	(*AllocateBlockResponse)(nil),        // 65: leasefs.v1.AllocateBlockResponse
+	(*BlockTarget)(nil),                  // 66: leasefs.v1.BlockTarget
+	(*CommitRequest)(nil),                // 67: leasefs.v1.CommitRequest
+	(*CommitResponse)(nil),               // 68: leasefs.v1.CommitResponse
+	(*CloseRequest)(nil),                 // 69: leasefs.v1.CloseRequest
+	(*CloseResponse)(nil),                // 70: leasefs.v1.CloseResponse
+	(*CloseAbandonedRequest)(nil),        // 71: leasefs.v1.CloseAbandonedRequest
+	(*GetFileRequest)(nil),               // 72: leasefs.v1.GetFileRequest
+	(*GetFileResponse)(nil),              // 73: leasefs.v1.GetFileResponse
+	(*StatRequest)(nil),                  // 74: leasefs.v1.StatRequest
+	(*StatResponse)(nil),                 // 75: leasefs.v1.StatResponse
+	(*XattrsRequest)(nil),                // 76: leasefs.v1.XattrsRequest
+	(*XattrsResponse)(nil),               // 77: leasefs.v1.XattrsResponse
+	(*Xattr)(nil),                        // 78: leasefs.v1.Xattr
+	(*ListRequest)(nil),                  // 79: leasefs.v1.ListRequest
+	(*ListResponse)(nil),                 // 80: leasefs.v1.ListResponse
+	(*Entry)(nil),                        // 81: leasefs.v1.Entry
+	(*SummaryRequest)(nil),               // 82: leasefs.v1.SummaryRequest
+	(*SummaryResponse)(nil),              // 83: leasefs.v1.SummaryResponse
+	(*FindRequest)(nil),                  // 84: leasefs.v1.FindRequest
+	(*FindResponse)(nil),                 // 85: leasefs.v1.FindResponse
+	(*FoundEntry)(nil),                   // 86: leasefs.v1.FoundEntry
+	(*MutateResponse)(nil),               // 87: leasefs.v1.MutateResponse
+	(*MkdirRequest)(nil),                 // 88: leasefs.v1.MkdirRequest
+	(*RenameRequest)(nil),                // 89: leasefs.v1.RenameRequest
+	(*Hide)(nil),                         // 90: leasefs.v1.Hide
+	(*DeleteRequest)(nil),                // 91: leasefs.v1.DeleteRequest
+	(*ListTrashRequest)(nil),             // 92: leasefs.v1.ListTrashRequest
+	(*ListTrashResponse)(nil),            // 93: leasefs.v1.ListTrashResponse
+	(*TrashEntry)(nil),                   // 94: leasefs.v1.TrashEntry
+	(*RestoreTrashRequest)(nil),          // 95: leasefs.v1.RestoreTrashRequest
+	(*EmptyTrashRequest)(nil),            // 96: leasefs.v1.EmptyTrashRequest
+	(*SetAttrRequest)(nil),               // 97: leasefs.v1.SetAttrRequest
+	(*SetQuotaRequest)(nil),              // 98: leasefs.v1.SetQuotaRequest
+	(*GetQuotaRequest)(nil),              // 99: leasefs.v1.GetQuotaRequest
+	(*GetQuotaResponse)(nil),             // 100: leasefs.v1.GetQuotaResponse
+	(*Quota)(nil),                        // 101: leasefs.v1.Quota
+	(*ListQuotasRequest)(nil),            // 102: leasefs.v1.ListQuotasRequest
+	(*ListQuotasResponse)(nil),           // 103: leasefs.v1.ListQuotasResponse
+	(*AllowSnapshotsRequest)(nil),        // 104: leasefs.v1.AllowSnapshotsRequest
+	(*MakeSnapshotRequest)(nil),          // 105: leasefs.v1.MakeSnapshotRequest
+	(*RenameSnapshotRequest)(nil),        // 106: leasefs.v1.RenameSnapshotRequest
+	(*DeleteSnapshotRequest)(nil),        // 107: leasefs.v1.DeleteSnapshotRequest
+	(*ListSnapshotsRequest)(nil),         // 108: leasefs.v1.ListSnapshotsRequest
+	(*ListSnapshotsResponse)(nil),        // 109: leasefs.v1.ListSnapshotsResponse
+	(*Snapshot)(nil),                     // 110: leasefs.v1.Snapshot
+	(*ListSnapshotDirsRequest)(nil),      // 111: leasefs.v1.ListSnapshotDirsRequest
+	(*ListSnapshotDirsResponse)(nil),     // 112: leasefs.v1.ListSnapshotDirsResponse
+	(*SnapshotDir)(nil),                  // 113: leasefs.v1.SnapshotDir
+	(*DiffSnapshotsRequest)(nil),         // 114: leasefs.v1.DiffSnapshotsRequest
+	(*DiffSnapshotsResponse)(nil),        // 115: leasefs.v1.DiffSnapshotsResponse
+	(*SnapshotChange)(nil),               // 116: leasefs.v1.SnapshotChange
+	(*TransactRequest)(nil),              // 117: leasefs.v1.TransactRequest
+	(*TxCompare)(nil),                    // 118: leasefs.v1.TxCompare
+	(*TxXattr)(nil),                      // 119: leasefs.v1.TxXattr
+	(*TxOp)(nil),                         // 120: leasefs.v1.TxOp
+	(*TxFile)(nil),                       // 121: leasefs.v1.TxFile
+	(*TxDir)(nil),                        // 122: leasefs.v1.TxDir
+	(*TxRename)(nil),                     // 123: leasefs.v1.TxRename
+	(*TxDelete)(nil),                     // 124: leasefs.v1.TxDelete
+	(*TxDetach)(nil),                     // 125: leasefs.v1.TxDetach
+	(*SetXattrRequest)(nil),              // 126: leasefs.v1.SetXattrRequest
+	(*SymlinkRequest)(nil),               // 127: leasefs.v1.SymlinkRequest
+	(*TruncateRequest)(nil),              // 128: leasefs.v1.TruncateRequest
+	(*ConcatRequest)(nil),                // 129: leasefs.v1.ConcatRequest
+	(*StatusRequest)(nil),                // 130: leasefs.v1.StatusRequest
+	(*StatusResponse)(nil),               // 131: leasefs.v1.StatusResponse
+	(*Room)(nil),                         // 132: leasefs.v1.Room
+	(*ScrubStatus)(nil),                  // 133: leasefs.v1.ScrubStatus
+	(*ArchiveStatus)(nil),                // 134: leasefs.v1.ArchiveStatus
+	(*AuditStatus)(nil),                  // 135: leasefs.v1.AuditStatus
+	(*Holding)(nil),                      // 136: leasefs.v1.Holding
+	(*ClockSkew)(nil),                    // 137: leasefs.v1.ClockSkew
+	(*CheckpointRequest)(nil),            // 138: leasefs.v1.CheckpointRequest
+	(*CheckpointResponse)(nil),           // 139: leasefs.v1.CheckpointResponse
+	(*SafeModeRequest)(nil),              // 140: leasefs.v1.SafeModeRequest
+	(*SafeModeResponse)(nil),             // 141: leasefs.v1.SafeModeResponse
+	(*FsckRequest)(nil),                  // 142: leasefs.v1.FsckRequest
+	(*FsckResponse)(nil),                 // 143: leasefs.v1.FsckResponse
+	(*FsckSummary)(nil),                  // 144: leasefs.v1.FsckSummary
+	(*CollectRequest)(nil),               // 145: leasefs.v1.CollectRequest
+	(*CollectResponse)(nil),              // 146: leasefs.v1.CollectResponse
+	(*FailoverRequest)(nil),              // 147: leasefs.v1.FailoverRequest
+	(*FailoverResponse)(nil),             // 148: leasefs.v1.FailoverResponse
+	(*ResolveStoreRequest)(nil),          // 149: leasefs.v1.ResolveStoreRequest
+	(*ResolveStoreResponse)(nil),         // 150: leasefs.v1.ResolveStoreResponse
+	(*UpgradeRequest)(nil),               // 151: leasefs.v1.UpgradeRequest
+	(*UpgradeResponse)(nil),              // 152: leasefs.v1.UpgradeResponse
+	(*UpgradeNamenode)(nil),              // 153: leasefs.v1.UpgradeNamenode
+	(*BackupRequest)(nil),                // 154: leasefs.v1.BackupRequest
+	(*BackupResponse)(nil),               // 155: leasefs.v1.BackupResponse
+	(*CarryRequest)(nil),                 // 156: leasefs.v1.CarryRequest
+	(*CarriedCall)(nil),                  // 157: leasefs.v1.CarriedCall
+	(*CarryResponse)(nil),                // 158: leasefs.v1.CarryResponse
+	(*CarriedAnswer)(nil),                // 159: leasefs.v1.CarriedAnswer
+	(*WhoAmIRequest)(nil),                // 160: leasefs.v1.WhoAmIRequest
+	(*WhoAmIResponse)(nil),               // 161: leasefs.v1.WhoAmIResponse
+	(*AclEntry)(nil),                     // 162: leasefs.v1.AclEntry
+	(*AclRequest)(nil),                   // 163: leasefs.v1.AclRequest
+	(*AclResponse)(nil),                  // 164: leasefs.v1.AclResponse
+	(*ChangeAclRequest)(nil),             // 165: leasefs.v1.ChangeAclRequest
+	(*GetDelegationTokenRequest)(nil),    // 166: leasefs.v1.GetDelegationTokenRequest
+	(*ChangeDelegationTokenRequest)(nil), // 167: leasefs.v1.ChangeDelegationTokenRequest
+	(*DelegationTokenResponse)(nil),      // 168: leasefs.v1.DelegationTokenResponse
+	(*ListDelegationTokensRequest)(nil),  // 169: leasefs.v1.ListDelegationTokensRequest
+	(*ListDelegationTokensResponse)(nil), // 170: leasefs.v1.ListDelegationTokensResponse
+	(*DelegationToken)(nil),              // 171: leasefs.v1.DelegationToken
+	nil,                                  // 172: leasefs.v1.Block.HeadersEntry
+	nil,                                  // 173: leasefs.v1.BlockTarget.HeadersEntry
+	nil,                                  // 174: leasefs.v1.BackupResponse.HeadersEntry
 }
 var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	1,   // 0: leasefs.v1.Attr.type:type_name -> leasefs.v1.FileType
-	14,  // 1: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
-	15,  // 2: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
-	157, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
-	15,  // 4: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
-	10,  // 5: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
-	18,  // 6: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
-	29,  // 7: leasefs.v1.SessionRequest.renew:type_name -> leasefs.v1.RenewLeaseRequest
-	22,  // 8: leasefs.v1.SessionRequest.cache_renew:type_name -> leasefs.v1.CacheRenew
-	25,  // 9: leasefs.v1.SessionRequest.cache_ack:type_name -> leasefs.v1.CacheAck
-	19,  // 10: leasefs.v1.SessionResponse.welcome:type_name -> leasefs.v1.Welcome
-	31,  // 11: leasefs.v1.SessionResponse.renewed:type_name -> leasefs.v1.RenewLeaseResponse
-	17,  // 12: leasefs.v1.SessionResponse.error:type_name -> leasefs.v1.ErrorDetail
-	23,  // 13: leasefs.v1.SessionResponse.cache_term:type_name -> leasefs.v1.CacheTerm
-	24,  // 14: leasefs.v1.SessionResponse.cache_revocation:type_name -> leasefs.v1.CacheRevocation
-	27,  // 15: leasefs.v1.CacheRevocation.keys:type_name -> leasefs.v1.CacheKey
-	26,  // 16: leasefs.v1.CacheAck.drafts:type_name -> leasefs.v1.Draft
-	27,  // 17: leasefs.v1.CacheGivenUp.keys:type_name -> leasefs.v1.CacheKey
-	30,  // 18: leasefs.v1.RenewLeaseRequest.open:type_name -> leasefs.v1.OpenRef
-	10,  // 19: leasefs.v1.RenewLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	32,  // 20: leasefs.v1.RenewLeaseResponse.lost:type_name -> leasefs.v1.LostFile
-	30,  // 21: leasefs.v1.RenewLeaseResponse.unknown:type_name -> leasefs.v1.OpenRef
-	15,  // 22: leasefs.v1.LostFile.new_holder:type_name -> leasefs.v1.HolderInfo
-	10,  // 23: leasefs.v1.ListLeasesRequest.caller:type_name -> leasefs.v1.Caller
+	15,  // 1: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
+	16,  // 2: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
+	172, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
+	16,  // 4: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
+	11,  // 5: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
+	19,  // 6: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
+	30,  // 7: leasefs.v1.SessionRequest.renew:type_name -> leasefs.v1.RenewLeaseRequest
+	23,  // 8: leasefs.v1.SessionRequest.cache_renew:type_name -> leasefs.v1.CacheRenew
+	26,  // 9: leasefs.v1.SessionRequest.cache_ack:type_name -> leasefs.v1.CacheAck
+	20,  // 10: leasefs.v1.SessionResponse.welcome:type_name -> leasefs.v1.Welcome
+	32,  // 11: leasefs.v1.SessionResponse.renewed:type_name -> leasefs.v1.RenewLeaseResponse
+	18,  // 12: leasefs.v1.SessionResponse.error:type_name -> leasefs.v1.ErrorDetail
+	24,  // 13: leasefs.v1.SessionResponse.cache_term:type_name -> leasefs.v1.CacheTerm
+	25,  // 14: leasefs.v1.SessionResponse.cache_revocation:type_name -> leasefs.v1.CacheRevocation
+	28,  // 15: leasefs.v1.CacheRevocation.keys:type_name -> leasefs.v1.CacheKey
+	27,  // 16: leasefs.v1.CacheAck.drafts:type_name -> leasefs.v1.Draft
+	28,  // 17: leasefs.v1.CacheGivenUp.keys:type_name -> leasefs.v1.CacheKey
+	31,  // 18: leasefs.v1.RenewLeaseRequest.open:type_name -> leasefs.v1.OpenRef
+	11,  // 19: leasefs.v1.RenewLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	33,  // 20: leasefs.v1.RenewLeaseResponse.lost:type_name -> leasefs.v1.LostFile
+	31,  // 21: leasefs.v1.RenewLeaseResponse.unknown:type_name -> leasefs.v1.OpenRef
+	16,  // 22: leasefs.v1.LostFile.new_holder:type_name -> leasefs.v1.HolderInfo
+	11,  // 23: leasefs.v1.ListLeasesRequest.caller:type_name -> leasefs.v1.Caller
 	3,   // 24: leasefs.v1.ListLeasesRequest.order:type_name -> leasefs.v1.LeaseOrder
 	2,   // 25: leasefs.v1.ListLeasesRequest.kind:type_name -> leasefs.v1.LeaseKind
-	35,  // 26: leasefs.v1.ListLeasesResponse.leases:type_name -> leasefs.v1.Lease
-	15,  // 27: leasefs.v1.Lease.holder:type_name -> leasefs.v1.HolderInfo
-	36,  // 28: leasefs.v1.Lease.files:type_name -> leasefs.v1.LeaseFile
-	10,  // 29: leasefs.v1.LeaseHistoryRequest.caller:type_name -> leasefs.v1.Caller
-	39,  // 30: leasefs.v1.LeaseHistoryResponse.spans:type_name -> leasefs.v1.LeaseSpan
-	15,  // 31: leasefs.v1.LeaseSpan.holder:type_name -> leasefs.v1.HolderInfo
-	15,  // 32: leasefs.v1.LeaseSpan.by:type_name -> leasefs.v1.HolderInfo
-	9,   // 33: leasefs.v1.RecoverRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 34: leasefs.v1.RecoverRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 35: leasefs.v1.RecoverRequest.at:type_name -> leasefs.v1.Ref
-	9,   // 36: leasefs.v1.GrantLeaseRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 37: leasefs.v1.GrantLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	9,   // 38: leasefs.v1.RevokeLeaseRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 39: leasefs.v1.RevokeLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 40: leasefs.v1.KeepAliveRequest.caller:type_name -> leasefs.v1.Caller
-	48,  // 41: leasefs.v1.KeepAliveResponse.leases:type_name -> leasefs.v1.LeaseAlive
-	10,  // 42: leasefs.v1.LeaseTimeToLiveRequest.caller:type_name -> leasefs.v1.Caller
-	9,   // 43: leasefs.v1.AttachLeaseRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 44: leasefs.v1.AttachLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 45: leasefs.v1.AttachLeaseRequest.at:type_name -> leasefs.v1.Ref
-	9,   // 46: leasefs.v1.DetachLeaseRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 47: leasefs.v1.DetachLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 48: leasefs.v1.DetachLeaseRequest.at:type_name -> leasefs.v1.Ref
-	10,  // 49: leasefs.v1.WatchRequest.caller:type_name -> leasefs.v1.Caller
-	55,  // 50: leasefs.v1.WatchResponse.events:type_name -> leasefs.v1.Event
+	36,  // 26: leasefs.v1.ListLeasesResponse.leases:type_name -> leasefs.v1.Lease
+	16,  // 27: leasefs.v1.Lease.holder:type_name -> leasefs.v1.HolderInfo
+	37,  // 28: leasefs.v1.Lease.files:type_name -> leasefs.v1.LeaseFile
+	11,  // 29: leasefs.v1.LeaseHistoryRequest.caller:type_name -> leasefs.v1.Caller
+	40,  // 30: leasefs.v1.LeaseHistoryResponse.spans:type_name -> leasefs.v1.LeaseSpan
+	16,  // 31: leasefs.v1.LeaseSpan.holder:type_name -> leasefs.v1.HolderInfo
+	16,  // 32: leasefs.v1.LeaseSpan.by:type_name -> leasefs.v1.HolderInfo
+	10,  // 33: leasefs.v1.RecoverRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 34: leasefs.v1.RecoverRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 35: leasefs.v1.RecoverRequest.at:type_name -> leasefs.v1.Ref
+	10,  // 36: leasefs.v1.GrantLeaseRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 37: leasefs.v1.GrantLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 38: leasefs.v1.RevokeLeaseRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 39: leasefs.v1.RevokeLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 40: leasefs.v1.KeepAliveRequest.caller:type_name -> leasefs.v1.Caller
+	49,  // 41: leasefs.v1.KeepAliveResponse.leases:type_name -> leasefs.v1.LeaseAlive
+	11,  // 42: leasefs.v1.LeaseTimeToLiveRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 43: leasefs.v1.AttachLeaseRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 44: leasefs.v1.AttachLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 45: leasefs.v1.AttachLeaseRequest.at:type_name -> leasefs.v1.Ref
+	10,  // 46: leasefs.v1.DetachLeaseRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 47: leasefs.v1.DetachLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 48: leasefs.v1.DetachLeaseRequest.at:type_name -> leasefs.v1.Ref
+	11,  // 49: leasefs.v1.WatchRequest.caller:type_name -> leasefs.v1.Caller
+	56,  // 50: leasefs.v1.WatchResponse.events:type_name -> leasefs.v1.Event
 	4,   // 51: leasefs.v1.Event.type:type_name -> leasefs.v1.EventType
-	15,  // 52: leasefs.v1.Event.by:type_name -> leasefs.v1.HolderInfo
-	9,   // 53: leasefs.v1.CreateRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 54: leasefs.v1.CreateRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 55: leasefs.v1.CreateRequest.at:type_name -> leasefs.v1.Ref
-	28,  // 56: leasefs.v1.CreateRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	57,  // 57: leasefs.v1.CreateRequest.owner:type_name -> leasefs.v1.Owner
-	105, // 58: leasefs.v1.CreateRequest.xattrs:type_name -> leasefs.v1.TxXattr
-	13,  // 59: leasefs.v1.OpenResponse.attr:type_name -> leasefs.v1.Attr
-	12,  // 60: leasefs.v1.OpenResponse.writer:type_name -> leasefs.v1.WriterId
-	27,  // 61: leasefs.v1.OpenResponse.keys:type_name -> leasefs.v1.CacheKey
-	13,  // 62: leasefs.v1.OpenResponse.parent:type_name -> leasefs.v1.Attr
-	27,  // 63: leasefs.v1.OpenResponse.parent_keys:type_name -> leasefs.v1.CacheKey
-	9,   // 64: leasefs.v1.AppendRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 65: leasefs.v1.AppendRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 66: leasefs.v1.AppendRequest.at:type_name -> leasefs.v1.Ref
-	12,  // 67: leasefs.v1.AppendRequest.writer:type_name -> leasefs.v1.WriterId
-	12,  // 68: leasefs.v1.AppendTailRequest.writer:type_name -> leasefs.v1.WriterId
-	28,  // 69: leasefs.v1.AppendTailRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	12,  // 70: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
-	63,  // 71: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
-	65,  // 72: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
-	158, // 73: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
-	12,  // 74: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
-	16,  // 75: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
-	9,   // 76: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
-	12,  // 77: leasefs.v1.CloseRequest.writer:type_name -> leasefs.v1.WriterId
-	28,  // 78: leasefs.v1.CloseRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	9,   // 79: leasefs.v1.CloseAbandonedRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 80: leasefs.v1.CloseAbandonedRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 81: leasefs.v1.CloseAbandonedRequest.at:type_name -> leasefs.v1.Ref
-	10,  // 82: leasefs.v1.GetFileRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 83: leasefs.v1.GetFileRequest.at:type_name -> leasefs.v1.Ref
-	12,  // 84: leasefs.v1.GetFileRequest.writer:type_name -> leasefs.v1.WriterId
-	13,  // 85: leasefs.v1.GetFileResponse.attr:type_name -> leasefs.v1.Attr
-	16,  // 86: leasefs.v1.GetFileResponse.blocks:type_name -> leasefs.v1.Block
-	27,  // 87: leasefs.v1.GetFileResponse.keys:type_name -> leasefs.v1.CacheKey
-	10,  // 88: leasefs.v1.StatRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 89: leasefs.v1.StatRequest.at:type_name -> leasefs.v1.Ref
-	13,  // 90: leasefs.v1.StatResponse.attr:type_name -> leasefs.v1.Attr
-	27,  // 91: leasefs.v1.StatResponse.keys:type_name -> leasefs.v1.CacheKey
-	17,  // 92: leasefs.v1.StatResponse.missing:type_name -> leasefs.v1.ErrorDetail
-	10,  // 93: leasefs.v1.XattrsRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 94: leasefs.v1.XattrsRequest.at:type_name -> leasefs.v1.Ref
-	77,  // 95: leasefs.v1.XattrsResponse.xattrs:type_name -> leasefs.v1.Xattr
-	27,  // 96: leasefs.v1.XattrsResponse.keys:type_name -> leasefs.v1.CacheKey
-	10,  // 97: leasefs.v1.ListRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 98: leasefs.v1.ListRequest.at:type_name -> leasefs.v1.Ref
-	80,  // 99: leasefs.v1.ListResponse.entries:type_name -> leasefs.v1.Entry
-	13,  // 100: leasefs.v1.ListResponse.directory:type_name -> leasefs.v1.Attr
-	27,  // 101: leasefs.v1.ListResponse.keys:type_name -> leasefs.v1.CacheKey
-	13,  // 102: leasefs.v1.Entry.attr:type_name -> leasefs.v1.Attr
-	10,  // 103: leasefs.v1.SummaryRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 104: leasefs.v1.SummaryRequest.at:type_name -> leasefs.v1.Ref
-	10,  // 105: leasefs.v1.FindRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 106: leasefs.v1.FindRequest.at:type_name -> leasefs.v1.Ref
-	85,  // 107: leasefs.v1.FindResponse.entries:type_name -> leasefs.v1.FoundEntry
-	13,  // 108: leasefs.v1.FoundEntry.attr:type_name -> leasefs.v1.Attr
-	13,  // 109: leasefs.v1.MutateResponse.attr:type_name -> leasefs.v1.Attr
-	9,   // 110: leasefs.v1.MkdirRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 111: leasefs.v1.MkdirRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 112: leasefs.v1.MkdirRequest.at:type_name -> leasefs.v1.Ref
-	57,  // 113: leasefs.v1.MkdirRequest.owner:type_name -> leasefs.v1.Owner
-	9,   // 114: leasefs.v1.RenameRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 115: leasefs.v1.RenameRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 116: leasefs.v1.RenameRequest.from:type_name -> leasefs.v1.Ref
-	11,  // 117: leasefs.v1.RenameRequest.to:type_name -> leasefs.v1.Ref
-	89,  // 118: leasefs.v1.RenameRequest.hide:type_name -> leasefs.v1.Hide
-	9,   // 119: leasefs.v1.DeleteRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 120: leasefs.v1.DeleteRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 121: leasefs.v1.DeleteRequest.at:type_name -> leasefs.v1.Ref
+	16,  // 52: leasefs.v1.Event.by:type_name -> leasefs.v1.HolderInfo
+	10,  // 53: leasefs.v1.CreateRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 54: leasefs.v1.CreateRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 55: leasefs.v1.CreateRequest.at:type_name -> leasefs.v1.Ref
+	29,  // 56: leasefs.v1.CreateRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	58,  // 57: leasefs.v1.CreateRequest.owner:type_name -> leasefs.v1.Owner
+	119, // 58: leasefs.v1.CreateRequest.xattrs:type_name -> leasefs.v1.TxXattr
+	14,  // 59: leasefs.v1.OpenResponse.attr:type_name -> leasefs.v1.Attr
+	13,  // 60: leasefs.v1.OpenResponse.writer:type_name -> leasefs.v1.WriterId
+	28,  // 61: leasefs.v1.OpenResponse.keys:type_name -> leasefs.v1.CacheKey
+	14,  // 62: leasefs.v1.OpenResponse.parent:type_name -> leasefs.v1.Attr
+	28,  // 63: leasefs.v1.OpenResponse.parent_keys:type_name -> leasefs.v1.CacheKey
+	10,  // 64: leasefs.v1.AppendRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 65: leasefs.v1.AppendRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 66: leasefs.v1.AppendRequest.at:type_name -> leasefs.v1.Ref
+	13,  // 67: leasefs.v1.AppendRequest.writer:type_name -> leasefs.v1.WriterId
+	13,  // 68: leasefs.v1.AppendTailRequest.writer:type_name -> leasefs.v1.WriterId
+	29,  // 69: leasefs.v1.AppendTailRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	13,  // 70: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
+	64,  // 71: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
+	66,  // 72: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
+	173, // 73: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
+	13,  // 74: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
+	17,  // 75: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
+	10,  // 76: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
+	13,  // 77: leasefs.v1.CloseRequest.writer:type_name -> leasefs.v1.WriterId
+	29,  // 78: leasefs.v1.CloseRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	10,  // 79: leasefs.v1.CloseAbandonedRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 80: leasefs.v1.CloseAbandonedRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 81: leasefs.v1.CloseAbandonedRequest.at:type_name -> leasefs.v1.Ref
+	11,  // 82: leasefs.v1.GetFileRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 83: leasefs.v1.GetFileRequest.at:type_name -> leasefs.v1.Ref
+	13,  // 84: leasefs.v1.GetFileRequest.writer:type_name -> leasefs.v1.WriterId
+	14,  // 85: leasefs.v1.GetFileResponse.attr:type_name -> leasefs.v1.Attr
+	17,  // 86: leasefs.v1.GetFileResponse.blocks:type_name -> leasefs.v1.Block
+	28,  // 87: leasefs.v1.GetFileResponse.keys:type_name -> leasefs.v1.CacheKey
+	11,  // 88: leasefs.v1.StatRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 89: leasefs.v1.StatRequest.at:type_name -> leasefs.v1.Ref
+	14,  // 90: leasefs.v1.StatResponse.attr:type_name -> leasefs.v1.Attr
+	28,  // 91: leasefs.v1.StatResponse.keys:type_name -> leasefs.v1.CacheKey
+	18,  // 92: leasefs.v1.StatResponse.missing:type_name -> leasefs.v1.ErrorDetail
+	11,  // 93: leasefs.v1.XattrsRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 94: leasefs.v1.XattrsRequest.at:type_name -> leasefs.v1.Ref
+	78,  // 95: leasefs.v1.XattrsResponse.xattrs:type_name -> leasefs.v1.Xattr
+	28,  // 96: leasefs.v1.XattrsResponse.keys:type_name -> leasefs.v1.CacheKey
+	11,  // 97: leasefs.v1.ListRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 98: leasefs.v1.ListRequest.at:type_name -> leasefs.v1.Ref
+	81,  // 99: leasefs.v1.ListResponse.entries:type_name -> leasefs.v1.Entry
+	14,  // 100: leasefs.v1.ListResponse.directory:type_name -> leasefs.v1.Attr
+	28,  // 101: leasefs.v1.ListResponse.keys:type_name -> leasefs.v1.CacheKey
+	14,  // 102: leasefs.v1.Entry.attr:type_name -> leasefs.v1.Attr
+	11,  // 103: leasefs.v1.SummaryRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 104: leasefs.v1.SummaryRequest.at:type_name -> leasefs.v1.Ref
+	11,  // 105: leasefs.v1.FindRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 106: leasefs.v1.FindRequest.at:type_name -> leasefs.v1.Ref
+	86,  // 107: leasefs.v1.FindResponse.entries:type_name -> leasefs.v1.FoundEntry
+	14,  // 108: leasefs.v1.FoundEntry.attr:type_name -> leasefs.v1.Attr
+	14,  // 109: leasefs.v1.MutateResponse.attr:type_name -> leasefs.v1.Attr
+	10,  // 110: leasefs.v1.MkdirRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 111: leasefs.v1.MkdirRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 112: leasefs.v1.MkdirRequest.at:type_name -> leasefs.v1.Ref
+	58,  // 113: leasefs.v1.MkdirRequest.owner:type_name -> leasefs.v1.Owner
+	10,  // 114: leasefs.v1.RenameRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 115: leasefs.v1.RenameRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 116: leasefs.v1.RenameRequest.from:type_name -> leasefs.v1.Ref
+	12,  // 117: leasefs.v1.RenameRequest.to:type_name -> leasefs.v1.Ref
+	90,  // 118: leasefs.v1.RenameRequest.hide:type_name -> leasefs.v1.Hide
+	10,  // 119: leasefs.v1.DeleteRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 120: leasefs.v1.DeleteRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 121: leasefs.v1.DeleteRequest.at:type_name -> leasefs.v1.Ref
 	1,   // 122: leasefs.v1.DeleteRequest.only:type_name -> leasefs.v1.FileType
-	89,  // 123: leasefs.v1.DeleteRequest.hide:type_name -> leasefs.v1.Hide
-	10,  // 124: leasefs.v1.ListTrashRequest.caller:type_name -> leasefs.v1.Caller
-	93,  // 125: leasefs.v1.ListTrashResponse.entries:type_name -> leasefs.v1.TrashEntry
-	13,  // 126: leasefs.v1.TrashEntry.attr:type_name -> leasefs.v1.Attr
-	9,   // 127: leasefs.v1.RestoreTrashRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 128: leasefs.v1.RestoreTrashRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 129: leasefs.v1.RestoreTrashRequest.to:type_name -> leasefs.v1.Ref
-	9,   // 130: leasefs.v1.EmptyTrashRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 131: leasefs.v1.EmptyTrashRequest.caller:type_name -> leasefs.v1.Caller
-	9,   // 132: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 133: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 134: leasefs.v1.SetAttrRequest.at:type_name -> leasefs.v1.Ref
-	9,   // 135: leasefs.v1.SetQuotaRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 136: leasefs.v1.SetQuotaRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 137: leasefs.v1.SetQuotaRequest.at:type_name -> leasefs.v1.Ref
-	10,  // 138: leasefs.v1.GetQuotaRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 139: leasefs.v1.GetQuotaRequest.at:type_name -> leasefs.v1.Ref
-	100, // 140: leasefs.v1.GetQuotaResponse.quotas:type_name -> leasefs.v1.Quota
-	10,  // 141: leasefs.v1.ListQuotasRequest.caller:type_name -> leasefs.v1.Caller
-	100, // 142: leasefs.v1.ListQuotasResponse.quotas:type_name -> leasefs.v1.Quota
-	9,   // 143: leasefs.v1.TransactRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 144: leasefs.v1.TransactRequest.caller:type_name -> leasefs.v1.Caller
-	104, // 145: leasefs.v1.TransactRequest.compares:type_name -> leasefs.v1.TxCompare
-	106, // 146: leasefs.v1.TransactRequest.ops:type_name -> leasefs.v1.TxOp
-	105, // 147: leasefs.v1.TxCompare.xattr:type_name -> leasefs.v1.TxXattr
-	107, // 148: leasefs.v1.TxOp.create:type_name -> leasefs.v1.TxFile
-	107, // 149: leasefs.v1.TxOp.write:type_name -> leasefs.v1.TxFile
-	108, // 150: leasefs.v1.TxOp.mkdir:type_name -> leasefs.v1.TxDir
-	109, // 151: leasefs.v1.TxOp.rename:type_name -> leasefs.v1.TxRename
-	110, // 152: leasefs.v1.TxOp.delete:type_name -> leasefs.v1.TxDelete
-	105, // 153: leasefs.v1.TxOp.set_xattr:type_name -> leasefs.v1.TxXattr
-	111, // 154: leasefs.v1.TxOp.detach:type_name -> leasefs.v1.TxDetach
-	105, // 155: leasefs.v1.TxOp.xattrs:type_name -> leasefs.v1.TxXattr
-	9,   // 156: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 157: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 158: leasefs.v1.SetXattrRequest.at:type_name -> leasefs.v1.Ref
-	5,   // 159: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
-	9,   // 160: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 161: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 162: leasefs.v1.SymlinkRequest.at:type_name -> leasefs.v1.Ref
-	57,  // 163: leasefs.v1.SymlinkRequest.owner:type_name -> leasefs.v1.Owner
-	9,   // 164: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 165: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 166: leasefs.v1.TruncateRequest.at:type_name -> leasefs.v1.Ref
-	9,   // 167: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 168: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 169: leasefs.v1.ConcatRequest.target:type_name -> leasefs.v1.Ref
-	11,  // 170: leasefs.v1.ConcatRequest.sources:type_name -> leasefs.v1.Ref
-	10,  // 171: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
-	122, // 172: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
-	120, // 173: leasefs.v1.StatusResponse.audit:type_name -> leasefs.v1.AuditStatus
-	118, // 174: leasefs.v1.StatusResponse.scrub:type_name -> leasefs.v1.ScrubStatus
-	119, // 175: leasefs.v1.StatusResponse.archive:type_name -> leasefs.v1.ArchiveStatus
-	121, // 176: leasefs.v1.StatusResponse.greedy:type_name -> leasefs.v1.Holding
-	10,  // 177: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 178: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
-	8,   // 179: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
-	10,  // 180: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
-	129, // 181: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
-	10,  // 182: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 183: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 184: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 185: leasefs.v1.UpgradeRequest.caller:type_name -> leasefs.v1.Caller
-	138, // 186: leasefs.v1.UpgradeResponse.namenodes:type_name -> leasefs.v1.UpgradeNamenode
-	10,  // 187: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
-	159, // 188: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
-	142, // 189: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
-	144, // 190: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
-	17,  // 191: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
-	10,  // 192: leasefs.v1.WhoAmIRequest.caller:type_name -> leasefs.v1.Caller
-	6,   // 193: leasefs.v1.AclEntry.tag:type_name -> leasefs.v1.AclTag
-	10,  // 194: leasefs.v1.AclRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 195: leasefs.v1.AclRequest.at:type_name -> leasefs.v1.Ref
-	147, // 196: leasefs.v1.AclResponse.entries:type_name -> leasefs.v1.AclEntry
-	27,  // 197: leasefs.v1.AclResponse.keys:type_name -> leasefs.v1.CacheKey
-	9,   // 198: leasefs.v1.ChangeAclRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 199: leasefs.v1.ChangeAclRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 200: leasefs.v1.ChangeAclRequest.at:type_name -> leasefs.v1.Ref
-	7,   // 201: leasefs.v1.ChangeAclRequest.action:type_name -> leasefs.v1.AclAction
-	147, // 202: leasefs.v1.ChangeAclRequest.entries:type_name -> leasefs.v1.AclEntry
-	9,   // 203: leasefs.v1.GetDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 204: leasefs.v1.GetDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
-	9,   // 205: leasefs.v1.ChangeDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
-	10,  // 206: leasefs.v1.ChangeDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 207: leasefs.v1.ListDelegationTokensRequest.caller:type_name -> leasefs.v1.Caller
-	156, // 208: leasefs.v1.ListDelegationTokensResponse.tokens:type_name -> leasefs.v1.DelegationToken
-	20,  // 209: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
-	29,  // 210: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
-	33,  // 211: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
-	37,  // 212: leasefs.v1.Namenode.LeaseHistory:input_type -> leasefs.v1.LeaseHistoryRequest
-	40,  // 213: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
-	42,  // 214: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
-	44,  // 215: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
-	46,  // 216: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
-	49,  // 217: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
-	51,  // 218: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
-	52,  // 219: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
-	53,  // 220: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
-	56,  // 221: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
-	59,  // 222: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
-	60,  // 223: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
-	62,  // 224: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
-	66,  // 225: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
-	68,  // 226: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
-	70,  // 227: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
-	71,  // 228: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
-	73,  // 229: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
-	75,  // 230: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
-	78,  // 231: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
-	81,  // 232: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
-	83,  // 233: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
-	87,  // 234: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
-	88,  // 235: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
-	90,  // 236: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
-	91,  // 237: leasefs.v1.Namenode.ListTrash:input_type -> leasefs.v1.ListTrashRequest
-	94,  // 238: leasefs.v1.Namenode.RestoreTrash:input_type -> leasefs.v1.RestoreTrashRequest
-	95,  // 239: leasefs.v1.Namenode.EmptyTrash:input_type -> leasefs.v1.EmptyTrashRequest
-	96,  // 240: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
-	97,  // 241: leasefs.v1.Namenode.SetQuota:input_type -> leasefs.v1.SetQuotaRequest
-	98,  // 242: leasefs.v1.Namenode.GetQuota:input_type -> leasefs.v1.GetQuotaRequest
-	101, // 243: leasefs.v1.Namenode.ListQuotas:input_type -> leasefs.v1.ListQuotasRequest
-	113, // 244: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
-	112, // 245: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
-	114, // 246: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
-	115, // 247: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
-	103, // 248: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
-	145, // 249: leasefs.v1.Namenode.WhoAmI:input_type -> leasefs.v1.WhoAmIRequest
-	148, // 250: leasefs.v1.Namenode.Acl:input_type -> leasefs.v1.AclRequest
-	150, // 251: leasefs.v1.Namenode.ChangeAcl:input_type -> leasefs.v1.ChangeAclRequest
-	151, // 252: leasefs.v1.Namenode.GetDelegationToken:input_type -> leasefs.v1.GetDelegationTokenRequest
-	152, // 253: leasefs.v1.Namenode.ChangeDelegationToken:input_type -> leasefs.v1.ChangeDelegationTokenRequest
-	154, // 254: leasefs.v1.Namenode.ListDelegationTokens:input_type -> leasefs.v1.ListDelegationTokensRequest
-	116, // 255: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
-	123, // 256: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
-	125, // 257: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
-	127, // 258: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
-	130, // 259: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
-	139, // 260: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
-	132, // 261: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
-	134, // 262: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
-	136, // 263: leasefs.v1.Admin.Upgrade:input_type -> leasefs.v1.UpgradeRequest
-	141, // 264: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
-	21,  // 265: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
-	31,  // 266: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
-	34,  // 267: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
-	38,  // 268: leasefs.v1.Namenode.LeaseHistory:output_type -> leasefs.v1.LeaseHistoryResponse
-	41,  // 269: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
-	43,  // 270: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
-	45,  // 271: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
-	47,  // 272: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
-	50,  // 273: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
-	86,  // 274: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
-	86,  // 275: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
-	54,  // 276: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
-	58,  // 277: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
-	58,  // 278: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
-	61,  // 279: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
-	64,  // 280: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
-	67,  // 281: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
-	69,  // 282: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
-	69,  // 283: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
-	72,  // 284: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
-	74,  // 285: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
-	76,  // 286: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
-	79,  // 287: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
-	82,  // 288: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
-	84,  // 289: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
-	86,  // 290: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
-	86,  // 291: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
-	86,  // 292: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
-	92,  // 293: leasefs.v1.Namenode.ListTrash:output_type -> leasefs.v1.ListTrashResponse
-	86,  // 294: leasefs.v1.Namenode.RestoreTrash:output_type -> leasefs.v1.MutateResponse
-	86,  // 295: leasefs.v1.Namenode.EmptyTrash:output_type -> leasefs.v1.MutateResponse
-	86,  // 296: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
-	86,  // 297: leasefs.v1.Namenode.SetQuota:output_type -> leasefs.v1.MutateResponse
-	99,  // 298: leasefs.v1.Namenode.GetQuota:output_type -> leasefs.v1.GetQuotaResponse
-	102, // 299: leasefs.v1.Namenode.ListQuotas:output_type -> leasefs.v1.ListQuotasResponse
-	86,  // 300: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
-	86,  // 301: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
-	86,  // 302: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
-	86,  // 303: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
-	86,  // 304: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
-	146, // 305: leasefs.v1.Namenode.WhoAmI:output_type -> leasefs.v1.WhoAmIResponse
-	149, // 306: leasefs.v1.Namenode.Acl:output_type -> leasefs.v1.AclResponse
-	86,  // 307: leasefs.v1.Namenode.ChangeAcl:output_type -> leasefs.v1.MutateResponse
-	153, // 308: leasefs.v1.Namenode.GetDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
-	153, // 309: leasefs.v1.Namenode.ChangeDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
-	155, // 310: leasefs.v1.Namenode.ListDelegationTokens:output_type -> leasefs.v1.ListDelegationTokensResponse
-	117, // 311: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
-	124, // 312: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
-	126, // 313: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
-	128, // 314: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
-	131, // 315: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
-	140, // 316: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
-	133, // 317: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
-	135, // 318: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
-	137, // 319: leasefs.v1.Admin.Upgrade:output_type -> leasefs.v1.UpgradeResponse
-	143, // 320: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
-	265, // [265:321] is the sub-list for method output_type
-	209, // [209:265] is the sub-list for method input_type
-	209, // [209:209] is the sub-list for extension type_name
-	209, // [209:209] is the sub-list for extension extendee
-	0,   // [0:209] is the sub-list for field type_name
+	90,  // 123: leasefs.v1.DeleteRequest.hide:type_name -> leasefs.v1.Hide
+	11,  // 124: leasefs.v1.ListTrashRequest.caller:type_name -> leasefs.v1.Caller
+	94,  // 125: leasefs.v1.ListTrashResponse.entries:type_name -> leasefs.v1.TrashEntry
+	14,  // 126: leasefs.v1.TrashEntry.attr:type_name -> leasefs.v1.Attr
+	10,  // 127: leasefs.v1.RestoreTrashRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 128: leasefs.v1.RestoreTrashRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 129: leasefs.v1.RestoreTrashRequest.to:type_name -> leasefs.v1.Ref
+	10,  // 130: leasefs.v1.EmptyTrashRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 131: leasefs.v1.EmptyTrashRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 132: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 133: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 134: leasefs.v1.SetAttrRequest.at:type_name -> leasefs.v1.Ref
+	10,  // 135: leasefs.v1.SetQuotaRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 136: leasefs.v1.SetQuotaRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 137: leasefs.v1.SetQuotaRequest.at:type_name -> leasefs.v1.Ref
+	11,  // 138: leasefs.v1.GetQuotaRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 139: leasefs.v1.GetQuotaRequest.at:type_name -> leasefs.v1.Ref
+	101, // 140: leasefs.v1.GetQuotaResponse.quotas:type_name -> leasefs.v1.Quota
+	11,  // 141: leasefs.v1.ListQuotasRequest.caller:type_name -> leasefs.v1.Caller
+	101, // 142: leasefs.v1.ListQuotasResponse.quotas:type_name -> leasefs.v1.Quota
+	10,  // 143: leasefs.v1.AllowSnapshotsRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 144: leasefs.v1.AllowSnapshotsRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 145: leasefs.v1.AllowSnapshotsRequest.at:type_name -> leasefs.v1.Ref
+	10,  // 146: leasefs.v1.MakeSnapshotRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 147: leasefs.v1.MakeSnapshotRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 148: leasefs.v1.MakeSnapshotRequest.at:type_name -> leasefs.v1.Ref
+	10,  // 149: leasefs.v1.RenameSnapshotRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 150: leasefs.v1.RenameSnapshotRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 151: leasefs.v1.RenameSnapshotRequest.at:type_name -> leasefs.v1.Ref
+	10,  // 152: leasefs.v1.DeleteSnapshotRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 153: leasefs.v1.DeleteSnapshotRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 154: leasefs.v1.DeleteSnapshotRequest.at:type_name -> leasefs.v1.Ref
+	11,  // 155: leasefs.v1.ListSnapshotsRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 156: leasefs.v1.ListSnapshotsRequest.at:type_name -> leasefs.v1.Ref
+	110, // 157: leasefs.v1.ListSnapshotsResponse.snapshots:type_name -> leasefs.v1.Snapshot
+	14,  // 158: leasefs.v1.Snapshot.attr:type_name -> leasefs.v1.Attr
+	11,  // 159: leasefs.v1.ListSnapshotDirsRequest.caller:type_name -> leasefs.v1.Caller
+	113, // 160: leasefs.v1.ListSnapshotDirsResponse.dirs:type_name -> leasefs.v1.SnapshotDir
+	14,  // 161: leasefs.v1.SnapshotDir.attr:type_name -> leasefs.v1.Attr
+	11,  // 162: leasefs.v1.DiffSnapshotsRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 163: leasefs.v1.DiffSnapshotsRequest.at:type_name -> leasefs.v1.Ref
+	116, // 164: leasefs.v1.DiffSnapshotsResponse.changes:type_name -> leasefs.v1.SnapshotChange
+	5,   // 165: leasefs.v1.SnapshotChange.type:type_name -> leasefs.v1.SnapshotChangeType
+	1,   // 166: leasefs.v1.SnapshotChange.of:type_name -> leasefs.v1.FileType
+	10,  // 167: leasefs.v1.TransactRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 168: leasefs.v1.TransactRequest.caller:type_name -> leasefs.v1.Caller
+	118, // 169: leasefs.v1.TransactRequest.compares:type_name -> leasefs.v1.TxCompare
+	120, // 170: leasefs.v1.TransactRequest.ops:type_name -> leasefs.v1.TxOp
+	119, // 171: leasefs.v1.TxCompare.xattr:type_name -> leasefs.v1.TxXattr
+	121, // 172: leasefs.v1.TxOp.create:type_name -> leasefs.v1.TxFile
+	121, // 173: leasefs.v1.TxOp.write:type_name -> leasefs.v1.TxFile
+	122, // 174: leasefs.v1.TxOp.mkdir:type_name -> leasefs.v1.TxDir
+	123, // 175: leasefs.v1.TxOp.rename:type_name -> leasefs.v1.TxRename
+	124, // 176: leasefs.v1.TxOp.delete:type_name -> leasefs.v1.TxDelete
+	119, // 177: leasefs.v1.TxOp.set_xattr:type_name -> leasefs.v1.TxXattr
+	125, // 178: leasefs.v1.TxOp.detach:type_name -> leasefs.v1.TxDetach
+	119, // 179: leasefs.v1.TxOp.xattrs:type_name -> leasefs.v1.TxXattr
+	10,  // 180: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 181: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 182: leasefs.v1.SetXattrRequest.at:type_name -> leasefs.v1.Ref
+	6,   // 183: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
+	10,  // 184: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 185: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 186: leasefs.v1.SymlinkRequest.at:type_name -> leasefs.v1.Ref
+	58,  // 187: leasefs.v1.SymlinkRequest.owner:type_name -> leasefs.v1.Owner
+	10,  // 188: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 189: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 190: leasefs.v1.TruncateRequest.at:type_name -> leasefs.v1.Ref
+	10,  // 191: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 192: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 193: leasefs.v1.ConcatRequest.target:type_name -> leasefs.v1.Ref
+	12,  // 194: leasefs.v1.ConcatRequest.sources:type_name -> leasefs.v1.Ref
+	11,  // 195: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
+	137, // 196: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
+	135, // 197: leasefs.v1.StatusResponse.audit:type_name -> leasefs.v1.AuditStatus
+	133, // 198: leasefs.v1.StatusResponse.scrub:type_name -> leasefs.v1.ScrubStatus
+	134, // 199: leasefs.v1.StatusResponse.archive:type_name -> leasefs.v1.ArchiveStatus
+	136, // 200: leasefs.v1.StatusResponse.greedy:type_name -> leasefs.v1.Holding
+	132, // 201: leasefs.v1.StatusResponse.rooms:type_name -> leasefs.v1.Room
+	101, // 202: leasefs.v1.StatusResponse.quotas:type_name -> leasefs.v1.Quota
+	11,  // 203: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 204: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
+	9,   // 205: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
+	11,  // 206: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
+	144, // 207: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
+	11,  // 208: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 209: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 210: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 211: leasefs.v1.UpgradeRequest.caller:type_name -> leasefs.v1.Caller
+	153, // 212: leasefs.v1.UpgradeResponse.namenodes:type_name -> leasefs.v1.UpgradeNamenode
+	11,  // 213: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
+	174, // 214: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
+	157, // 215: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
+	159, // 216: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
+	18,  // 217: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
+	11,  // 218: leasefs.v1.WhoAmIRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 219: leasefs.v1.AclEntry.tag:type_name -> leasefs.v1.AclTag
+	11,  // 220: leasefs.v1.AclRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 221: leasefs.v1.AclRequest.at:type_name -> leasefs.v1.Ref
+	162, // 222: leasefs.v1.AclResponse.entries:type_name -> leasefs.v1.AclEntry
+	28,  // 223: leasefs.v1.AclResponse.keys:type_name -> leasefs.v1.CacheKey
+	10,  // 224: leasefs.v1.ChangeAclRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 225: leasefs.v1.ChangeAclRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 226: leasefs.v1.ChangeAclRequest.at:type_name -> leasefs.v1.Ref
+	8,   // 227: leasefs.v1.ChangeAclRequest.action:type_name -> leasefs.v1.AclAction
+	162, // 228: leasefs.v1.ChangeAclRequest.entries:type_name -> leasefs.v1.AclEntry
+	10,  // 229: leasefs.v1.GetDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 230: leasefs.v1.GetDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 231: leasefs.v1.ChangeDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 232: leasefs.v1.ChangeDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 233: leasefs.v1.ListDelegationTokensRequest.caller:type_name -> leasefs.v1.Caller
+	171, // 234: leasefs.v1.ListDelegationTokensResponse.tokens:type_name -> leasefs.v1.DelegationToken
+	21,  // 235: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
+	30,  // 236: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
+	34,  // 237: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
+	38,  // 238: leasefs.v1.Namenode.LeaseHistory:input_type -> leasefs.v1.LeaseHistoryRequest
+	41,  // 239: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
+	43,  // 240: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
+	45,  // 241: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
+	47,  // 242: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
+	50,  // 243: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
+	52,  // 244: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
+	53,  // 245: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
+	54,  // 246: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
+	57,  // 247: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
+	60,  // 248: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
+	61,  // 249: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
+	63,  // 250: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
+	67,  // 251: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
+	69,  // 252: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
+	71,  // 253: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
+	72,  // 254: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
+	74,  // 255: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
+	76,  // 256: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
+	79,  // 257: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
+	82,  // 258: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
+	84,  // 259: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
+	88,  // 260: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
+	89,  // 261: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
+	91,  // 262: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
+	92,  // 263: leasefs.v1.Namenode.ListTrash:input_type -> leasefs.v1.ListTrashRequest
+	95,  // 264: leasefs.v1.Namenode.RestoreTrash:input_type -> leasefs.v1.RestoreTrashRequest
+	96,  // 265: leasefs.v1.Namenode.EmptyTrash:input_type -> leasefs.v1.EmptyTrashRequest
+	97,  // 266: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
+	98,  // 267: leasefs.v1.Namenode.SetQuota:input_type -> leasefs.v1.SetQuotaRequest
+	99,  // 268: leasefs.v1.Namenode.GetQuota:input_type -> leasefs.v1.GetQuotaRequest
+	102, // 269: leasefs.v1.Namenode.ListQuotas:input_type -> leasefs.v1.ListQuotasRequest
+	104, // 270: leasefs.v1.Namenode.AllowSnapshots:input_type -> leasefs.v1.AllowSnapshotsRequest
+	105, // 271: leasefs.v1.Namenode.MakeSnapshot:input_type -> leasefs.v1.MakeSnapshotRequest
+	106, // 272: leasefs.v1.Namenode.RenameSnapshot:input_type -> leasefs.v1.RenameSnapshotRequest
+	107, // 273: leasefs.v1.Namenode.DeleteSnapshot:input_type -> leasefs.v1.DeleteSnapshotRequest
+	108, // 274: leasefs.v1.Namenode.ListSnapshots:input_type -> leasefs.v1.ListSnapshotsRequest
+	111, // 275: leasefs.v1.Namenode.ListSnapshotDirs:input_type -> leasefs.v1.ListSnapshotDirsRequest
+	114, // 276: leasefs.v1.Namenode.DiffSnapshots:input_type -> leasefs.v1.DiffSnapshotsRequest
+	127, // 277: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
+	126, // 278: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
+	128, // 279: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
+	129, // 280: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
+	117, // 281: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
+	160, // 282: leasefs.v1.Namenode.WhoAmI:input_type -> leasefs.v1.WhoAmIRequest
+	163, // 283: leasefs.v1.Namenode.Acl:input_type -> leasefs.v1.AclRequest
+	165, // 284: leasefs.v1.Namenode.ChangeAcl:input_type -> leasefs.v1.ChangeAclRequest
+	166, // 285: leasefs.v1.Namenode.GetDelegationToken:input_type -> leasefs.v1.GetDelegationTokenRequest
+	167, // 286: leasefs.v1.Namenode.ChangeDelegationToken:input_type -> leasefs.v1.ChangeDelegationTokenRequest
+	169, // 287: leasefs.v1.Namenode.ListDelegationTokens:input_type -> leasefs.v1.ListDelegationTokensRequest
+	130, // 288: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
+	138, // 289: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
+	140, // 290: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
+	142, // 291: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
+	145, // 292: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
+	154, // 293: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
+	147, // 294: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
+	149, // 295: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
+	151, // 296: leasefs.v1.Admin.Upgrade:input_type -> leasefs.v1.UpgradeRequest
+	156, // 297: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
+	22,  // 298: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
+	32,  // 299: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
+	35,  // 300: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
+	39,  // 301: leasefs.v1.Namenode.LeaseHistory:output_type -> leasefs.v1.LeaseHistoryResponse
+	42,  // 302: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
+	44,  // 303: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
+	46,  // 304: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
+	48,  // 305: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
+	51,  // 306: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
+	87,  // 307: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
+	87,  // 308: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
+	55,  // 309: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
+	59,  // 310: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
+	59,  // 311: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
+	62,  // 312: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
+	65,  // 313: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
+	68,  // 314: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
+	70,  // 315: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
+	70,  // 316: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
+	73,  // 317: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
+	75,  // 318: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
+	77,  // 319: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
+	80,  // 320: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
+	83,  // 321: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
+	85,  // 322: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
+	87,  // 323: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
+	87,  // 324: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
+	87,  // 325: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
+	93,  // 326: leasefs.v1.Namenode.ListTrash:output_type -> leasefs.v1.ListTrashResponse
+	87,  // 327: leasefs.v1.Namenode.RestoreTrash:output_type -> leasefs.v1.MutateResponse
+	87,  // 328: leasefs.v1.Namenode.EmptyTrash:output_type -> leasefs.v1.MutateResponse
+	87,  // 329: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
+	87,  // 330: leasefs.v1.Namenode.SetQuota:output_type -> leasefs.v1.MutateResponse
+	100, // 331: leasefs.v1.Namenode.GetQuota:output_type -> leasefs.v1.GetQuotaResponse
+	103, // 332: leasefs.v1.Namenode.ListQuotas:output_type -> leasefs.v1.ListQuotasResponse
+	87,  // 333: leasefs.v1.Namenode.AllowSnapshots:output_type -> leasefs.v1.MutateResponse
+	87,  // 334: leasefs.v1.Namenode.MakeSnapshot:output_type -> leasefs.v1.MutateResponse
+	87,  // 335: leasefs.v1.Namenode.RenameSnapshot:output_type -> leasefs.v1.MutateResponse
+	87,  // 336: leasefs.v1.Namenode.DeleteSnapshot:output_type -> leasefs.v1.MutateResponse
+	109, // 337: leasefs.v1.Namenode.ListSnapshots:output_type -> leasefs.v1.ListSnapshotsResponse
+	112, // 338: leasefs.v1.Namenode.ListSnapshotDirs:output_type -> leasefs.v1.ListSnapshotDirsResponse
+	115, // 339: leasefs.v1.Namenode.DiffSnapshots:output_type -> leasefs.v1.DiffSnapshotsResponse
+	87,  // 340: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
+	87,  // 341: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
+	87,  // 342: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
+	87,  // 343: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
+	87,  // 344: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
+	161, // 345: leasefs.v1.Namenode.WhoAmI:output_type -> leasefs.v1.WhoAmIResponse
+	164, // 346: leasefs.v1.Namenode.Acl:output_type -> leasefs.v1.AclResponse
+	87,  // 347: leasefs.v1.Namenode.ChangeAcl:output_type -> leasefs.v1.MutateResponse
+	168, // 348: leasefs.v1.Namenode.GetDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
+	168, // 349: leasefs.v1.Namenode.ChangeDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
+	170, // 350: leasefs.v1.Namenode.ListDelegationTokens:output_type -> leasefs.v1.ListDelegationTokensResponse
+	131, // 351: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
+	139, // 352: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
+	141, // 353: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
+	143, // 354: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
+	146, // 355: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
+	155, // 356: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
+	148, // 357: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
+	150, // 358: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
+	152, // 359: leasefs.v1.Admin.Upgrade:output_type -> leasefs.v1.UpgradeResponse
+	158, // 360: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
+	298, // [298:361] is the sub-list for method output_type
+	235, // [235:298] is the sub-list for method input_type
+	235, // [235:235] is the sub-list for extension type_name
+	235, // [235:235] is the sub-list for extension extendee
+	0,   // [0:235] is the sub-list for field type_name
 }
 
 func init() { file_leasefs_v1_leasefs_proto_init() }
@@ -13639,7 +14958,8 @@ func file_leasefs_v1_leasefs_proto_init() {
 	file_leasefs_v1_leasefs_proto_msgTypes[47].OneofWrappers = []any{}
 	file_leasefs_v1_leasefs_proto_msgTypes[50].OneofWrappers = []any{}
 	file_leasefs_v1_leasefs_proto_msgTypes[88].OneofWrappers = []any{}
-	file_leasefs_v1_leasefs_proto_msgTypes[95].OneofWrappers = []any{
+	file_leasefs_v1_leasefs_proto_msgTypes[106].OneofWrappers = []any{}
+	file_leasefs_v1_leasefs_proto_msgTypes[108].OneofWrappers = []any{
 		(*TxCompare_Exists)(nil),
 		(*TxCompare_Inode)(nil),
 		(*TxCompare_Epoch)(nil),
@@ -13647,7 +14967,7 @@ func file_leasefs_v1_leasefs_proto_init() {
 		(*TxCompare_Xattr)(nil),
 		(*TxCompare_Lease)(nil),
 	}
-	file_leasefs_v1_leasefs_proto_msgTypes[97].OneofWrappers = []any{
+	file_leasefs_v1_leasefs_proto_msgTypes[110].OneofWrappers = []any{
 		(*TxOp_Create)(nil),
 		(*TxOp_Write)(nil),
 		(*TxOp_Mkdir)(nil),
@@ -13658,14 +14978,15 @@ func file_leasefs_v1_leasefs_proto_init() {
 		(*TxOp_RemoveXattr)(nil),
 		(*TxOp_Detach)(nil),
 	}
-	file_leasefs_v1_leasefs_proto_msgTypes[98].OneofWrappers = []any{}
+	file_leasefs_v1_leasefs_proto_msgTypes[111].OneofWrappers = []any{}
+	file_leasefs_v1_leasefs_proto_msgTypes[122].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leasefs_v1_leasefs_proto_rawDesc), len(file_leasefs_v1_leasefs_proto_rawDesc)),
-			NumEnums:      9,
-			NumMessages:   151,
+			NumEnums:      10,
+			NumMessages:   165,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

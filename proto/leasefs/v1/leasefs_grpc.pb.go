@@ -70,6 +70,13 @@ const (
 	Namenode_SetQuota_FullMethodName              = "/leasefs.v1.Namenode/SetQuota"
 	Namenode_GetQuota_FullMethodName              = "/leasefs.v1.Namenode/GetQuota"
 	Namenode_ListQuotas_FullMethodName            = "/leasefs.v1.Namenode/ListQuotas"
+	Namenode_AllowSnapshots_FullMethodName        = "/leasefs.v1.Namenode/AllowSnapshots"
+	Namenode_MakeSnapshot_FullMethodName          = "/leasefs.v1.Namenode/MakeSnapshot"
+	Namenode_RenameSnapshot_FullMethodName        = "/leasefs.v1.Namenode/RenameSnapshot"
+	Namenode_DeleteSnapshot_FullMethodName        = "/leasefs.v1.Namenode/DeleteSnapshot"
+	Namenode_ListSnapshots_FullMethodName         = "/leasefs.v1.Namenode/ListSnapshots"
+	Namenode_ListSnapshotDirs_FullMethodName      = "/leasefs.v1.Namenode/ListSnapshotDirs"
+	Namenode_DiffSnapshots_FullMethodName         = "/leasefs.v1.Namenode/DiffSnapshots"
 	Namenode_Symlink_FullMethodName               = "/leasefs.v1.Namenode/Symlink"
 	Namenode_SetXattr_FullMethodName              = "/leasefs.v1.Namenode/SetXattr"
 	Namenode_Truncate_FullMethodName              = "/leasefs.v1.Namenode/Truncate"
@@ -164,6 +171,16 @@ type NamenodeClient interface {
 	SetQuota(ctx context.Context, in *SetQuotaRequest, opts ...grpc.CallOption) (*MutateResponse, error)
 	GetQuota(ctx context.Context, in *GetQuotaRequest, opts ...grpc.CallOption) (*GetQuotaResponse, error)
 	ListQuotas(ctx context.Context, in *ListQuotasRequest, opts ...grpc.CallOption) (*ListQuotasResponse, error)
+	// A snapshot is a directory with all below it as it was at one moment, to be read at
+	// DIR/.snapshot/NAME. Superusers allow a directory to have some; its owner, and they, make,
+	// rename and delete them.
+	AllowSnapshots(ctx context.Context, in *AllowSnapshotsRequest, opts ...grpc.CallOption) (*MutateResponse, error)
+	MakeSnapshot(ctx context.Context, in *MakeSnapshotRequest, opts ...grpc.CallOption) (*MutateResponse, error)
+	RenameSnapshot(ctx context.Context, in *RenameSnapshotRequest, opts ...grpc.CallOption) (*MutateResponse, error)
+	DeleteSnapshot(ctx context.Context, in *DeleteSnapshotRequest, opts ...grpc.CallOption) (*MutateResponse, error)
+	ListSnapshots(ctx context.Context, in *ListSnapshotsRequest, opts ...grpc.CallOption) (*ListSnapshotsResponse, error)
+	ListSnapshotDirs(ctx context.Context, in *ListSnapshotDirsRequest, opts ...grpc.CallOption) (*ListSnapshotDirsResponse, error)
+	DiffSnapshots(ctx context.Context, in *DiffSnapshotsRequest, opts ...grpc.CallOption) (*DiffSnapshotsResponse, error)
 	Symlink(ctx context.Context, in *SymlinkRequest, opts ...grpc.CallOption) (*MutateResponse, error)
 	// SetXattr sets or removes one extended attribute.
 	SetXattr(ctx context.Context, in *SetXattrRequest, opts ...grpc.CallOption) (*MutateResponse, error)
@@ -573,6 +590,76 @@ func (c *namenodeClient) ListQuotas(ctx context.Context, in *ListQuotasRequest, 
 	return out, nil
 }
 
+func (c *namenodeClient) AllowSnapshots(ctx context.Context, in *AllowSnapshotsRequest, opts ...grpc.CallOption) (*MutateResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MutateResponse)
+	err := c.cc.Invoke(ctx, Namenode_AllowSnapshots_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *namenodeClient) MakeSnapshot(ctx context.Context, in *MakeSnapshotRequest, opts ...grpc.CallOption) (*MutateResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MutateResponse)
+	err := c.cc.Invoke(ctx, Namenode_MakeSnapshot_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *namenodeClient) RenameSnapshot(ctx context.Context, in *RenameSnapshotRequest, opts ...grpc.CallOption) (*MutateResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MutateResponse)
+	err := c.cc.Invoke(ctx, Namenode_RenameSnapshot_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *namenodeClient) DeleteSnapshot(ctx context.Context, in *DeleteSnapshotRequest, opts ...grpc.CallOption) (*MutateResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MutateResponse)
+	err := c.cc.Invoke(ctx, Namenode_DeleteSnapshot_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *namenodeClient) ListSnapshots(ctx context.Context, in *ListSnapshotsRequest, opts ...grpc.CallOption) (*ListSnapshotsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListSnapshotsResponse)
+	err := c.cc.Invoke(ctx, Namenode_ListSnapshots_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *namenodeClient) ListSnapshotDirs(ctx context.Context, in *ListSnapshotDirsRequest, opts ...grpc.CallOption) (*ListSnapshotDirsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListSnapshotDirsResponse)
+	err := c.cc.Invoke(ctx, Namenode_ListSnapshotDirs_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *namenodeClient) DiffSnapshots(ctx context.Context, in *DiffSnapshotsRequest, opts ...grpc.CallOption) (*DiffSnapshotsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DiffSnapshotsResponse)
+	err := c.cc.Invoke(ctx, Namenode_DiffSnapshots_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *namenodeClient) Symlink(ctx context.Context, in *SymlinkRequest, opts ...grpc.CallOption) (*MutateResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(MutateResponse)
@@ -764,6 +851,16 @@ type NamenodeServer interface {
 	SetQuota(context.Context, *SetQuotaRequest) (*MutateResponse, error)
 	GetQuota(context.Context, *GetQuotaRequest) (*GetQuotaResponse, error)
 	ListQuotas(context.Context, *ListQuotasRequest) (*ListQuotasResponse, error)
+	// A snapshot is a directory with all below it as it was at one moment, to be read at
+	// DIR/.snapshot/NAME. Superusers allow a directory to have some; its owner, and they, make,
+	// rename and delete them.
+	AllowSnapshots(context.Context, *AllowSnapshotsRequest) (*MutateResponse, error)
+	MakeSnapshot(context.Context, *MakeSnapshotRequest) (*MutateResponse, error)
+	RenameSnapshot(context.Context, *RenameSnapshotRequest) (*MutateResponse, error)
+	DeleteSnapshot(context.Context, *DeleteSnapshotRequest) (*MutateResponse, error)
+	ListSnapshots(context.Context, *ListSnapshotsRequest) (*ListSnapshotsResponse, error)
+	ListSnapshotDirs(context.Context, *ListSnapshotDirsRequest) (*ListSnapshotDirsResponse, error)
+	DiffSnapshots(context.Context, *DiffSnapshotsRequest) (*DiffSnapshotsResponse, error)
 	Symlink(context.Context, *SymlinkRequest) (*MutateResponse, error)
 	// SetXattr sets or removes one extended attribute.
 	SetXattr(context.Context, *SetXattrRequest) (*MutateResponse, error)
@@ -903,6 +1000,27 @@ func (UnimplementedNamenodeServer) GetQuota(context.Context, *GetQuotaRequest) (
 }
 func (UnimplementedNamenodeServer) ListQuotas(context.Context, *ListQuotasRequest) (*ListQuotasResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListQuotas not implemented")
+}
+func (UnimplementedNamenodeServer) AllowSnapshots(context.Context, *AllowSnapshotsRequest) (*MutateResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AllowSnapshots not implemented")
+}
+func (UnimplementedNamenodeServer) MakeSnapshot(context.Context, *MakeSnapshotRequest) (*MutateResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method MakeSnapshot not implemented")
+}
+func (UnimplementedNamenodeServer) RenameSnapshot(context.Context, *RenameSnapshotRequest) (*MutateResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RenameSnapshot not implemented")
+}
+func (UnimplementedNamenodeServer) DeleteSnapshot(context.Context, *DeleteSnapshotRequest) (*MutateResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteSnapshot not implemented")
+}
+func (UnimplementedNamenodeServer) ListSnapshots(context.Context, *ListSnapshotsRequest) (*ListSnapshotsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListSnapshots not implemented")
+}
+func (UnimplementedNamenodeServer) ListSnapshotDirs(context.Context, *ListSnapshotDirsRequest) (*ListSnapshotDirsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListSnapshotDirs not implemented")
+}
+func (UnimplementedNamenodeServer) DiffSnapshots(context.Context, *DiffSnapshotsRequest) (*DiffSnapshotsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DiffSnapshots not implemented")
 }
 func (UnimplementedNamenodeServer) Symlink(context.Context, *SymlinkRequest) (*MutateResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Symlink not implemented")
@@ -1552,6 +1670,132 @@ func _Namenode_ListQuotas_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Namenode_AllowSnapshots_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AllowSnapshotsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NamenodeServer).AllowSnapshots(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Namenode_AllowSnapshots_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NamenodeServer).AllowSnapshots(ctx, req.(*AllowSnapshotsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Namenode_MakeSnapshot_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(MakeSnapshotRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NamenodeServer).MakeSnapshot(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Namenode_MakeSnapshot_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NamenodeServer).MakeSnapshot(ctx, req.(*MakeSnapshotRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Namenode_RenameSnapshot_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RenameSnapshotRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NamenodeServer).RenameSnapshot(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Namenode_RenameSnapshot_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NamenodeServer).RenameSnapshot(ctx, req.(*RenameSnapshotRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Namenode_DeleteSnapshot_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteSnapshotRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NamenodeServer).DeleteSnapshot(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Namenode_DeleteSnapshot_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NamenodeServer).DeleteSnapshot(ctx, req.(*DeleteSnapshotRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Namenode_ListSnapshots_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListSnapshotsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NamenodeServer).ListSnapshots(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Namenode_ListSnapshots_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NamenodeServer).ListSnapshots(ctx, req.(*ListSnapshotsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Namenode_ListSnapshotDirs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListSnapshotDirsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NamenodeServer).ListSnapshotDirs(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Namenode_ListSnapshotDirs_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NamenodeServer).ListSnapshotDirs(ctx, req.(*ListSnapshotDirsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Namenode_DiffSnapshots_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DiffSnapshotsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NamenodeServer).DiffSnapshots(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Namenode_DiffSnapshots_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NamenodeServer).DiffSnapshots(ctx, req.(*DiffSnapshotsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Namenode_Symlink_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(SymlinkRequest)
 	if err := dec(in); err != nil {
@@ -1880,6 +2124,34 @@ var Namenode_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListQuotas",
 			Handler:    _Namenode_ListQuotas_Handler,
+		},
+		{
+			MethodName: "AllowSnapshots",
+			Handler:    _Namenode_AllowSnapshots_Handler,
+		},
+		{
+			MethodName: "MakeSnapshot",
+			Handler:    _Namenode_MakeSnapshot_Handler,
+		},
+		{
+			MethodName: "RenameSnapshot",
+			Handler:    _Namenode_RenameSnapshot_Handler,
+		},
+		{
+			MethodName: "DeleteSnapshot",
+			Handler:    _Namenode_DeleteSnapshot_Handler,
+		},
+		{
+			MethodName: "ListSnapshots",
+			Handler:    _Namenode_ListSnapshots_Handler,
+		},
+		{
+			MethodName: "ListSnapshotDirs",
+			Handler:    _Namenode_ListSnapshotDirs_Handler,
+		},
+		{
+			MethodName: "DiffSnapshots",
+			Handler:    _Namenode_DiffSnapshots_Handler,
 		},
 		{
 			MethodName: "Symlink",
