@@ -158,7 +158,7 @@ func (c *Change) givenUp(s *session) (keys, held []Key) {
 // and the end of the term is waited for.
 func (t *Table) push(s *session, entries []*entry, inTerm bool) {
 	seq := t.seq.Add(1)
-	s.pending = append(s.pending, pending{seq: seq, entries: entries, inTerm: inTerm})
+	s.pending = append(s.pending, pending{seq: seq, at: t.now(), entries: entries, inTerm: inTerm})
 	if s.stream == nil {
 		return
 	}

@@ -2,8 +2,18 @@ package readlease
 
 import (
 	"fmt"
+	"maps"
 	"time"
 )
+
+// all are a shard's entries.
+func (s *shard) all() map[Key]*entry {
+	all := map[Key]*entry{}
+	for _, set := range s.entries {
+		maps.Copy(all, set)
+	}
+	return all
+}
 
 // check looks for what must not be. Nothing else may run.
 func (t *Table) check() (wrong []string) {
@@ -11,7 +21,7 @@ func (t *Table) check() (wrong []string) {
 	t.sweep()
 	total := 0
 	for i := range t.keys.shards {
-		for k, e := range t.keys.shards[i].entries {
+		for k, e := range t.keys.shards[i].all() {
 			if e.key != k || int(e.shard) != i || len(e.holders) == 0 && e.marks == 0 || e.marks < 0 {
 				say("entry %v: %+v", k, e)
 			}

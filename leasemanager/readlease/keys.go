@@ -53,11 +53,17 @@ func (e *entry) find(slot uint32) (int, bool) {
 	return lo, lo < len(e.holders) && e.holders[lo].slot == slot
 }
 
+// kindSets is how many sets a shard's entries are in, by their kinds: those of a rare kind are
+// found without looking at all others.
+const kindSets = 4
+
 type shard struct {
 	mu      sync.Mutex
-	entries map[Key]*entry
-	_       [48]byte // to the next cache line
+	entries [kindSets]map[Key]*entry
+	_       [24]byte // to the next cache line
 }
+
+func (s *shard) of(kind uint8) map[Key]*entry { return s.entries[kind%kindSets] }
 
 // keyTable knows who holds which key, and which keys are marked.
 type keyTable struct {
@@ -69,7 +75,9 @@ type keyTable struct {
 func (k *keyTable) init() {
 	k.seed = maphash.MakeSeed()
 	for i := range k.shards {
-		k.shards[i].entries = make(map[Key]*entry)
+		for set := range k.shards[i].entries {
+			k.shards[i].entries[set] = make(map[Key]*entry)
+		}
 	}
 }
 
@@ -85,11 +93,11 @@ func (k *keyTable) shardOf(key Key) uint8 {
 // get returns the key's entry, a new one if there is none. The shard is locked.
 func (k *keyTable) get(key Key, at uint8) *entry {
 	sh := &k.shards[at]
-	e := sh.entries[key]
+	e := sh.of(key.Kind)[key]
 	if e == nil {
 		key.Name = strings.Clone(key.Name) // it may be a piece of a whole request
 		e = &entry{key: key, shard: at}
-		sh.entries[key] = e
+		sh.of(key.Kind)[key] = e
 	}
 	return e
 }
@@ -97,7 +105,7 @@ func (k *keyTable) get(key Key, at uint8) *entry {
 // tidy takes the entry out of the map if nothing needs it. The shard is locked.
 func (k *keyTable) tidy(e *entry) {
 	if len(e.holders) == 0 && e.marks == 0 {
-		delete(k.shards[e.shard].entries, e.key)
+		delete(k.shards[e.shard].of(e.key.Kind), e.key)
 	}
 }
 
@@ -107,7 +115,7 @@ func (k *keyTable) look(key Key, h *holdings) (held, blocked bool) {
 	sh := &k.shards[k.shardOf(key)]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	e := sh.entries[key]
+	e := sh.of(key.Kind)[key]
 	if e == nil {
 		return false, false
 	}
@@ -144,7 +152,7 @@ func (k *keyTable) alone(key Key, h *holdings) bool {
 	sh := &k.shards[k.shardOf(key)]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	e := sh.entries[key]
+	e := sh.of(key.Kind)[key]
 	if e == nil {
 		return true
 	}
@@ -152,12 +160,13 @@ func (k *keyTable) alone(key Key, h *holdings) bool {
 	return e.marks == 0 && (len(e.holders) == 0 || held && len(e.holders) == 1)
 }
 
-// inodes are those of a kind of keys that somebody holds.
+// inodes are those of a kind of keys that somebody holds. It looks at the keys of that kind only,
+// and of the kinds in the same set.
 func (k *keyTable) inodes(kind uint8) (list []uint64) {
 	for i := range k.shards {
 		sh := &k.shards[i]
 		sh.mu.Lock()
-		for key, e := range sh.entries {
+		for key, e := range sh.of(kind) {
 			if key.Kind == kind && len(e.holders) > 0 {
 				list = append(list, key.Inode)
 			}

@@ -247,7 +247,9 @@ func (t *Table) keyCount() (n int) {
 	for i := range t.keys.shards {
 		sh := &t.keys.shards[i]
 		sh.mu.Lock()
-		n += len(sh.entries)
+		for _, set := range sh.entries {
+			n += len(set)
+		}
 		sh.mu.Unlock()
 	}
 	return n

@@ -55,9 +55,10 @@ type recovery struct {
 // pending is a revocation that is not acknowledged.
 type pending struct {
 	seq     uint64
-	entries []*entry // of the session's holdings
-	all     bool     // then it is the last one
-	inTerm  bool     // pushed while the term ran
+	at      time.Duration // when it was pushed
+	entries []*entry      // of the session's holdings
+	all     bool          // then it is the last one
+	inTerm  bool          // pushed while the term ran
 	waits   []*wait
 }
 
@@ -72,8 +73,9 @@ type session struct {
 	hold    *holdings
 	until   time.Duration // the grantor's end of the term
 	pending []pending
-	all     bool          // pending ends with a drop of everything
-	lost    bool          // the lease: the penalty begins when it is heard of
+	all     bool // pending ends with a drop of everything
+	lost    bool // the lease: the penalty begins when it is heard of
+	slow    slowness
 	penalty time.Duration // no lease before
 	owner   *owner        // nil before its first stream
 	bar     time.Duration // no lease before, by what its owner did when it came
@@ -267,6 +269,10 @@ func (t *Table) Ack(id SessionID, seq uint64) {
 	for n < len(s.pending) && s.pending[n].seq <= seq {
 		n++
 	}
+	if n > 0 && s.pending[0].inTerm && now < s.until && s.slow.again(s.pending[0].at, now, &t.cfg) {
+		s.lost = true // what it held it has given up in time: nobody has to drop anything
+		t.owners.lost(s.owner, now, t.cfg.Penalty)
+	}
 	switch {
 	case n == 0:
 	case n == len(s.pending):
@@ -356,7 +362,7 @@ func (t *Table) drop(s *session) {
 // pushAll tells the session to drop everything. It has a stream.
 func (t *Table) pushAll(s *session, inTerm bool) {
 	seq := t.seq.Add(1)
-	s.pending = append(s.pending, pending{seq: seq, all: true, inTerm: inTerm})
+	s.pending = append(s.pending, pending{seq: seq, at: t.now(), all: true, inTerm: inTerm})
 	s.all = true
 	t.n.revocations.Add(1)
 	t.n.dropAlls.Add(1)

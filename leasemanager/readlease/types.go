@@ -59,7 +59,8 @@ type Config struct {
 	// a tenth of Term.
 	Margin time.Duration
 	// Penalty is how long a session gets no lease after one that it let end
-	// with a revocation unacknowledged. The default is six times Term.
+	// with a revocation unacknowledged, or after several that it acknowledged late. The
+	// default is six times Term.
 	Penalty time.Duration
 	// MaxKeys is how many keys a session may hold; MaxKeysTotal how many all
 	// may, a key held by two counted twice; MaxSessions how many sessions are
