@@ -163,9 +163,12 @@ func (n *Namenode) Client(t testing.TB, mods ...func(*client.Config)) *client.FS
 	for _, mod := range mods {
 		mod(&cfg)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), eventuallyLimit)
 	defer cancel()
 	fs, err := client.New(ctx, cfg)
+	for errors.Is(err, fserror.Unavailable) && ctx.Err() == nil { // a machine may stall for all of the Timeout
+		fs, err = client.New(ctx, cfg)
+	}
 	if err != nil {
 		t.Fatalf("connect: %v", err)
 	}

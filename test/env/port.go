@@ -13,7 +13,7 @@ import (
 func OpenPort(network, address string) (net.Listener, error) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for over := time.Now().Add(10 * time.Second); ; <-tick.C {
+	for over := time.Now().Add(time.Minute); ; <-tick.C {
 		l, err := net.Listen(network, address)
 		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(over) {
 			return l, err

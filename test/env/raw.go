@@ -64,7 +64,7 @@ func RawAt(t testing.TB, addr, name string, more ...grpc.DialOption) *Raw {
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond, Multiplier: 2}, MinConnectTimeout: time.Second}),
 		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)),
 		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-			ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+			ctx, cancel := context.WithTimeout(ctx, eventuallyLimit) // some calls wait, while others are made
 			defer cancel()
 			return wire.FromStatus(invoke(ctx, method, req, reply, cc, opts...))
 		})}, more...)...)
@@ -122,7 +122,7 @@ func (r *Raw) CallInTurn() *pb.CallId {
 	return c
 }
 
-// insist repeats a call, for half a minute at most, that the namenode does not
+// insist repeats a call, for two minutes at most, that the namenode does not
 // answer because it cannot tell whether it is active: where a machine stands still
 // for seconds that is so until the next write.
 func (r *Raw) insist(call func() error) error {
@@ -130,7 +130,7 @@ func (r *Raw) insist(call func() error) error {
 	defer tick.Stop()
 	for began := time.Now(); ; <-tick.C {
 		err := call()
-		if !errors.Is(wire.FromStatus(err), fserror.NotActive) || time.Since(began) > 30*time.Second {
+		if !errors.Is(wire.FromStatus(err), fserror.NotActive) || time.Since(began) > 2*time.Minute {
 			return err
 		}
 	}

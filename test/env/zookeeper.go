@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -61,6 +62,7 @@ type ZooKeeperServer struct {
 	machine    *Machine
 	cmd        *exec.Cmd
 	proc       *os.Process
+	pid        atomic.Int64    // that of proc; 0: there is none
 	exited     <-chan struct{} // closed when proc has ended, of which cmd says how
 	standalone bool
 	cfg        *ZooKeeperConfig
@@ -295,8 +297,12 @@ func (s *ZooKeeperServer) start() error {
 	if err != nil {
 		return fmt.Errorf("env: start ZooKeeper: %w", err)
 	}
+	s.pid.Store(int64(s.proc.Pid))
 	return nil
 }
+
+// PID is the id of the server's process, 0 if there is none. It may be asked for at any time.
+func (s *ZooKeeperServer) PID() int { return int(s.pid.Load()) }
 
 func (s *ZooKeeperServer) logFile() string { return filepath.Join(s.dir, "server.log") }
 
@@ -352,6 +358,7 @@ func (s *ZooKeeperServer) end(t testing.TB, sig syscall.Signal) {
 	s.signal(t, sig)
 	<-s.exited
 	s.proc = nil
+	s.pid.Store(0)
 }
 
 // Pause stops the server's process (SIGSTOP): its ports take connections, and

@@ -72,12 +72,15 @@ func (z *ZooKeeper) empty() error {
 	}
 	defer time.AfterFunc(patience, conn.Close).Stop() // its requests wait for a connection
 	defer conn.Close()
-	for {
+	for began := time.Now(); ; {
 		var all []any
 		if all, err = deletes(conn, "/", nil); err == nil && len(all) > 0 {
 			_, err = conn.Multi(all...)
 		}
-		if !errors.Is(err, zookeeper.ErrNoNode) { // of a session that has just ended
+		switch {
+		case errors.Is(err, zookeeper.ErrNoNode): // of a session that has just ended
+		case (errors.Is(err, zookeeper.ErrConnectionClosed) || errors.Is(err, zookeeper.ErrNoServer)) && time.Since(began) < patience: // a machine that stalls loses connections
+		default:
 			return err
 		}
 	}

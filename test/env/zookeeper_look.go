@@ -61,24 +61,36 @@ func (s *ZooKeeperServer) Stat(t testing.TB, name string) int64 {
 	if s.model != nil {
 		return s.model.stat(t, name)
 	}
-	answer, err := s.command("mntr")
+	all, err := s.Stats()
 	for began := time.Now(); err != nil && time.Since(began) < patience; {
-		answer, err = s.command("mntr")
+		all, err = s.Stats()
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	n, ok := all[name]
+	if !ok {
+		t.Fatalf("ZooKeeper server %d does not say %s: %v", s.id, name, all)
+	}
+	return n
+}
+
+// Stats are all such values that are whole numbers. It may be asked for at any time, also of a
+// server that does not run, which is an error, as is one that is silent for a second.
+func (s *ZooKeeperServer) Stats() (map[string]int64, error) {
+	answer, err := s.command("mntr")
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]int64{}
 	for line := range strings.Lines(answer) {
-		if f := strings.Fields(line); len(f) == 2 && f[0] == name {
-			n, err := strconv.ParseInt(f[1], 10, 64)
-			if err != nil {
-				t.Fatal(err)
+		if f := strings.Fields(line); len(f) == 2 {
+			if n, err := strconv.ParseInt(f[1], 10, 64); err == nil {
+				all[f[0]] = n
 			}
-			return n
 		}
 	}
-	t.Fatalf("ZooKeeper server %d does not say %s: %q", s.id, name, answer)
-	return 0
+	return all, nil
 }
 
 // PurgeDisk does what autopurge does once an hour: snapshots and logs go but for

@@ -21,6 +21,8 @@ const (
 	flagHeaders = 0x4 // they end with this frame
 )
 
+const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
 // Dial connects and introduces itself.
 func Dial(t testing.TB, addr string) *Conn {
 	t.Helper()
@@ -31,7 +33,7 @@ func Dial(t testing.TB, addr string) *Conn {
 	t.Cleanup(func() { _ = c.Close() })
 	go func() { _, _ = io.Copy(io.Discard, c) }() // until it ends
 	f := &Conn{c}
-	if _, err := io.WriteString(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(c, preface); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.Send(settings, 0, 0, nil); err != nil {
@@ -56,6 +58,10 @@ func (f *Conn) Send(kind, flags byte, stream uint32, payload []byte) error {
 
 // Call begins a call of gRPC. Its number is odd and above those before.
 func (f *Conn) Call(stream uint32, method string) error {
+	return f.Send(Headers, flagHeaders, stream, callHeaders(method))
+}
+
+func callHeaders(method string) []byte {
 	var b []byte
 	for _, h := range [][2]string{
 		{":method", "POST"}, {":scheme", "http"}, {":path", method}, {":authority", "x"},
@@ -65,7 +71,7 @@ func (f *Conn) Call(stream uint32, method string) error {
 		b = append(append(b, h[0]...), byte(len(h[1]))) // shorter than 127, so not continued
 		b = append(b, h[1]...)
 	}
-	return f.Send(Headers, flagHeaders, stream, b)
+	return b
 }
 
 // Prefix is what stands before a message of that length.

@@ -251,6 +251,9 @@ func (s *Server) Kill() {
 	<-s.done
 }
 
+// PID is the id of the server's process.
+func (s *Server) PID() int { return s.cmd.Process.Pid }
+
 // Pause stops the server's process (SIGSTOP): it takes connections, and nothing
 // answers.
 func (s *Server) Pause(t testing.TB) { t.Helper(); s.signal(t, syscall.SIGSTOP) }
