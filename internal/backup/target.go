@@ -183,7 +183,12 @@ func (t *target) publish() error {
 		if err := os.Rename(t.work, t.dir); err != nil {
 			return localError("", err)
 		}
-		return syncDir(filepath.Dir(t.dir))
+		for _, at := range append([]string{t.dir}, t.made...) { // the folders above it, too, are there after a power failure
+			if err := syncDir(filepath.Dir(at)); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	for _, names := range [][]string{backupFolders, {versionFile}} {
 		for _, name := range names {

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -33,6 +34,8 @@ type Config struct {
 	MB      int      // MiB of seqwrite and seqread; 1,024
 	Dir     string   // must not exist; default /bench- and a random part
 	DataDir string   // a folder on this machine's disk to time fdatasync in; empty: not timed
+	Files   int      // empty files that are there besides
+	Leases  int      // granted leases that are there besides, and are kept alive
 	// Step, if set, is called before each workload with its number.
 	Step func(name string, number int)
 }
@@ -122,6 +125,21 @@ func Run(ctx context.Context, cfg Config, emit func(Row) error) (err error) {
 	defer func() {
 		if cerr := r.close(); err == nil {
 			err = cerr
+		}
+	}()
+	if err := r.fill(ctx); err != nil {
+		return cmp.Or(context.Cause(ctx), err)
+	}
+	holding, release := context.WithCancel(ctx)
+	defer release()
+	kept, err := r.grant(holding)
+	if err != nil {
+		return cmp.Or(context.Cause(ctx), err)
+	}
+	defer func() {
+		release()
+		if kerr := <-kept; err == nil {
+			err = kerr
 		}
 	}()
 	for i, w := range slices.DeleteFunc(slices.Clone(workloads), func(w workload) bool { return !slices.Contains(names, w.name) }) {

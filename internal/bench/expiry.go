@@ -26,11 +26,9 @@ const (
 	expiryCalls = 2 << 20
 )
 
-// expiry measures the end of many granted leases at once: how many end in a
-// second, and how long other calls take meanwhile.
-func (r *runner) expiry(ctx context.Context) (Row, error) {
-	n := r.cfg.N
-	ttl := max(5*time.Second, time.Duration(n)*60*time.Microsecond)
+// grantMany has n leases granted. All of them are kept alive after each batch, so that none ends
+// before the last is granted.
+func (r *runner) grantMany(ctx context.Context, n int, ttl time.Duration) ([]uint64, error) {
 	ids := make([]uint64, n)
 	for from := 0; from < n; from += expiryGrants {
 		part := ids[from:min(from+expiryGrants, n)]
@@ -40,12 +38,23 @@ func (r *runner) expiry(ctx context.Context) (Row, error) {
 			part[i] = resp.GetId()
 			return wire.FromStatus(err)
 		}); err != nil {
-			return Row{}, err
+			return nil, err
 		}
-		// All that there are, so that none ends before the last is granted.
 		if err := r.keepAlive(ctx, ids[:from+len(part)]); err != nil {
-			return Row{}, err
+			return nil, err
 		}
+	}
+	return ids, nil
+}
+
+// expiry measures the end of many granted leases at once: how many end in a
+// second, and how long other calls take meanwhile.
+func (r *runner) expiry(ctx context.Context) (Row, error) {
+	n := r.cfg.N
+	ttl := max(10*time.Second, time.Duration(n)*200*time.Microsecond)
+	ids, err := r.grantMany(ctx, n, ttl)
+	if err != nil {
+		return Row{}, err
 	}
 	dir := r.dir + "/expiry"
 	if err := r.fs.Mkdir(ctx, dir, 0o755); err != nil {

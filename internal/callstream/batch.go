@@ -43,7 +43,14 @@ type call struct {
 
 type done struct {
 	Answer
-	id uint64
+	id     uint64
+	method string
+}
+
+// ready is Ready, or true if that fails: Wait tells of it then.
+func (d done) ready() (is bool) {
+	defer func() { is = is || recover() != nil }()
+	return d.Ready()
 }
 
 // batchKey is the key of a call's batch in its context.
@@ -117,7 +124,7 @@ func (b *batch) serve(turn int) {
 		}
 		if d.Answer == nil {
 			d = b.carryOut(c)
-			if !d.Ready() && b.later(turn, d) {
+			if !d.ready() && b.later(turn, d) {
 				continue
 			}
 		}
@@ -135,7 +142,7 @@ func (b *batch) next(turn int) (c call, d done, more bool) {
 	}
 	b.carrying = false
 	switch {
-	case len(b.done) > 0 && (len(b.calls) == 0 || b.done[0].Ready()):
+	case len(b.done) > 0 && (len(b.calls) == 0 || b.done[0].ready()):
 		d, b.done = b.done[0], b.done[1:]
 		return c, d, true
 	case len(b.calls) > 0:
@@ -162,8 +169,19 @@ func (b *batch) later(turn int, d done) bool {
 
 // answer waits until an answer may be given, and has it sent.
 func (b *batch) answer(d done) {
+	b.send(b.encoded(d))
+}
+
+// encoded is an answer for the wire, when it may be given. A panic is one, too: it is that of
+// one call, and not the end of all.
+func (b *batch) encoded(d done) (a *pb.CarriedAnswer) {
+	defer func() {
+		if p := recover(); p != nil {
+			a = encode(d.id, nil, b.panicked(d.method, p))
+		}
+	}()
 	resp, err := d.Wait()
-	b.served.answer(d.id, resp, err)
+	return encode(d.id, resp, err)
 }
 
 // handOver lets another goroutine do the rest. The caller holds mu.
@@ -189,8 +207,13 @@ func (b *batch) overdue() {
 }
 
 // carryOut carries a call out, without waiting until it may be answered.
-func (b *batch) carryOut(c call) done {
-	d := done{id: c.GetId()}
+func (b *batch) carryOut(c call) (d done) {
+	d = done{id: c.GetId(), method: c.GetMethod()}
+	defer func() {
+		if p := recover(); p != nil {
+			d.Answer = ready{err: b.panicked(d.method, p)}
+		}
+	}()
 	m, ok := b.methods[c.GetMethod()]
 	if !ok {
 		d.Answer = ready{err: status.Errorf(codes.Unimplemented, "unknown method %.100q", c.GetMethod())}

@@ -2,11 +2,14 @@ package callstream_test
 
 import (
 	"context"
+	"maps"
 	"runtime"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"google.golang.org/grpc"
 
 	"github.com/leasefs/leasefs/internal/callstream"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -99,6 +102,40 @@ func TestASlowCallHoldsUpNoneOfItsMessage(t *testing.T) {
 			}
 		})
 	}
+}
+
+// panics is an answer that fails whatever it is asked.
+type panics struct{ callstream.Answer }
+
+func (panics) Wait() (any, error) { panic("as the test says") }
+
+// TestAPanicIsOneAnswer: a panic around a call, while its answer waits or is encoded, is the
+// error of that call. The others of its message are answered.
+func TestAPanicIsOneAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, 1000, func(ctx context.Context, p string) (*pb.StatResponse, error) {
+			if p == "carried out" {
+				panic("as the test says")
+			}
+			return echo(ctx, p)
+		})
+		s.bad = map[string]callstream.Answer{"waits": panics{}, "encoded": callstream.AtOnce(func(context.Context, any, *grpc.UnaryServerInfo, grpc.UnaryHandler) (any, error) { return 3, nil })(t.Context(), nil, nil, nil)}
+		st := s.carry(t.Context())
+		together(t, st, "carried out", "a", "waits", "encoded", "b")
+		codes := map[uint64]uint32{}
+		for len(codes) < 5 {
+			m, err := st.Recv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, a := range m.GetAnswers() {
+				codes[a.GetId()] = a.GetCode()
+			}
+		}
+		if want := map[uint64]uint32{1: 13, 2: 0, 3: 13, 4: 13, 5: 0}; !maps.Equal(codes, want) {
+			t.Errorf("answered with %v, want %v", codes, want)
+		}
+	})
 }
 
 // TestASlowCallAtTheEnd: the answers of those before it do not wait for it.

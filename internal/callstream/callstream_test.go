@@ -44,9 +44,10 @@ type side struct {
 	unary   atomic.Int64 // calls that did not go over the stream
 	carried atomic.Int64
 	streams atomic.Int64
-	sent    []int         // calls of each message
-	hold    chan struct{} // messages are sent once it is closed; nil: at once
-	final   chan struct{} // answers to stats of "final" may be given once it is closed
+	sent    []int                        // calls of each message
+	hold    chan struct{}                // messages are sent once it is closed; nil: at once
+	bad     map[string]callstream.Answer // answers to stats of those paths
+	final   chan struct{}                // answers to stats of "final" may be given once it is closed
 	mu      sync.Mutex
 }
 
@@ -110,6 +111,9 @@ func start(t *testing.T, most int, do func(context.Context, string) (*pb.StatRes
 		})
 		r = callstream.NewServer(s.stop, func(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) callstream.Answer {
 			a := around(ctx, req, info, h)
+			if bad := s.bad[req.(*pb.StatRequest).GetAt().GetPath()]; bad != nil {
+				return bad
+			}
 			if s.final != nil && req.(*pb.StatRequest).GetAt().GetPath() == "final" {
 				return final{a, s.final}
 			}
@@ -284,6 +288,7 @@ func TestDeadlinesAndCancellation(t *testing.T) {
 		if err := <-ended; !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
 			t.Error("the server's side, late:", err)
 		}
+		<-ctx.Done() // the server's side may have been first to end, within the same nanosecond
 		if _, err := s.stat(ctx, "over already"); status.Code(err) != codes.DeadlineExceeded {
 			t.Error("a call whose time is over:", err)
 		}

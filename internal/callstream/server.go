@@ -53,6 +53,8 @@ type Server struct {
 	most    int
 	methods map[string]method
 
+	panicked func(method string, p any) error
+
 	mu      sync.Mutex
 	streams map[string]int // by the client's address
 }
@@ -79,8 +81,14 @@ type Answer interface {
 // is under way; until then around has to refuse new ones. So does a stream whose context ends: it takes
 // no more calls, those that wait end with it, and what was answered is sent.
 func NewServer(stop context.Context, around Around, most int) *Server {
-	return &Server{stop: stop, around: around, most: most, methods: map[string]method{}, streams: map[string]int{}}
+	return &Server{stop: stop, around: around, most: most, methods: map[string]method{}, streams: map[string]int{}, panicked: failed}
 }
+
+// OnPanic has fn say what is answered to a call in which there was a panic. It comes before the
+// first stream.
+func (s *Server) OnPanic(fn func(method string, p any) error) { s.panicked = fn }
+
+func failed(string, any) error { return status.Error(codes.Internal, "the server failed in this call") }
 
 // Register returns a registrar of services that are served by s as well as by r.
 // The stream itself is registered with r.
@@ -243,11 +251,6 @@ func (l *served) cancelCalls(ids []uint64) {
 			cancel()
 		}
 	}
-}
-
-// answer queues the answer of a call to be sent.
-func (l *served) answer(id uint64, resp any, err error) {
-	l.send(encode(id, resp, err))
 }
 
 // encode prepares an answer for the wire.

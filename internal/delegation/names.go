@@ -19,8 +19,12 @@ type Names struct {
 	bits [nameBits / 64]atomic.Uint64
 }
 
-// NewNames returns the filter of an empty directory.
-func NewNames() *Names { return &Names{seed: maphash.MakeSeed()} }
+// NewNames returns the filter of an empty directory, which may have snapshots.
+func NewNames() *Names {
+	n := &Names{seed: maphash.MakeSeed()}
+	n.Add(".snapshot")
+	return n
+}
 
 // Add adds a name; to nil, nothing.
 func (n *Names) Add(name string) {

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -452,13 +451,10 @@ func TestChanges(t *testing.T) {
 	}
 	watches := func(want int64, when string) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // the server has to notice that a connection is gone
-		defer cancel()
-		for n := int64(-1); n != want; n = ensemble.Server(1).Stat(t, "zk_watch_count") {
-			if ctx.Err() != nil {
-				t.Fatalf("%s there are %d watches, want %d", when, n, want)
-			}
-		}
+		// The server has to notice that a connection is gone.
+		env.Eventually(t, fmt.Sprintf("%s there are %d watches", when, want), func() bool {
+			return ensemble.Server(1).Stat(t, "zk_watch_count") == want
+		})
 	}
 	sees("a b") // without a change
 	watches(none+1, "at first")

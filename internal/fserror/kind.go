@@ -76,6 +76,8 @@ const (
 	Truncated
 	// CompareFailed: a compare of a transaction does not hold; nothing was done.
 	CompareFailed
+	// ReadOnly: what cannot be changed, since it is in a snapshot.
+	ReadOnly
 
 	// Kinds is how many there are.
 	Kinds
@@ -136,6 +138,7 @@ var table = [Kinds]row{
 	TooOld:          {"TOO_OLD", codes.OutOfRange, syscall.ESTALE, ExitFailure},
 	Truncated:       {"TRUNCATED", codes.Aborted, syscall.ESTALE, ExitRetry},
 	CompareFailed:   {"COMPARE_FAILED", codes.FailedPrecondition, syscall.ECANCELED, ExitCompare},
+	ReadOnly:        {"READ_ONLY", codes.FailedPrecondition, syscall.EROFS, ExitPermission},
 }
 
 // Transient reports whether a call that ended with err may succeed if it is tried again:

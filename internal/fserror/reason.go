@@ -17,6 +17,9 @@ const (
 	ReasonNoLease        = "no lease"          // of that id, or on that file
 	ReasonQuotaNames     = "quota of names"    // of a directory above; it has as many as it may
 	ReasonQuotaBytes     = "quota of bytes"    // the same
+	ReasonNoSnapshots    = "no snapshots"      // the directory is not allowed to have any
+	ReasonHasSnapshots   = "has snapshots"     // which have to be deleted first
+	ReasonInWay          = "in the way"        // something is in the place of what is restored
 	ReasonAlone          = "alone"             // it takes, or was, one of several namenodes
 	ReasonNoNamespace    = "no namespace"      // ZooKeeper has none of the name
 	ReasonNamespaceTaken = "namespace taken"   // ZooKeeper has one of the name

@@ -3,6 +3,7 @@ package proof
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -29,7 +30,9 @@ type proxyRule struct {
 type Standing struct {
 	Proxy string     // who has proven who he is
 	From  netip.Addr // where from; invalid: nowhere that has an address
-	User  string     // for whom
+	// Anywhere leaves from= of the rules out.
+	Anywhere bool
+	User     string // for whom
 	// Groups are those of User, as the server knows them.
 	Groups []string
 	// Superuser and Supergroup are the server's. A * in a rule names neither of them.
@@ -60,6 +63,36 @@ func OpenProxies(c clock.Clock, name string) (*File[*Proxies], error) {
 		}
 		return p, nil
 	}, name)
+}
+
+const ruleForm = "a rule is NAME [users=NAME,...] [from=ADDRESS,...]"
+
+// ParseProxies makes rules of lines in which users= and from= may be missing, which is *. There is
+// no other word in them: who asks by these rules knows of no groups.
+func ParseProxies(lines []string) (*Proxies, error) {
+	p := &Proxies{rules: map[string][]proxyRule{}}
+	for _, line := range lines {
+		words := strings.Fields(line)
+		if len(words) == 0 || slices.Contains(strings.Split(words[0], ","), "") {
+			return nil, fserror.New(fserror.InvalidArgument, "", "", "%q has no user, or an empty name, for who may act for others; %s", line, ruleForm)
+		}
+		for _, add := range []string{"users=", "from="} {
+			if !slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(w, add) }) {
+				words = append(words, add+"*")
+			}
+		}
+		r, err := parseProxy(words)
+		if err == nil && (r.groups != nil || r.groupsToo) {
+			err = errors.New("names groups, which only a namenode knows: leave that to its own rules")
+		}
+		if err != nil {
+			return nil, fserror.New(fserror.InvalidArgument, "", "", "%q %v; %s", line, err, ruleForm)
+		}
+		for name := range strings.SplitSeq(words[0], ",") {
+			p.rules[name] = append(p.rules[name], r)
+		}
+	}
+	return p, nil
 }
 
 func parseProxy(words []string) (r proxyRule, err error) {
@@ -151,7 +184,7 @@ func (p *Proxies) May(s *Standing) (trustGroups bool, err error) {
 	may := false
 	if s.User != "" && p.Has(s.Proxy) {
 		for _, r := range p.rules[s.Proxy] {
-			if r.covers(&at, super) && r.isFrom(at.From) {
+			if r.covers(&at, super) && (s.Anywhere || r.isFrom(at.From)) {
 				may, trustGroups = true, trustGroups || r.groupsToo
 			}
 		}

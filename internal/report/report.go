@@ -57,7 +57,7 @@ type NamespaceStatus struct {
 
 // Troubles are what somebody should look at.
 type Troubles struct {
-	OldestOverdue time.Duration // how long the lease longest past its hard limit has waited
+	OldestOverdue time.Duration // how long the lease longest past its hard limit, or its time to live, has waited
 	SafeMode      bool
 	SafeModeWhy   string
 	// Trusts says whose word it takes for who they are: "machine" is that of programs on
@@ -111,8 +111,31 @@ type RoomStatus struct {
 	StoredBytes  int64 // of blocks in files
 	GarbageBytes int64 // of blocks that wait to be deleted
 	TrashBytes   int64 // of files in the trash, which the others count, too
-	DiskFree     int64
-	DiskTotal    int64
+	// Snapshots is how many there are, SnapshotBytes what the blocks have that only they have,
+	// SnapshotMemory about how much memory they take.
+	Snapshots      uint64
+	SnapshotBytes  int64
+	SnapshotMemory int64
+	DiskFree       int64
+	DiskTotal      int64
+	Rooms          []Room  // what there is only so much of; what is used up first comes first
+	Quotas         []Quota // told to superusers: the fullest, at most ten, that have 90 % or more of a limit in use
+}
+
+// Room is how much of something is in use that there is only so much of.
+type Room struct {
+	Resource    string // memory, disk, zookeeper, …
+	Used, Limit int64
+	Full        *time.Duration // when it is used up, at its recent rate; nil: it does not grow, or is less than half full
+	Refused     string         // what is refused when it is used up
+}
+
+// Quota is how much of a directory's quota is in use.
+type Quota struct {
+	Path                 string
+	Names, Bytes         int64 // limits; -1: none
+	UsedNames, UsedBytes int64
+	SnapshotBytes        int64 // that only snapshots in it have; they do not count
 }
 
 // ZooKeeperStatus is what one namenode of several uses of ZooKeeper, and how it
@@ -194,7 +217,7 @@ func Of(ctx context.Context, ep *namecall.Node, caller *pb.Caller) NamenodeStatu
 	out.Term, out.TxID, out.DurableTxID, out.ImageTxID = r.GetTerm(), r.GetTxid(), r.GetDurableTxid(), r.GetImageTxid()
 	out.Inodes, out.Files, out.Directories = r.GetInodes(), r.GetFiles(), r.GetDirectories()
 	out.Blocks, out.GarbageBlocks, out.GarbageBytes = r.GetBlocks(), r.GetGarbageBlocks(), r.GetGarbageBytes()
-	out.TrashBytes = r.GetTrashBytes()
+	out.TrashBytes, out.Snapshots, out.SnapshotBytes, out.SnapshotMemory = r.GetTrashBytes(), r.GetSnapshots(), r.GetSnapshotBytes(), r.GetSnapshotMemoryBytes()
 	out.Leases, out.GrantedLeases, out.Sessions, out.OpenFiles = r.GetLeases(), r.GetGrantedLeases(), r.GetSessions(), r.GetOpenFiles()
 	out.Level, out.NewestLevel = r.GetFeatureLevel(), r.GetNewestLevel()
 	out.Uptime, out.OldestOverdue = ms(r.GetUptimeMs()), ms(r.GetOldestOverdueMs())
@@ -209,6 +232,12 @@ func Of(ctx context.Context, ep *namecall.Node, caller *pb.Caller) NamenodeStatu
 	out.AuditLost, out.AuditProblem = r.GetAudit().GetLost(), r.GetAudit().GetProblem()
 	for _, h := range r.GetGreedy() {
 		out.Greedy = append(out.Greedy, Holding{What: h.GetWhat(), Who: h.GetWho(), Held: h.GetHeld(), Most: h.GetMost(), Refused: h.GetRefused(), Delayed: h.GetDelayed()})
+	}
+	for _, room := range r.GetRooms() {
+		out.Rooms = append(out.Rooms, Room{room.GetResource(), room.GetUsed(), room.GetLimit(), full(room), room.GetRefused()})
+	}
+	for _, q := range r.GetQuotas() {
+		out.Quotas = append(out.Quotas, Quota{q.GetPath(), q.GetNames(), q.GetBytes(), q.GetUsedNames(), q.GetUsedBytes(), q.GetSnapshotBytes()})
 	}
 	out.SafeMode, out.SafeModeWhy, out.StoreConflict = r.GetSafeMode(), r.GetSafeModeWhy(), r.GetStoreConflict()
 	out.Short, out.DiskError = r.GetShort(), r.GetDiskError()
@@ -225,6 +254,15 @@ func Of(ctx context.Context, ep *namecall.Node, caller *pb.Caller) NamenodeStatu
 	}
 	out.DiskFree, out.DiskTotal, out.HeapBytes = r.GetDiskFree(), r.GetDiskTotal(), r.GetHeapBytes()
 	return out
+}
+
+// full is when a room is full; nil: that is not known.
+func full(r *pb.Room) *time.Duration {
+	if r.FullMs == nil {
+		return nil
+	}
+	in := ms(r.GetFullMs())
+	return &in
 }
 
 func ms(n int64) time.Duration { return time.Duration(n) * time.Millisecond }

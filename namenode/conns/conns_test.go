@@ -6,7 +6,10 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc/credentials/insecure"
 
@@ -184,11 +187,11 @@ func TestMeter(t *testing.T) {
 				t.Fatal(err)
 			}
 			table.mu.Lock()
-			unfinished, requests := c.unfinished, c.requests
+			bytes, requests := c.held[unfinished], c.requests
 			table.mu.Unlock()
-			if table.Stats().Unfinished != unfinished || unfinished != s.unfinished || requests != s.requests {
+			if table.Stats().Unfinished != bytes || bytes != s.unfinished || requests != s.requests {
 				t.Fatalf("seed %d, step %d: %d bytes unfinished (%d in all), want %d; %d requests, want %d",
-					seed, i, unfinished, table.Stats().Unfinished, s.unfinished, requests, s.requests)
+					seed, i, bytes, table.Stats().Unfinished, s.unfinished, requests, s.requests)
 			}
 		}
 		_ = c.Close()
@@ -208,8 +211,8 @@ func TestBudget(t *testing.T) {
 	send(append(begin, frames.Encode(frames.Data, 0, 1, append(frames.Prefix(500), make([]byte, 200)...))...))
 	table.mu.Lock()
 	defer table.mu.Unlock()
-	if !greedy.closed || other.closed || table.stats.Overloaded != 1 || table.stats.Unfinished != 205+frameCost {
-		t.Errorf("greedy ended %t, the other %t; %+v", greedy.closed, other.closed, table.stats)
+	if !greedy.closed || other.closed || table.stats.Overloaded != 1 || table.held[unfinished] != 205+frameCost {
+		t.Errorf("greedy ended %t, the other %t; %+v, %d bytes", greedy.closed, other.closed, table.stats, table.held)
 	}
 }
 
@@ -219,16 +222,73 @@ func TestBudgetWhileOneEnds(t *testing.T) {
 	table := New(16, 1000)
 	greedy, _, _ := wire(t, table)
 	other, _, _ := wire(t, table)
-	if most := table.count(greedy, 1001); most != greedy {
+	if most := table.count(greedy, unfinished, 1001); most != greedy {
 		t.Fatalf("%p is to end, want %p", most, greedy)
 	}
 	for _, c := range []*Conn{greedy, other, greedy} {
-		if most := table.count(c, 500); most != nil {
+		if most := table.count(c, unfinished, 500); most != nil {
 			t.Errorf("another is to end meanwhile: %p of %p and %p", most, greedy, other)
 		}
 	}
 	_ = greedy.Close()
-	if table.stats.Overloaded != 1 || table.stats.Unfinished != 500 {
-		t.Errorf("%+v", table.stats)
+	if s := table.Stats(); s.Overloaded != 1 || s.Unfinished != 500 {
+		t.Errorf("%+v", s)
 	}
+}
+
+// endless is a listener whose clients are always there.
+type endless struct {
+	net.Listener
+	accepted atomic.Int64
+}
+
+func (e *endless) Accept() (net.Conn, error) {
+	e.accepted.Add(1)
+	return &socket{from: "10.0.0.1:1"}, nil
+}
+
+// Of those whose first request is still to come only so many are accepted at once. One that
+// has made it, has ended, or takes too long for it gives its place to another.
+func TestArriving(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := new(endless)
+		l := New(1<<20, 1<<20).Listener(all)
+		accepted := make(chan *Conn)
+		go func() {
+			defer close(accepted)
+			for range 2*maxArriving + 3 {
+				c, err := l.Accept()
+				if err != nil {
+					t.Error(err)
+				}
+				accepted <- c.(*Conn)
+			}
+		}()
+		var conns []*Conn
+		for range maxArriving {
+			conns = append(conns, <-accepted)
+		}
+		more := func(want int) {
+			t.Helper()
+			synctest.Wait()
+			if got := int(all.accepted.Load()); got != want {
+				t.Fatalf("%d were accepted, want %d", got, want)
+			}
+		}
+		more(maxArriving)
+		conns[0].Begin()
+		more(maxArriving + 1)
+		<-accepted
+		conns[0].End()
+		conns[0].Begin() // its second request
+		_ = conns[0].Close()
+		more(maxArriving + 1)
+		_ = conns[1].Close()
+		more(maxArriving + 2)
+		<-accepted
+		time.Sleep(arrivesWithin) //nolint:forbidigo // by the bubble's clock
+		for range accepted {
+		}
+		more(2*maxArriving + 3)
+	})
 }

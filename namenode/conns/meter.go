@@ -21,10 +21,17 @@ type metered struct {
 // ServerHandshake implements credentials.TransportCredentials.
 func (m metered) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	secure, info, err := m.TransportCredentials.ServerHandshake(raw)
-	if c, ok := raw.(*Conn); ok && err == nil {
-		secure = &meter{Conn: secure, c: c, streams: map[uint32]*stream{}, in: cutter{skip: len(preface)}}
+	c, ok := raw.(*Conn)
+	if !ok || err != nil {
+		return secure, info, err
 	}
-	return secure, info, err
+	counted := &meter{Conn: secure, c: c, streams: map[uint32]*stream{}, in: cutter{skip: len(preface)}}
+	if secure == raw { // under TLS gRPC keeps a buffer of its own, and the meter sees what was decrypted
+		if r := newReady(counted, c.Conn); r != nil {
+			return r, info, nil
+		}
+	}
+	return counted, info, nil
 }
 
 // Clone implements credentials.TransportCredentials.
@@ -74,10 +81,15 @@ type stream struct {
 // Read implements net.Conn.
 func (m *meter) Read(p []byte) (int, error) {
 	n, err := m.Conn.Read(p)
-	m.mu.Lock()
-	m.in.feed(p[:n], m.arrives, m.data)
-	m.settle()
+	m.came(p[:n])
 	return n, err
+}
+
+// came takes what was read.
+func (m *meter) came(p []byte) {
+	m.mu.Lock()
+	m.in.feed(p, m.arrives, m.data)
+	m.settle()
 }
 
 // Write implements net.Conn.
@@ -95,7 +107,7 @@ func (m *meter) settle() {
 	m.delta = 0
 	m.mu.Unlock()
 	if delta != 0 {
-		m.c.count(delta)
+		m.c.count(unfinished, delta)
 	}
 }
 

@@ -16,9 +16,11 @@ import (
 type Table struct {
 	most   int64
 	limit  *share.Limit
-	budget int64 // of the bytes of incomplete messages
+	budget int64 // of the bytes of each kind
+	silent time.Duration
 
 	mu    sync.Mutex
+	held  [kinds]int64
 	open  map[*Conn]struct{}
 	idle  list.List // of *Conn; the first has been idle for longest
 	stats Stats
@@ -29,15 +31,31 @@ type Stats struct {
 	Open       int
 	Refused    uint64 // for which there was no room
 	Ended      uint64 // idle ones that made room for others
-	Overloaded uint64 // ended because of incomplete messages
+	Overloaded uint64 // ended because of what is kept for them
 	Unfinished int64  // bytes of incomplete messages
+	Unsent     int64  // bytes of answers that were not taken
 }
 
-// New returns a Table with room for so many connections, and so many bytes of
-// incomplete messages.
+// kind is one of what is kept in memory for a client that may not be one.
+type kind int
+
+const (
+	unfinished kind = iota // messages from it that are not complete
+	unsent                 // messages to it that it has not taken
+	kinds
+)
+
+// New returns a Table with room for so many connections, for so many bytes of incomplete
+// messages, and for as many of answers that clients have not taken.
 func New(most int, budget int64) *Table {
-	return &Table{most: int64(most), limit: share.New(int64(most)), budget: budget, open: map[*Conn]struct{}{}}
+	return &Table{most: int64(most), limit: share.New(int64(most)), budget: budget, silent: unanswered, open: map[*Conn]struct{}{}}
 }
+
+// EndUnanswered says after how long a connection ends whose other side takes nothing of what is
+// sent: 10 s if it is not called. That holds for one that has gone and for one that does not
+// read for so long, since the kernel does not tell them apart; so it has to be as long as
+// a client may pause. It comes before the first connection.
+func (t *Table) EndUnanswered(after time.Duration) { t.silent = after }
 
 // Bound has each address have no more connections than quota says. It comes before the first one.
 func (t *Table) Bound(quota share.Quota) { t.limit = share.Of(t.most, share.Connections, quota) }
@@ -50,47 +68,83 @@ func (t *Table) Stats() Stats {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.stats
-	s.Open = len(t.open)
+	s.Open, s.Unfinished, s.Unsent = len(t.open), t.held[unfinished], t.held[unsent]
 	return s
 }
 
+// At most maxArriving connections of a listener arrive at once: they were accepted, for at
+// most arrivesWithin, and their first requests have not come yet. So if thousands come back
+// together, those that have arrived do not queue behind the others, which wait in the kernel.
+// Those who connect and say nothing hold a place no longer than arrivesWithin, so at least
+// 6,400 connections a second are accepted.
+const (
+	maxArriving   = 128
+	arrivesWithin = 20 * time.Millisecond
+)
+
 // Listener returns l, bounded by the table: what it accepts is a *Conn.
-func (t *Table) Listener(l net.Listener) net.Listener { return &listener{l, t} }
+func (t *Table) Listener(l net.Listener) net.Listener {
+	return &listener{l, t, make(chan struct{}, maxArriving)}
+}
 
 type listener struct {
 	net.Listener
-	table *Table
+	table    *Table
+	arriving chan struct{} // has an element for each that arrives
 }
 
 // Accept returns the next connection for which there is room.
 func (l *listener) Accept() (net.Conn, error) {
+	l.arriving <- struct{}{}
 	for {
 		raw, err := l.Listener.Accept()
 		if err != nil {
+			<-l.arriving
 			return nil, err
 		}
 		if c := l.table.admit(raw); c != nil {
-			endUnanswered(raw)
+			endUnanswered(raw, l.table.silent)
+			c.arrives(l.arriving)
 			return c, nil
 		}
 		_ = raw.Close() // its client tries again
 	}
 }
 
-// unanswered is after how long a connection ends whose other side confirms
-// nothing of what is sent.
+// arrives has the connection take its element out of arriving when it has arrived.
+func (c *Conn) arrives(arriving <-chan struct{}) {
+	c.table.mu.Lock()
+	defer c.table.mu.Unlock()
+	c.arriving = arriving
+	c.late = time.AfterFunc(arrivesWithin, func() {
+		c.table.mu.Lock()
+		defer c.table.mu.Unlock()
+		c.arrived()
+	})
+}
+
+// arrived is called with the table's lock held.
+func (c *Conn) arrived() {
+	if c.arriving != nil {
+		c.late.Stop()
+		<-c.arriving // does not wait: its element is there
+		c.arriving, c.late = nil, nil
+	}
+}
+
+// unanswered is that of EndUnanswered where nobody says another.
 const unanswered = 10 * time.Second
 
-// endUnanswered sets that. Where it cannot be set, probes of the protocol above
+// endUnanswered has the kernel end a connection after so long. Where it cannot be set, probes of the protocol above
 // end such a connection, later.
-func endUnanswered(raw net.Conn) {
+func endUnanswered(raw net.Conn, after time.Duration) {
 	t, ok := raw.(*net.TCPConn)
 	if !ok {
 		return
 	}
 	if rc, err := t.SyscallConn(); err == nil {
 		_ = rc.Control(func(fd uintptr) {
-			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(unanswered.Milliseconds())) //nolint:gosec // a descriptor
+			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(after.Milliseconds())) //nolint:gosec // a descriptor
 		})
 	}
 }
@@ -98,8 +152,9 @@ func endUnanswered(raw net.Conn) {
 // admit returns nil if there is no room.
 func (t *Table) admit(raw net.Conn) *Conn {
 	addr := raw.RemoteAddr()
-	from := &known{addr, addr.String(), Taker(addr)}
+	from := &known{addr, addr.String(), Taker(addr), nil}
 	c := &Conn{Conn: raw, table: t, from: from}
+	from.c = c
 	for !t.limit.Take(1, from.who) {
 		victim := t.longestIdle(from.who)
 		if victim == nil {
@@ -166,6 +221,7 @@ type known struct {
 	net.Addr
 	text string
 	who  share.Taker
+	c    *Conn
 }
 
 // String implements net.Addr.
@@ -179,11 +235,14 @@ type Conn struct {
 	once  sync.Once
 
 	// Guarded by the table's lock.
-	requests   int
-	idle       *list.Element // nil: it has requests under way, or is closed
-	closed     bool
-	ending     bool  // because of its incomplete messages, which do not count any more
-	unfinished int64 // bytes of incomplete messages that were read from it
+	requests int
+	idle     *list.Element // nil: it has requests under way, or is closed
+	closed   bool
+	ending   bool         // because of what is kept for it, which does not count any more
+	held     [kinds]int64 // bytes
+
+	arriving <-chan struct{} // nil: it has arrived
+	late     *time.Timer     // of arriving
 }
 
 // RemoteAddr implements net.Conn.
@@ -194,6 +253,7 @@ func (c *Conn) Begin() {
 	t := c.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	c.arrived()
 	c.requests++
 	if c.idle != nil {
 		t.idle.Remove(c.idle)
@@ -218,45 +278,54 @@ func (c *Conn) Close() error {
 		t := c.table
 		t.mu.Lock()
 		c.closed = true
+		c.arrived()
 		delete(t.open, c)
 		if c.idle != nil {
 			t.idle.Remove(c.idle)
 			c.idle = nil
 		}
-		t.stats.Unfinished -= c.unfinished
+		t.letGo(c)
 		t.mu.Unlock()
 		t.limit.Give(1, c.from.who)
 	})
 	return err
 }
 
-// count adds n bytes to, or takes them from, those of incomplete messages.
-func (c *Conn) count(n int64) {
-	if most := c.table.count(c, n); most != nil {
+// letGo ends the counting of what is kept for a connection. The table's lock is held.
+func (t *Table) letGo(c *Conn) {
+	for k := range c.held {
+		t.held[k] -= c.held[k]
+		c.held[k] = 0
+	}
+}
+
+// count adds n bytes to, or takes them from, those of a kind.
+func (c *Conn) count(k kind, n int64) {
+	if most := c.table.count(c, k, n); most != nil {
 		_ = most.Close() // its client tries again, or is not one
 	}
 }
 
 // count returns the connection that has most of the bytes, if they are too many.
-func (t *Table) count(c *Conn, n int64) (most *Conn) {
+func (t *Table) count(c *Conn, k kind, n int64) (most *Conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if c.closed || c.ending {
 		return nil
 	}
-	c.unfinished += n
-	t.stats.Unfinished += n
-	if n <= 0 || t.stats.Unfinished <= t.budget {
+	c.held[k] += n
+	t.held[k] += n
+	if n <= 0 || t.held[k] <= t.budget {
 		return nil
 	}
 	most = c
 	for o := range t.open {
-		if o.unfinished > most.unfinished {
+		if o.held[k] > most.held[k] {
 			most = o
 		}
 	}
 	t.stats.Overloaded++
-	t.stats.Unfinished -= most.unfinished // at once: others need not end for it, too
-	most.unfinished, most.ending = 0, true
+	t.letGo(most) // at once: others need not end for it, too
+	most.ending = true
 	return most
 }

@@ -323,6 +323,31 @@ func TestStandbyFallsBehindPurge(t *testing.T) {
 	tail.reach(20)
 }
 
+// TestStandbyHearsOfPurges: what a standby says is kept falls when the writer purges, though each
+// word of the writer comes in time.
+func TestStandbyHearsOfPurges(t *testing.T) {
+	const n = 60
+	path := root()
+	clk := new(env.LeapingClock)
+	a := open(t, ensemble.Addrs(), path, func(c *zk.Config) { c.SegmentBytes = 500 })
+	b := open(t, ensemble.Addrs(), path, func(c *zk.Config) { c.Clock = clk })
+	begin(t, a, 1, 0)
+	oneByOne(t, a, 1, n)
+	journaltest.Check(t, b, 1, n)
+	tail := follow(t, b)
+	if err := a.Purge(t.Context(), n-5); err != nil {
+		t.Fatal(err)
+	}
+	clk.BeyondURLs()
+	last := uint64(n)
+	env.Eventually(t, "it has heard of it", func() bool { // while beats come, so that it is never late
+		last++
+		oneByOne(t, a, last, last)
+		tail.reach(last)
+		return b.KeptNodes() == a.KeptNodes() && b.Kept() == a.Kept()
+	})
+}
+
 // Much is appended at once: batches stay below the limit.
 func TestManyBytes(t *testing.T) {
 	const records = 3000
