@@ -30,6 +30,7 @@ func (c *cutOff) RoundTrip(r *http.Request) (*http.Response, error) {
 // TestBlockCache: each way to read gets from the block cache what an earlier one has
 // brought there, while the store cannot be reached, and never what the file had before.
 func TestBlockCache(t *testing.T) {
+	t.Parallel()
 	n, store := env.Start(t), new(cutOff)
 	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
 	dir := filepath.Join(t.TempDir(), "blocks")

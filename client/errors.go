@@ -82,4 +82,6 @@ const (
 	ErrTruncated = fserror.Truncated
 	// ErrCompareFailed: a compare of a Tx does not hold; nothing was done.
 	ErrCompareFailed = fserror.CompareFailed
+	// ErrReadOnly: it is in a snapshot, where nothing can be changed.
+	ErrReadOnly = fserror.ReadOnly
 )

@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/lowlevel/door"
 	"github.com/leasefs/leasefs/internal/namecall"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -49,6 +50,7 @@ func (w *Writer) CloseContext(ctx context.Context) error {
 	if err := w.beginEnd("close"); err != nil {
 		return err
 	}
+	keeps := door.Keeps(ctx)
 	late, over := lingering(ctx)
 	defer over()
 	late, cancelLate := w.under(late)
@@ -63,6 +65,9 @@ func (w *Writer) CloseContext(ctx context.Context) error {
 	}
 	switch {
 	case err == nil || w.lost.Load() != nil || errors.Is(err, fserror.LeaseLost):
+	case keeps && fserror.Transient(err):
+		w.closing.Store(false)
+		return fserror.With(err, "close", w.path)
 	case unconfirmed:
 		w.abandon(err)
 	default:

@@ -343,6 +343,7 @@ func TestCancelledCall(t *testing.T) {
 // A namenode comes back with a lower hard limit: a writer that has been silent
 // for longer than that, but not for the old limit, renews before it counts.
 func TestLowerLimitsEndNoLiveWriter(t *testing.T) {
+	t.Parallel()
 	f := newFake()
 	f.soft, f.hard = time.Hour, time.Hour
 	clk := new(clock.Fake)

@@ -15,6 +15,7 @@ import (
 // the time comes once, in order, whatever is added, removed and renamed before,
 // after and at the cursor; none comes twice, and none that never was.
 func TestListingSurvivesChanges(t *testing.T) {
+	t.Parallel()
 	f := serve(t)
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -46,6 +46,7 @@ func TestALostLockHasNoTimeLeft(t *testing.T) {
 // A namenode that asks for the set of files, as after a failover, has looked at
 // none of them: its answer gives a lock no time.
 func TestAnAnswerThatAsksForTheSetRenewsNothing(t *testing.T) {
+	t.Parallel()
 	f := newFake()
 	f.soft, f.hard = 10*time.Second, time.Hour
 	f.renewEvery = time.Hour

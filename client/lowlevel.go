@@ -89,6 +89,8 @@ func (f lowLevel) Ask(ctx context.Context, op, path, method string, req func(*pb
 	return f.nn.Do(ctx, &namecall.Call{Op: op, Path: path, Mutates: mutates}, method, req(id, f.by(ctx)), resp)
 }
 
+func (f lowLevel) Described(path string, a *pb.Attr) *FileInfo { return fileInfo(path, a) }
+
 func (f lowLevel) XattrsInode(inode uint64) *Xattrs { return &Xattrs{fs: f.engine, inode: inode} }
 
 func (f lowLevel) CreateAt(ctx context.Context, r door.Ref, path string, opts ...OpenOption) (*Writer, error) {
@@ -125,9 +127,9 @@ func (f lowLevel) SymlinkFor(ctx context.Context, target string, r door.Ref, own
 	return f.symlink(ctx, r, &pb.SymlinkRequest{Target: target, Owner: owner.wire()})
 }
 
-func (f lowLevel) AppendInode(ctx context.Context, inode uint64, path string, opts ...OpenOption) (*Writer, error) {
+func (f lowLevel) AppendInode(ctx context.Context, inode uint64, path string, resume bool, opts ...OpenOption) (*Writer, error) {
 	o := gather(opts)
-	o.inode = inode
+	o.inode, o.resume = inode, resume
 	return f.append(ctx, path, &o)
 }
 

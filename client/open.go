@@ -126,7 +126,7 @@ func (f *engine) appendOnce(ctx context.Context, path string, o *openOptions, wa
 	req := &pb.AppendRequest{
 		Call: f.ids.Begin(), Caller: f.by(ctx), At: followPath(ctx, path), HasExpectedLength: o.hasLength, ExpectedLength: o.expected,
 		Create: o.create, Parents: o.parents, Mode: filemode.Unix(o.mode), HasMode: o.hasMode, WaitMs: wait.Milliseconds(), Again: again,
-		Cut: o.cut, CutLength: o.length, Writer: o.writer, Umask: proto.Uint32(filemode.Unix(*f.cfg.Umask)), Lease: uint64(o.lease),
+		Cut: o.cut, CutLength: o.length, Writer: o.writer, Resume: o.resume, Umask: proto.Uint32(filemode.Unix(*f.cfg.Umask)), Lease: uint64(o.lease),
 	}
 	if o.inode != 0 {
 		req.At = pb.Inode(o.inode)

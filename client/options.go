@@ -25,7 +25,6 @@ type openOptions struct {
 	hasLength bool
 	wait      time.Duration
 	lease     LeaseID
-	cut       bool
 	length    int64        // with cut
 	unchanged time.Time    // with hasLength
 	inode     uint64       // instead of the path
@@ -34,6 +33,8 @@ type openOptions struct {
 	owner     Owner
 	acl       ACL
 	describe  bool // as CreateRequest has it
+
+	cut, resume bool // to length; as AppendRequest has it
 }
 
 func gather(opts []OpenOption) openOptions {

@@ -40,6 +40,7 @@ func TestOwnChanges(t *testing.T) {
 	g := another(t, f)
 	ctx := t.Context()
 	must(t, f.Mkdir(ctx, "/d", 0o755))
+	env.Eventually(t, "a term of the cache", func() bool { return lowlevel.Of(f).CacheRemaining() > 0 })
 	absent := func(f *client.FS, path string) {
 		t.Helper()
 		if _, _, err := lowlevel.Of(f).LstatKept(ctx, lowlevel.At(path)); !errors.Is(err, fserror.NotFound) {
@@ -103,6 +104,7 @@ func TestOwnChanges(t *testing.T) {
 // TestOwnChangesAtOnce: many make, look for and remove the same names through two
 // clients. What a call has done, each look that begins after it sees.
 func TestOwnChangesAtOnce(t *testing.T) {
+	t.Parallel()
 	f := serve(t, func(c *client.Config) { c.Cache = true })
 	clients := []*client.FS{f, another(t, f)}
 	ctx := t.Context()

@@ -47,6 +47,7 @@ func oneOf(t *testing.T, data []byte) {
 // A Reader that is open while its file is cut and written again to the same
 // length returns what it opened, or an error of kind Truncated: never a mixture.
 func TestReaderOfARewrittenFile(t *testing.T) {
+	t.Parallel()
 	n := env.Start(t)
 	writer := n.Client(t, func(c *client.Config) { c.BlockSize = smallBlock })
 	was, is := bytes.Repeat([]byte("o"), manyBlocks*smallBlock), bytes.Repeat([]byte("n"), manyBlocks*smallBlock)
@@ -187,6 +188,7 @@ func (o *once) RoundTrip(r *http.Request) (*http.Response, error) {
 // ReadFile returns the content of one moment, also of a file that is written
 // again in the middle; a copy out of the namespace ends and stores nothing.
 func TestWholeReadsOfARewrittenFile(t *testing.T) {
+	t.Parallel()
 	n := env.Start(t)
 	writer := n.Client(t, func(c *client.Config) { c.BlockSize = smallBlock })
 	was, is := bytes.Repeat([]byte("o"), manyBlocks*smallBlock), bytes.Repeat([]byte("n"), manyBlocks*smallBlock)

@@ -16,10 +16,11 @@ import (
 // FileInfo describes a file, directory or symbolic link at one moment. It is
 // an fs.FileInfo and an fs.DirEntry. It is not changed after it was returned.
 type FileInfo struct {
-	Path       string // absolute, as asked for
-	Inode      uint64
-	User       string
-	Group      string
+	Path  string // absolute, as asked for
+	Inode uint64
+
+	User, Group string
+
 	Length     int64     // bytes; of a file open for write: those flushed
 	LinkTarget string    // of a symbolic link
 	Open       *OpenInfo // nil unless the file is open for write
@@ -31,6 +32,7 @@ type FileInfo struct {
 	Xattr      []byte    // the value of that of Config.Xattr, not to be changed; nil: there is none, or the user may not read it
 	HasACL     bool      // it has an access ACL that says more than its mode, see Xattrs.ACL
 	HasDefault bool      // it is a directory that has a default ACL
+	Snapshots  bool      // it is a directory that may have snapshots
 	// TxID is a change up to which all are in this answer, and in all that comes
 	// later: a watch from TxID+1 on misses none. 0 if it is not known: of what was
 	// not asked for just now.
@@ -92,7 +94,7 @@ func fileInfo(path string, a *pb.Attr) *FileInfo {
 	i := &FileInfo{
 		Path: path, Inode: a.GetInode(), User: a.GetUser(), Group: a.GetGroup(), Length: a.GetLength(),
 		LinkTarget: a.GetLinkTarget(), Entries: a.GetEntries(), Blocks: a.GetBlocks(), TailLength: a.GetTailLength(), Lease: LeaseID(a.GetLease()), Xattrs: int(a.GetXattrs()), Xattr: a.GetXattr(),
-		HasACL: a.GetAcl()&1 != 0, HasDefault: a.GetAcl()&2 != 0,
+		HasACL: a.GetAcl()&1 != 0, HasDefault: a.GetAcl()&2 != 0, Snapshots: a.GetSnapshots(),
 		mode: modeFromWire(a.GetMode(), a.GetType()), mtime: time.UnixMilli(a.GetMtimeUnixMs()),
 	}
 	if o := a.GetOpen(); o != nil {
@@ -143,6 +145,8 @@ type Summary struct {
 	Files, Directories, Symlinks, OpenFiles uint64
 	Length                                  int64 // bytes in files
 	Stored                                  int64 // bytes in the block store and in tails
+	// SnapshotBytes are those of blocks that only snapshots of directories there have. They are not in the others.
+	SnapshotBytes int64
 }
 
 // LeaseFilter chooses among leases; its zero value means all.
@@ -211,6 +215,10 @@ type (
 	ArchiveStatus = report.ArchiveStatus
 	// RoomStatus is what is stored, and how much of the disk is free.
 	RoomStatus = report.RoomStatus
+	// Room is how much of something is in use that there is only so much of.
+	Room = report.Room
+	// FullQuota is how much of a quota is in use that is nearly used up.
+	FullQuota = report.Quota
 	// ZooKeeperStatus is what one namenode of several uses of ZooKeeper, and how it
 	// stands with the clocks of others.
 	ZooKeeperStatus = report.ZooKeeperStatus

@@ -14,6 +14,7 @@ import (
 // A listing, and a watch that begins with the change after it, miss nothing,
 // though names come and go while the listing is made, and before the watch begins.
 func TestWatchFromAListing(t *testing.T) {
+	t.Parallel()
 	f := serve(t)
 	ctx := t.Context()
 	kinds := map[string]func(dir string) (txid uint64, names []string){

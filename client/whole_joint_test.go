@@ -19,12 +19,13 @@ import (
 // Many goroutines make files of one session at once: more than the namenode
 // keeps unacknowledged results of.
 func TestWriteFilesOfManyGoroutines(t *testing.T) {
+	t.Parallel()
 	f, wire := env.Start(t).Wired(t, func(c *client.Config) { c.Timeout = client.MaxTimeout })
-	goroutines, each := 32, 1000
+	goroutines := 32
 	if testing.Short() { // with many goroutines, each event costs the race detector much
 		goroutines = 4
-		each = tables.MaxUnacked/goroutines + 64
 	}
+	each := tables.MaxUnacked/goroutines + 64
 	// One call takes long.
 	var sent atomic.Int32
 	wire.Set(func(method string, _ any, send func() error) error {
@@ -141,6 +142,7 @@ func TestWriteFilesWithoutRoomInTails(t *testing.T) {
 
 // Each error of WriteFiles is about its own file, whatever another's was.
 func TestWriteFilesNamesEachFile(t *testing.T) {
+	t.Parallel()
 	n := env.Start(t)
 	f := n.Client(t, func(c *client.Config) { c.Timeout = 2 * time.Second })
 	n.Stop(t)

@@ -94,7 +94,9 @@ func (m *Mounted) endDrafts() error {
 	for _, f := range all {
 		e := f.settle(ctx)
 		if e == 0 && f.current() == nil {
-			e = syscall.ESTALE
+			f.mu.Lock()
+			e = f.stale(f.vanished)
+			f.mu.Unlock()
 		}
 		if e != 0 {
 			errs = append(errs, fserror.Wrap(fserror.Internal, "unmount", f.name(), e))
@@ -168,7 +170,8 @@ func (n *node) createWaiting(ctx, raw context.Context, at lowlevel.Ref, mode uin
 
 // settle makes a file of a draft, open for write, and waits until that is done, as
 // long as for a call (then EIO). It continues when the caller does not wait: the
-// bytes are others'. If it cannot be made the handles get ESTALE.
+// bytes are others'. If it cannot be made the handles get ESTALE, or EDQUOT
+// or ENOSPC if there was no room for it.
 func (f *file) settle(ctx context.Context) syscall.Errno {
 	f.mu.Lock()
 	if begun := f.hold.settle(); begun != nil && !f.m.goRun(func() { f.open(begun) }) {
@@ -204,7 +207,7 @@ func (f *file) open(d *lowlevel.Draft) {
 	defer f.mu.Unlock()
 	f.ended(d)
 	if err != nil {
-		f.draftFailed(false)
+		f.draftFailed(errno(err), false)
 		return
 	}
 	f.made(w)
@@ -246,7 +249,7 @@ func (f *file) closeDraft(ctx context.Context) (bool, syscall.Errno) {
 	defer f.mu.Unlock()
 	f.ended(d)
 	if err != nil {
-		f.draftFailed(true)
+		f.draftFailed(errno(err), true)
 		return true, errno(err)
 	}
 	f.draftClosed(left)

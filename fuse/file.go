@@ -212,11 +212,11 @@ func (f *file) regain(ctx context.Context, n *node, h *handle) (*client.Writer, 
 	}
 	f.mu.Lock()
 	w := f.live()
-	old, same := h.gen != f.gen, f.unchanged()
+	old, same, stale := h.gen != f.gen, f.unchanged(), f.stale(h.gen)
 	f.mu.Unlock()
 	switch {
 	case old:
-		return nil, syscall.ESTALE
+		return nil, stale
 	case w != nil:
 		return w, 0
 	}
@@ -260,8 +260,8 @@ func (f *file) giveBack(ctx context.Context) syscall.Errno {
 	f.mu.Lock()
 	w := f.live()
 	if w == nil { // a draft that could not be made
-		f.mu.Unlock()
-		return syscall.ESTALE
+		defer f.mu.Unlock()
+		return f.stale(f.vanished)
 	}
 	left := f.unsynced() // zero: what the namenode has is not known here
 	if f.writes != f.synced {
@@ -334,10 +334,10 @@ func (f *file) flush(ctx context.Context) syscall.Errno {
 			return e
 		}
 		f.mu.Lock()
-		w, writes, nowhere := f.live(), f.writes, f.phase == unmade
+		w, writes, nowhere, stale := f.live(), f.writes, f.phase == unmade, f.stale(f.vanished)
 		f.mu.Unlock()
 		if nowhere {
-			return syscall.ESTALE
+			return stale
 		}
 		if w == nil {
 			return 0
@@ -371,12 +371,15 @@ func (f *file) sync(ctx context.Context, h *handle) syscall.Errno {
 	}
 	f.mu.Lock()
 	w := f.live()
-	old := h != nil && h.write && h.gen != f.gen
+	stale := syscall.Errno(0)
+	if h != nil && h.write && h.gen != f.gen {
+		stale = f.stale(h.gen)
+	}
 	writes := f.writes
 	f.mu.Unlock()
 	switch {
-	case old:
-		return syscall.ESTALE
+	case stale != 0:
+		return stale
 	case w == nil:
 		return 0
 	}

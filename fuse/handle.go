@@ -325,11 +325,11 @@ func (h *handle) Flush(ctx context.Context) syscall.Errno {
 	f.mu.Lock()
 	lost, w := h.gen != f.gen, f.live()
 	lost = lost || h.gen != f.gen // live may have found out
-	has := w != nil || f.draft != nil
+	has, stale := w != nil || f.draft != nil, f.stale(h.gen)
 	f.mu.Unlock()
 	switch {
 	case lost:
-		return syscall.ESTALE
+		return stale
 	case !has:
 		return 0 // given back, and nothing written since
 	}
@@ -374,7 +374,7 @@ func (h *handle) Fsync(ctx context.Context, _ uint32) syscall.Errno {
 	defer h.f.mu.Unlock()
 	h.f.live()
 	if h.write && h.gen != h.f.gen {
-		return syscall.ESTALE
+		return h.f.stale(h.gen)
 	}
 	return 0
 }

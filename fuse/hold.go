@@ -1,6 +1,7 @@
 package fuse
 
 import (
+	"syscall"
 	"time"
 
 	"github.com/leasefs/leasefs/client"
@@ -63,6 +64,9 @@ type hold struct {
 	// synced how many of them were made durable by a sync.
 	mtime          time.Time
 	writes, synced uint64
+	// why the draft of generation vanished could not be made.
+	vanished uint64
+	why      syscall.Errno
 }
 
 // moves is the drawing of a hold in a table: which event leads from which phase to which,
@@ -152,12 +156,22 @@ func (h *hold) draftClosed(left time.Time) {
 
 // draftFailed notes that the draft is not going to be a file. Its closer gets the
 // error; when others only wanted to see it, whoever syncs it has still to be told.
-func (h *hold) draftFailed(told bool) {
+func (h *hold) draftFailed(why syscall.Errno, told bool) {
+	h.vanished, h.why = h.gen, why
 	if told {
 		h.endDraft("failed")
 	} else {
 		h.endDraft("vanished")
 	}
+}
+
+// stale is what handles of an earlier generation get: ESTALE, or that there was no room for the
+// file if it was a draft that could not be made.
+func (h *hold) stale(gen uint64) syscall.Errno {
+	if gen == h.vanished && (h.why == syscall.EDQUOT || h.why == syscall.ENOSPC) {
+		return h.why
+	}
+	return syscall.ESTALE
 }
 
 func (h *hold) endDraft(by string) {

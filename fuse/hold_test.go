@@ -109,7 +109,7 @@ func TestTracesOfHolds(t *testing.T) {
 		}, "begin* end resume end closed"},
 		"removed elsewhere": {func(t *testing.T, m *drafter, other *client.FS) uint64 {
 			must(t, other.WriteFile(t.Context(), "/d/f", []byte("text")))
-			m.loses = true
+			m.loses = client.ErrLeaseLost
 			f := m.open("d/f", os.O_WRONLY|os.O_APPEND)
 			ino := inode(t, m)
 			must(t, other.Remove(t.Context(), "/d/f"))

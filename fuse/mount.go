@@ -236,13 +236,13 @@ func (m *Mounted) findRoot(ctx context.Context) (uint64, error) {
 
 // appendTo opens a file for write, waiting for a holder if that is wanted.
 func (f *file) appendTo(ctx, raw context.Context, wait bool, opts ...client.OpenOption) (*client.Writer, error) {
-	w, err := f.m.fs.AppendInode(ctx, f.ino, f.name(), opts...)
+	w, err := f.m.fs.AppendInode(ctx, f.ino, f.name(), false, opts...)
 	if !wait || !errors.Is(err, fserror.Held) {
 		return w, err
 	}
 	patient, stop := f.m.impatient(ctx, raw)
 	defer stop()
-	return f.m.fs.AppendInode(patient, f.ino, f.name(), append(opts, client.WithWait(math.MaxInt32*time.Second))...)
+	return f.m.fs.AppendInode(patient, f.ino, f.name(), false, append(opts, client.WithWait(math.MaxInt32*time.Second))...)
 }
 
 // goRun runs fn while the mount lives; false if that is over.

@@ -80,7 +80,7 @@ func TestNothingIsGivenAwayByPath(t *testing.T) {
 	other := r.Client(t)
 	wire := &env.Wire{}
 	m := r.mount(fuse.Options{AllowOther: true}, func(c *client.Config) { c.DialOptions = wire.DialOptions() })
-	m.loses = true
+	m.loses = client.ErrLeaseLost
 	m.openDir("d")
 	n := 0
 	for how, makeIt := range makers {

@@ -83,6 +83,28 @@ func TestQuotas(t *testing.T) {
 	}
 }
 
+// TestQuotaRefusesSettledDrafts: who writes a file for which there is no room, as it turns out when
+// somebody looks at it, is told so: by close, by fsync and by another write.
+func TestQuotaRefusesSettledDrafts(t *testing.T) {
+	r := newRig(t, longTerm)
+	for i, told := range map[string]func(*os.File) error{
+		"close": (*os.File).Close, "fsync": (*os.File).Sync, "write": func(f *os.File) error { _, err := f.WriteString("more"); return err },
+	} {
+		m := r.drafter(long(), i)
+		m.loses = syscall.EDQUOT
+		f := m.begin(i+"/f", os.O_WRONLY)
+		say(t, f, "text")
+		must(t, quota.Set(t.Context(), r.Client(t), "/"+i, int64(1+m.n), quota.None))
+		if _, err := os.Stat(m.path(i + "/f")); err == nil { // settles it
+			t.Logf("%s: it is seen all the same", i)
+		}
+		if err := told(f); !errors.Is(err, syscall.EDQUOT) {
+			t.Errorf("%s: %v", i, err)
+		}
+		_ = f.Close()
+	}
+}
+
 // TestQuotaRecallsDrafts: a file that is made without a call when a quota is set is made if there
 // is room for it, else it is refused with its close. After that each file is refused when it is
 // opened.

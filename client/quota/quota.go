@@ -28,6 +28,9 @@ type Quota struct {
 	Bytes     int64  // how many bytes files may have in it and below; or None
 	UsedNames int64  // how many there are
 	UsedBytes int64
+	// SnapshotBytes are those of blocks that only snapshots of directories in it have. They count in no
+	// quota, but while they are more than Bytes no more snapshots are made there.
+	SnapshotBytes int64
 }
 
 // Left is how many names and bytes there is room for, 0 if there are as many or more; math.MaxInt64
@@ -43,7 +46,7 @@ func (q *Quota) Left() (names, bytes int64) {
 }
 
 func of(m *pb.Quota) *Quota {
-	return &Quota{Path: m.GetPath(), Names: m.GetNames(), Bytes: m.GetBytes(), UsedNames: m.GetUsedNames(), UsedBytes: m.GetUsedBytes()}
+	return &Quota{Path: m.GetPath(), Names: m.GetNames(), Bytes: m.GetBytes(), UsedNames: m.GetUsedNames(), UsedBytes: m.GetUsedBytes(), SnapshotBytes: m.GetSnapshotBytes()}
 }
 
 // Set gives a directory a quota, each limit 0 or more, None or Keep; with None twice it takes the

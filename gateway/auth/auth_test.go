@@ -67,6 +67,40 @@ func TestTokens(t *testing.T) {
 	}
 }
 
+// TestSentOn: a token with which a client is sent on is good for that path, for no longer than an
+// hour or than other tokens are, and at no other place.
+func TestSentOn(t *testing.T) {
+	g := testGuard("one", clock.System{})
+	g.life = 2 * time.Hour
+	s := g.Send("ann", "hue", "/f")
+	text := s.EncodeURL(KindWebHDFS)
+	if got, err := g.FromURLAt(text, "/f"); err != nil || got.Owner != "ann" || got.Real != "hue" || got.Ends.Sub(got.Issued) != time.Hour {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, path := range []string{"/", "/g", "/f/"} {
+		if _, err := g.FromURLAt(text, path); hadoop.ClassOf(err) != hadoop.InvalidToken {
+			t.Errorf("it is taken for %s: %v", path, err)
+		}
+	}
+	if _, err := g.FromURL(text); hadoop.ClassOf(err) != hadoop.InvalidToken {
+		t.Errorf("it is taken without a path: %v", err)
+	}
+	if _, err := g.Renew(s.Identifier, s.Password); hadoop.ClassOf(err) != hadoop.InvalidToken {
+		t.Errorf("it is taken for a delegation token: %v", err)
+	}
+	g.life = time.Minute
+	if s = g.Send("ann", "", "/f"); time.Until(s.Ends) > time.Minute {
+		t.Errorf("it is good until %s", s.Ends)
+	}
+	d, err := g.Issue("ann", "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.FromURLAt(d.EncodeURL(KindWebHDFS), "/f"); err != nil {
+		t.Errorf("a delegation token: %v", err)
+	}
+}
+
 // TestTokensAndClocks: a token and a cookie are by the clock of the gateway that is shown them, and one that was
 // given far in its future, by a clock that was or is wrong, is none.
 func TestTokensAndClocks(t *testing.T) {

@@ -52,6 +52,22 @@ func (g *Guard) Issue(owner, by, renewer string) (Signed, error) {
 	return g.sign("delegation", Token{owner, renewer, by, now, now.Add(g.life)}), nil
 }
 
+// maxSend is for how long a client can be sent on with the same token: those that write a large
+// file by many requests come back with it.
+const maxSend = time.Hour
+
+// Send makes a token with which a client is sent on: it is good for requests about one path,
+// for an hour at most, and no other token is given for it.
+func (g *Guard) Send(owner, by, path string) Signed {
+	if by == owner {
+		by = ""
+	}
+	now := g.clock.Wall()
+	return g.sign(sentTo(path), Token{owner, "", by, now, now.Add(min(maxSend, g.life))})
+}
+
+func sentTo(path string) string { return "sent to " + path }
+
 func (g *Guard) sign(use string, t Token) Signed {
 	id := []byte{0} // the version
 	for _, s := range []string{t.Owner, t.Renewer, t.Real} {
@@ -150,6 +166,18 @@ func (g *Guard) FromURL(text string) (Token, error) {
 	identifier, password, err := decodeURL(text)
 	if err != nil {
 		return Token{}, err
+	}
+	return g.verify("delegation", identifier, password)
+}
+
+// FromURLAt is FromURL of a request about a path, to which the client may have been sent.
+func (g *Guard) FromURLAt(text, path string) (Token, error) {
+	identifier, password, err := decodeURL(text)
+	if err != nil {
+		return Token{}, err
+	}
+	if hmac.Equal(password, g.password(sentTo(path), identifier)) {
+		return g.verify(sentTo(path), identifier, password)
 	}
 	return g.verify("delegation", identifier, password)
 }

@@ -13,7 +13,8 @@ import (
 const (
 	// cookieName is what Hadoop's clients look for.
 	cookieName = "hadoop.auth"
-	// maxSession is for how long a proof by Kerberos can stay good on the web.
+	// maxSession is for how long a proof by Kerberos can stay good on the web, if tokens are
+	// good for as long.
 	maxSession = 10 * time.Hour
 )
 
@@ -38,7 +39,7 @@ func (g *Guard) Web(w http.ResponseWriter, r *http.Request) (user string, err er
 		}
 		w.Header().Set("WWW-Authenticate", "Negotiate "+base64.StdEncoding.EncodeToString(c.Reply))
 		now := g.clock.Wall()
-		ends := now.Add(maxSession)
+		ends := now.Add(min(maxSession, g.life))
 		if c.Until.Before(ends) {
 			ends = c.Until
 		}

@@ -110,7 +110,7 @@ func TooMany(replication int64, path string) error {
 }
 
 // SetReplication keeps a file's replication; 0 is the default. It answers no if there is
-// no such file.
+// no such file. Permission: also for who may not read it, and so does not know its block size.
 func (f FS) SetReplication(ctx context.Context, path string, n int64) (bool, error) {
 	if err := TooMany(n, path); err != nil {
 		return false, err
@@ -123,6 +123,13 @@ func (f FS) SetReplication(ctx context.Context, path string, n int64) (bool, err
 		return false, err
 	}
 	a := AttrOf(i)
+	if len(i.Xattr) == 0 { // none, or not for who may not read the file: he would set the block size back
+		value, err := f.XattrsInode(i.Inode).Get(ctx, AttrXattr)
+		if err != nil && !client.IsNoXattr(err) {
+			return false, err
+		}
+		a = decodeAttr(value).Or(DefaultAttr)
+	}
 	if n == 0 {
 		n = DefaultAttr.Replication
 	}

@@ -26,12 +26,16 @@ const (
 	IOException         = "java.io.IOException"
 	LeaseExpired        = "org.apache.hadoop.hdfs.server.namenode.LeaseExpiredException"
 	NameTooLong         = "org.apache.hadoop.hdfs.protocol.FSLimitException$PathComponentTooLongException"
+	NotDirectory        = "org.apache.hadoop.fs.PathIsNotDirectoryException"
 	NotEmpty            = "org.apache.hadoop.fs.PathIsNotEmptyDirectoryException"
 	ParentNotDirectory  = "org.apache.hadoop.fs.ParentNotDirectoryException"
 	RecoveryInProgress  = "org.apache.hadoop.hdfs.protocol.RecoveryInProgressException"
 	Retriable           = "org.apache.hadoop.ipc.RetriableException"
 	RuntimeException    = "java.lang.RuntimeException"
 	SafeMode            = "org.apache.hadoop.hdfs.server.namenode.SafeModeException"
+	SnapshotReadOnly    = "org.apache.hadoop.hdfs.protocol.SnapshotAccessControlException"
+	Standby             = "org.apache.hadoop.ipc.StandbyException"
+	SnapshotWrong       = "org.apache.hadoop.hdfs.protocol.SnapshotException"
 	Security            = "java.lang.SecurityException"
 	Unsupported         = "java.lang.UnsupportedOperationException"
 	NoSuchMethod        = "org.apache.hadoop.ipc.RpcNoSuchMethodException"
@@ -98,6 +102,7 @@ var classes = map[fserror.Kind]string{
 	fserror.Truncated:       Retriable,
 	fserror.Damaged:         ChecksumWrong,
 	fserror.Unsupported:     Unsupported,
+	fserror.ReadOnly:        SnapshotReadOnly,
 }
 
 // ClassOf is the Java name of an error: what it says itself by a method JavaClass, or
@@ -121,6 +126,8 @@ func ClassOf(err error) string {
 		return AlreadyBeingCreated
 	case e.Reason == fserror.ReasonSafeMode:
 		return SafeMode
+	case e.Reason == fserror.ReasonHasSnapshots:
+		return SnapshotWrong
 	case e.Reason == fserror.ReasonQuotaNames:
 		return NamesOverQuota
 	case e.Reason == fserror.ReasonQuotaBytes:

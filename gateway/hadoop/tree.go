@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/filemode"
+	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/internal/lowlevel"
 )
@@ -65,6 +66,9 @@ func (f FS) RenameStrictly(ctx context.Context, from, to string, overwrite bool)
 			}
 		}
 	case client.ErrNotEmpty:
+		if fserror.ReasonOf(err) == fserror.ReasonHasSnapshots {
+			return err
+		}
 		return Refuse(IOException, "rename destination directory is not empty: %s", to)
 	}
 	return err
@@ -90,7 +94,10 @@ func (f FS) Delete(ctx context.Context, path string, recursive bool) (bool, erro
 	case client.ErrNotFound:
 		return false, nil
 	case client.ErrNotEmpty:
-		return false, notEmpty()
+		if fserror.ReasonOf(err) != fserror.ReasonHasSnapshots {
+			err = notEmpty()
+		}
+		return false, err
 	}
 	return err == nil, BelowFile(AccessControl, err)
 }

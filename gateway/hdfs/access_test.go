@@ -56,3 +56,29 @@ func TestCheckAccess(t *testing.T) {
 	check("/f", 8, "org.apache.hadoop.HadoopIllegalArgumentException")
 	check("/f", 1<<31, "org.apache.hadoop.HadoopIllegalArgumentException")
 }
+
+// TestReplicationKeepsTheBlockSize: who may write a file and not read it does not know its block
+// size, and so cannot set its replication.
+func TestReplicationKeepsTheBlockSize(t *testing.T) {
+	_, s := start(t)
+	write(t, connect(t, s, "root"), "/f", nil, 1<<20)
+	root, f := dial(t, s, "root", ""), "/f"
+	set := func(user string) error {
+		return dial(t, s, user, "").call(clientProtocol, "setReplication", &pb.SetReplicationRequestProto{Src: &f, Replication: proto.Uint32(2)}, new(pb.BoolResponseProto))
+	}
+	for _, c := range []struct {
+		user string
+		mode uint32
+		may  bool
+	}{{"kim", 0o602, false}, {"kim", 0o606, true}, {"root", 0o602, true}} {
+		ask(root, "setPermission", &pb.SetPermissionRequestProto{Src: &f, Permission: &pb.FsPermissionProto{Perm: &c.mode}}, new(pb.EmptyProto))
+		if err := set(c.user); c.may && err != nil {
+			t.Errorf("%s, %o: %v", c.user, c.mode, err)
+		} else if !c.may {
+			wantClass(t, c.user, err, hadoop.AccessControl)
+		}
+		if st := ask(root, "getFileInfo", of(f), new(pb.StatusResponseProto)).GetFs(); st.GetBlocksize() != 1<<20 {
+			t.Errorf("%s, %o: the block size is %d", c.user, c.mode, st.GetBlocksize())
+		}
+	}
+}

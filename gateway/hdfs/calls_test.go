@@ -305,23 +305,31 @@ func TestReportsOfBadBlocks(t *testing.T) {
 
 // TestProxies: who acts for another has to be allowed to.
 func TestProxies(t *testing.T) {
-	_, s := start(t, func(c *hdfs.Config) { c.Proxies = []string{"knox"} })
+	_, s := start(t, func(c *hdfs.Config) { c.Proxies = []string{"knox", "hue users=ann", "far from=192.0.2.1"} })
 	r := dial(t, s, "root", "knox")
 	ask(r, "mkdirs", &pb.MkdirsRequestProto{Src: proto.String("/d"), Masked: &pb.FsPermissionProto{Perm: proto.Uint32(0o755)}, CreateParent: proto.Bool(true)}, new(pb.BoolResponseProto))
 	if st := ask(r, "getFileInfo", of("/d"), new(pb.StatusResponseProto)).GetFs(); st.GetOwner() != "root" {
 		t.Errorf("%v", st)
 	}
-	r = dial(t, s, "root", "eve")
-	var size [4]byte
-	_, err := io.ReadFull(r.in, size[:])
-	check(t, err)
-	var h pb.RpcResponseHeaderProto
-	check(t, protodelim.UnmarshalFrom(r.in, &h))
-	if h.GetStatus() != pb.RpcResponseHeaderProto_FATAL || !strings.Contains(h.GetErrorMsg(), "User: eve is not allowed to impersonate root") {
-		t.Errorf("%v", &h)
+	if st := ask(dial(t, s, "ann", "hue"), "getFileInfo", of("/d"), new(pb.StatusResponseProto)).GetFs(); st.GetOwner() != "root" {
+		t.Errorf("%v", st)
 	}
-	if rest, err := io.ReadAll(r.in); err != nil || len(rest) > 0 {
-		t.Errorf("the connection did not end: %q, %v", rest, err)
+	for by, text := range map[string]string{
+		"eve": "User: eve is not allowed to impersonate root", "hue": "User: hue is not allowed to impersonate root",
+		"far": "Unauthorized connection for super-user: far from IP 127.0.0.1",
+	} {
+		r = dial(t, s, "root", by)
+		var size [4]byte
+		_, err := io.ReadFull(r.in, size[:])
+		check(t, err)
+		var h pb.RpcResponseHeaderProto
+		check(t, protodelim.UnmarshalFrom(r.in, &h))
+		if h.GetStatus() != pb.RpcResponseHeaderProto_FATAL || !strings.Contains(h.GetErrorMsg(), text) {
+			t.Errorf("%s: %v", by, &h)
+		}
+		if rest, err := io.ReadAll(r.in); err != nil || len(rest) > 0 {
+			t.Errorf("%s: the connection did not end: %q, %v", by, rest, err)
+		}
 	}
 }
 
@@ -350,6 +358,31 @@ func TestNoNamenode(t *testing.T) {
 	})
 	r := dial(t, s, "root", "")
 	wantClass(t, "no namenode", r.call(clientProtocol, "getFileInfo", of("/"), new(pb.StatusResponseProto)), "org.apache.hadoop.ipc.RetriableException")
+}
+
+// TestNoNamenodeOfOne: a client who knows another gateway is sent there when no namenode answers
+// this one, before it opened a session for him and after.
+func TestNoNamenodeOfOne(t *testing.T) {
+	n, s := start(t, func(c *hdfs.Config) { c.Client.Timeout, c.Pair = time.Second, true })
+	root := dial(t, s, "root", "")
+	answers := func() bool { // in a second, which a busy machine may take, and gRPC tries to connect after a while
+		return root.call(clientProtocol, "getFileInfo", of("/"), new(pb.StatusResponseProto)) == nil
+	}
+	env.Eventually(t, "a namenode answers", answers)
+	n.Stop(t)
+	for _, user := range []string{"root", "ann"} {
+		r := dial(t, s, user, "")
+		wantClass(t, user, r.call(clientProtocol, "getFileInfo", of("/"), new(pb.StatusResponseProto)), hadoop.Standby)
+	}
+	n.Start(t)
+	env.Eventually(t, "it finds the namenode again", answers)
+	var err error
+	env.Eventually(t, "a rename is answered", func() bool {
+		err = root.call(clientProtocol, "rename2", &pb.Rename2RequestProto{Src: proto.String("/none"), Dst: proto.String("/g"), OverwriteDest: proto.Bool(false)}, new(pb.EmptyProto))
+		var r *refusal
+		return !errors.As(err, &r) || r.class != hadoop.Standby
+	})
+	wantClass(t, "another error", err, hadoop.FileNotFound)
 }
 
 // TestConfigRefused: what makes no sense is an error that says so.

@@ -3,7 +3,13 @@ package hdfs
 import (
 	"cmp"
 	"slices"
+
+	"github.com/leasefs/leasefs/gateway/hdfs/files"
+	"github.com/leasefs/leasefs/gateway/users"
 )
+
+// Tables are what it has open, and for whom.
+func (s *Server) Tables() (*files.Table, *users.Table) { return s.files, s.users }
 
 // Located is how many blocks answers describe that are under way.
 func (s *Server) Located() int64 { return s.located.Used() }

@@ -68,36 +68,53 @@ func (q lookup) getListing(ctx context.Context, m *pb.GetListingRequestProto) (p
 	if m.GetNeedLocation() {
 		page = locatedPage
 	}
-	name := (*client.FileInfo).Name
-	entries, more, err := q.fs.List(ctx, dir, string(m.GetStartAfter()), page)
-	if client.KindOf(err) == client.ErrNotDirectory { // a file is listed by the name ""
-		name, entries = func(*client.FileInfo) string { return "" }, make([]*client.FileInfo, 1)
-		if entries[0], err = q.fs.Stat(ctx, dir); err == nil && entries[0].IsDir() {
-			return q.getListing(ctx, m) // it took the name just now
-		}
-	}
-	if client.KindOf(err) == client.ErrNotFound {
-		return new(pb.GetListingResponseProto), nil
-	}
-	if err != nil {
-		return nil, hadoop.BelowFile(hadoop.AccessControl, err)
-	}
-	all := make([]*pb.HdfsFileStatusProto, len(entries))
-	for n, e := range entries {
-		all[n] = describe(e, name(e), hadoop.AttrOf(e))
-	}
-	if m.GetNeedLocation() {
-		var rest bool
-		if all, rest, err = q.locate(ctx, dir, entries, all); err != nil {
+	var all []*pb.HdfsFileStatusProto
+	more := true
+	for after := string(m.GetStartAfter()); more && len(all) == 0; { // no page is empty that has a next one: the client could not ask for that
+		if all, more, after, err = q.listed(ctx, m, dir, after, page); err != nil {
 			return nil, err
 		}
-		more = more || rest
+	}
+	if all == nil {
+		return new(pb.GetListingResponseProto), nil
 	}
 	left := uint32(0)
 	if more {
 		left = 1 // at least; nobody counts the rest
 	}
 	return &pb.GetListingResponseProto{DirList: &pb.DirectoryListingProto{PartialListing: all, RemainingEntries: &left}}, nil
+}
+
+// listed is a page of a listing, and behind which name the next one begins. all is nil if there
+// is no such directory.
+func (q lookup) listed(ctx context.Context, m *pb.GetListingRequestProto, dir, after string, page int) (all []*pb.HdfsFileStatusProto, more bool, last string, err error) {
+	name := (*client.FileInfo).Name
+	last = after
+	entries, more, err := q.fs.List(ctx, dir, after, page)
+	if client.KindOf(err) == client.ErrNotDirectory { // a file is listed by the name ""
+		name, entries = func(*client.FileInfo) string { return "" }, make([]*client.FileInfo, 1)
+		if entries[0], err = q.fs.Stat(ctx, dir); err == nil && entries[0].IsDir() {
+			return q.listed(ctx, m, dir, after, page) // it took the name just now
+		}
+	}
+	if client.KindOf(err) == client.ErrNotFound {
+		return nil, false, "", nil
+	}
+	if err != nil {
+		return nil, false, "", hadoop.BelowFile(hadoop.AccessControl, err)
+	}
+	all = make([]*pb.HdfsFileStatusProto, len(entries))
+	for n, e := range entries {
+		all[n], last = describe(e, name(e), hadoop.AttrOf(e)), name(e)
+	}
+	if m.GetNeedLocation() && len(all) > 0 {
+		kept, rest, err := q.locate(ctx, dir, entries, all)
+		if err != nil {
+			return nil, false, "", err
+		}
+		return append([]*pb.HdfsFileStatusProto{}, kept...), more || rest, last, nil
+	}
+	return all, more && len(all) > 0, last, nil
 }
 
 // locate adds the blocks of files to a listing, and leaves out what is gone. Once it has as

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/gateway/hadoop"
 	pb "github.com/leasefs/leasefs/gateway/hdfs/hadoop"
 	"github.com/leasefs/leasefs/gateway/hdfs/ipc"
@@ -161,27 +162,28 @@ var protocols = map[string]map[string]method{
 		"renewDelegationToken":  changes(change.renewDelegationToken),
 		"cancelDelegationToken": changes(change.cancelDelegationToken),
 
+		"allowSnapshot":                allowSnapshots(true),
+		"disallowSnapshot":             allowSnapshots(false),
+		"createSnapshot":               changes(change.createSnapshot),
+		"renameSnapshot":               changes(change.renameSnapshot),
+		"deleteSnapshot":               changes(change.deleteSnapshot),
+		"getSnapshottableDirListing":   looks(lookup.getSnapshottableDirListing),
+		"getSnapshotListing":           looks(lookup.getSnapshotListing),
+		"getSnapshotDiffReport":        looks(lookup.getSnapshotDiffReport),
+		"getSnapshotDiffReportListing": looks(lookup.getSnapshotDiffReportListing),
+
 		// Answers as those of an HDFS in which there is none.
 		"getDataEncryptionKey":           always(empty),
 		"getEZForPath":                   always(empty),
 		"getErasureCodingPolicy":         always(empty),
 		"getErasureCodingPolicies":       always(empty),
 		"getErasureCodingCodecs":         always(empty),
-		"getSnapshottableDirListing":     always(empty),
-		"getSnapshotListing":             always(empty),
 		"getSlowDatanodeReport":          always(empty),
 		"getAdditionalDatanode":          lacking("second place for a block: the store keeps its copies"),
 		"getBatchedListing":              lacking("listing of several directories in one call"),
 		"setStoragePolicy":               lacking("storage policies"),
 		"unsetStoragePolicy":             lacking("storage policies"),
 		"satisfyStoragePolicy":           lacking("storage policies"),
-		"allowSnapshot":                  lacking("snapshots"),
-		"disallowSnapshot":               lacking("snapshots"),
-		"createSnapshot":                 lacking("snapshots"),
-		"renameSnapshot":                 lacking("snapshots"),
-		"deleteSnapshot":                 lacking("snapshots"),
-		"getSnapshotDiffReport":          lacking("snapshots"),
-		"getSnapshotDiffReportListing":   lacking("snapshots"),
 		"createEncryptionZone":           lacking("encryption zones"),
 		"listEncryptionZones":            lacking("encryption zones"),
 		"reencryptEncryptionZone":        lacking("encryption zones"),
@@ -247,6 +249,7 @@ var protocols = map[string]map[string]method{
 var once = map[string]bool{
 	"create": true, "append": true, "rename": true, "rename2": true, "delete": true, "concat": true,
 	"createSymlink": true, "updatePipeline": true, "setXAttr": true, "removeXAttr": true,
+	"createSnapshot": true, "renameSnapshot": true, "deleteSnapshot": true,
 }
 
 // find returns what answers a call.
@@ -271,7 +274,11 @@ func (s *Server) handle(ctx context.Context, c *ipc.Call) (m proto.Message, err 
 		}
 		s.cfg.Observe(class, time.Since(began))
 	}(time.Now())
-	return s.answer(ctx, c)
+	m, err = s.answer(ctx, c)
+	if k := client.KindOf(err); s.cfg.Pair && err != nil && (k == client.ErrUnavailable || k == client.ErrNotActive) {
+		err = hadoop.Named(hadoop.Standby, err)
+	}
+	return m, err
 }
 
 func (s *Server) answer(ctx context.Context, c *ipc.Call) (proto.Message, error) {

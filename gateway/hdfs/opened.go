@@ -61,8 +61,11 @@ func (q opened) create(ctx context.Context, m *pb.CreateRequestProto) (proto.Mes
 		Attr: a,
 	})
 	if err != nil && q.call.Repeated {
-		if f, ok := q.files.Created(ctx, q.user, by, p, a); ok {
+		switch f, again := q.files.Created(ctx, q.user, by, p, a); {
+		case again == nil:
 			return &pb.StatusResponseProto{Fs: written(f)}, nil
+		case client.KindOf(again) == client.ErrRetry:
+			return nil, again
 		}
 	}
 	if err != nil {
@@ -150,12 +153,12 @@ func (q opened) fsync(ctx context.Context, m *pb.FsyncRequestProto) (proto.Messa
 	return done(q.files.Fsync(ctx, q.user, by, p, m.GetFileId(), m.GetLastBlockLength()))
 }
 
-func (q opened) renewLease(_ context.Context, m *pb.PathRequestProto) (proto.Message, error) {
+func (q opened) renewLease(ctx context.Context, m *pb.PathRequestProto) (proto.Message, error) {
 	by, err := holder(m.GetSrc())
 	if err != nil {
 		return nil, err
 	}
-	q.files.Renew(q.user, by)
+	q.files.Renew(ctx, q.user, by)
 	return empty, nil
 }
 

@@ -61,8 +61,12 @@ type Config struct {
 	TrustClients bool
 	// Guard finds out who clients are; nil: they say it.
 	Guard *auth.Guard
-	// Proxies are the users who may act for others.
+	// Proxies are the users who may act for others, see hadoop.Proxies.
 	Proxies []string
+	// Pair says that clients know another gateway. They are sent there (StandbyException) when no
+	// namenode has answered for the Client's Timeout. Else they are told to ask this one again,
+	// which a client that knows no other does longer.
+	Pair bool
 	// Open is how many files are written at once. 0: files.DefaultOpen.
 	Open int
 	// Key signs tokens of blocks: gateways that have the same understand each other's.
@@ -112,7 +116,10 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.Open < 0 || cfg.Idle < 0 || cfg.Idle > 0 && cfg.Idle < time.Second {
 		return nil, fserror.New(fserror.InvalidArgument, op, "", "%d open files and %s of silence are too few; allow 1 and 1s at least", cfg.Open, cfg.Idle)
 	}
-	var err error
+	proxies, err := hadoop.Proxies(op, cfg.Proxies)
+	if err != nil {
+		return nil, err
+	}
 	if cfg.Client, err = users.Proves(cfg.Client); err != nil {
 		return nil, fserror.With(err, op, "")
 	}
@@ -149,9 +156,11 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	s.rpc = ipc.Serve(calls, ipc.Config{
 		Handle: s.handle, Mechanisms: mechanisms,
-		Admit: func(user, by string) error { return hadoop.MayActFor(cfg.Proxies, by, user) },
-		Once:  func(protocol, method string) bool { return protocol == clientProtocol && once[method] },
-		Idle:  cfg.Idle, Logger: s.log,
+		Admit: func(c ipc.Client) error {
+			return hadoop.MayActFor(proxies, hadoop.Acting{By: c.By, For: c.User, From: c.From.String(), Token: c.Proof == auth.ByToken})
+		},
+		Once: func(protocol, method string) bool { return protocol == clientProtocol && once[method] },
+		Idle: cfg.Idle, Logger: s.log,
 	})
 	s.work.Go(s.sweep)
 	s.work.Go(func() {
@@ -193,8 +202,13 @@ func (s *Server) Err() error { return s.err }
 // context ends. What has arrived of files that are being written is made durable; their
 // clients can continue by another gateway. It waits until nothing of the Server is left.
 func (s *Server) Close(ctx context.Context) error {
+	var flushed sync.WaitGroup
+	flushed.Go(func() { // and waits for no call: a slow one may take all the time
+		s.data.Close()
+		s.files.Flush(ctx)
+	})
 	err := s.rpc.Close(ctx)
-	s.data.Close()
+	flushed.Wait()
 	s.files.Close(ctx)
 	s.kill()
 	s.work.Wait()

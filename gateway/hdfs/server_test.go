@@ -138,7 +138,6 @@ func TestNamespace(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 	check(t, c.RemoveAll("/a"), c.RemoveAll("/a"))
-	wantClass(t, "snapshots", c.AllowSnapshots("/e"), "java.lang.UnsupportedOperationException")
 	p := connect(t, s, "plain")
 	if err := p.Mkdir("/mine", 0o755); !errors.Is(err, os.ErrPermission) {
 		t.Errorf("mkdir of a user who may not: %v", err)

@@ -12,8 +12,11 @@ import (
 	"github.com/leasefs/leasefs/internal/filemode"
 )
 
-// hasACL is the bit of a status's flags for which a listing shows a "+".
-const hasACL = 1
+// The bits of a status's flags.
+const (
+	hasACL      = 1 // for which a listing shows a "+"
+	maySnapshot = 8 // SNAPSHOT_ENABLED
+)
 
 // describe is a file under a name relative to what was asked for.
 func describe(i *client.FileInfo, name string, a hadoop.Attr) *pb.HdfsFileStatusProto {
@@ -23,8 +26,15 @@ func describe(i *client.FileInfo, name string, a hadoop.Attr) *pb.HdfsFileStatus
 		Permission: &pb.FsPermissionProto{Perm: proto.Uint32(filemode.Unix(i.Mode()))}, Owner: proto.String(i.User), Group: proto.String(i.Group),
 		ModificationTime: &mtime, AccessTime: proto.Uint64(0), FileId: &i.Inode,
 	}
+	var flags uint32
 	if i.HasACL || i.HasDefault {
-		st.Flags = proto.Uint32(hasACL)
+		flags |= hasACL
+	}
+	if i.Snapshots {
+		flags |= maySnapshot
+	}
+	if flags != 0 {
+		st.Flags = &flags
 	}
 	switch i.Type() {
 	case fs.ModeDir:

@@ -250,16 +250,31 @@ func (t *Table) EndIdle() {
 	defer t.mu.Unlock()
 	for _, u := range t.byKey {
 		if u.uses == 0 && time.Since(u.last) > idle {
-			ended := t.end(u)
-			t.ending++
-			t.ends.Go(func() {
-				<-ended
-				t.mu.Lock()
-				defer t.mu.Unlock()
-				t.ending--
-			})
+			t.endLater(u)
 		}
 	}
+}
+
+// End ends a session that nobody uses, of which the holder will not come back or has to come with
+// another one.
+func (t *Table) End(u *User) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if u.uses == 0 && t.byKey[u.Key] == u {
+		t.endLater(u)
+	}
+}
+
+// endLater is end of a session that makes room for no other. t.mu is held.
+func (t *Table) endLater(u *User) {
+	ended := t.end(u)
+	t.ending++
+	t.ends.Go(func() {
+		<-ended
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.ending--
+	})
 }
 
 // end closes a session in the background, and then the channel. t.mu is held, and the

@@ -96,10 +96,10 @@ var operations = map[string]map[string]operation{
 		"GETECPOLICY":                   looks(lookup.getECPolicy),
 		"GETECPOLICIES":                 lacking("erasure coding policies"),
 		"GETECCODECS":                   lacking("erasure coding policies"),
-		"GETSNAPSHOTDIFF":               lacking("snapshots"),
-		"GETSNAPSHOTDIFFLISTING":        lacking("snapshots"),
-		"GETSNAPSHOTTABLEDIRECTORYLIST": lacking("snapshots"),
-		"GETSNAPSHOTLIST":               lacking("snapshots"),
+		"GETSNAPSHOTDIFF":               looks(lookup.getSnapshotDiff),
+		"GETSNAPSHOTDIFFLISTING":        looks(lookup.getSnapshotDiffListing),
+		"GETSNAPSHOTTABLEDIRECTORYLIST": looks(lookup.getSnapshottableDirectoryList),
+		"GETSNAPSHOTLIST":               looks(lookup.getSnapshotList),
 	},
 	http.MethodPut: {
 		"CREATE":                moves(transfer.create),
@@ -119,10 +119,10 @@ var operations = map[string]map[string]operation{
 		"REMOVEDEFAULTACL":      acl(posixacl.RemoveDefault, false),
 		"REMOVEACL":             acl(posixacl.RemoveAll, false),
 		"SETACL":                acl(posixacl.Replace, true),
-		"ALLOWSNAPSHOT":         lacking("snapshots"),
-		"DISALLOWSNAPSHOT":      lacking("snapshots"),
-		"CREATESNAPSHOT":        lacking("snapshots"),
-		"RENAMESNAPSHOT":        lacking("snapshots"),
+		"ALLOWSNAPSHOT":         changes(change.allowSnapshot),
+		"DISALLOWSNAPSHOT":      changes(change.disallowSnapshot),
+		"CREATESNAPSHOT":        changes(change.createSnapshot),
+		"RENAMESNAPSHOT":        changes(change.renameSnapshot),
 		"SETSTORAGEPOLICY":      lacking("storage policies"),
 		"SATISFYSTORAGEPOLICY":  lacking("storage policies"),
 		"ENABLEECPOLICY":        lacking("erasure coding policies"),
@@ -140,7 +140,7 @@ var operations = map[string]map[string]operation{
 	},
 	http.MethodDelete: {
 		"DELETE":         changes(change.delete),
-		"DELETESNAPSHOT": lacking("snapshots"),
+		"DELETESNAPSHOT": changes(change.deleteSnapshot),
 	},
 }
 

@@ -65,6 +65,14 @@ func (p params) text(name string) string { return url.Values(p).Get(name) }
 // writes "null" for what it does not say.)
 func (p params) has(name string) bool { v := p.text(name); return v != "" && v != "null" }
 
+// maybe is a parameter, empty if it is missing or said to be null.
+func (p params) maybe(name string) string {
+	if !p.has(name) {
+		return ""
+	}
+	return p.text(name)
+}
+
 // flag is a parameter that is true or false.
 func (p params) flag(name string, without bool) (bool, error) {
 	if !p.has(name) {

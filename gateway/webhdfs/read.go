@@ -273,10 +273,7 @@ func (q *request) redirect(more string) error {
 	if err != nil {
 		return err
 	}
-	location, err := q.location(more)
-	if err != nil {
-		return err
-	}
+	location := q.location(more)
 	if no {
 		return q.json(map[string]string{"Location": location})
 	}

@@ -70,10 +70,10 @@ var askings = map[string]asking{
 	"GET GETECPOLICY":                   {needs: searches, path: "@/f"},
 	"GET GETECPOLICIES":                 {needs: lacks, path: "/"},
 	"GET GETECCODECS":                   {needs: lacks, path: "/"},
-	"GET GETSNAPSHOTDIFF":               {needs: lacks, path: "@"},
-	"GET GETSNAPSHOTDIFFLISTING":        {needs: lacks, path: "@"},
-	"GET GETSNAPSHOTTABLEDIRECTORYLIST": {needs: lacks, path: "/"},
-	"GET GETSNAPSHOTLIST":               {needs: lacks, path: "@"},
+	"GET GETSNAPSHOTDIFF":               {needs: owns, path: "@", query: "oldsnapshotname=s"},
+	"GET GETSNAPSHOTDIFFLISTING":        {needs: owns, path: "@", query: "oldsnapshotname=s"},
+	"GET GETSNAPSHOTTABLEDIRECTORYLIST": {needs: known, path: "/"},
+	"GET GETSNAPSHOTLIST":               {needs: reads, path: "@"},
 	"PUT CREATE":                        {needs: writes, path: "@/f", query: "overwrite=true", body: "new"},
 	"PUT MKDIRS":                        {needs: writes, path: "@/d"},
 	"PUT CREATESYMLINK":                 {needs: writes, path: "@/m", query: "destination=@/f"},
@@ -91,10 +91,10 @@ var askings = map[string]asking{
 	"PUT REMOVEDEFAULTACL":              {needs: owns, path: "@"},
 	"PUT REMOVEACL":                     {needs: owns, path: "@/f"},
 	"PUT SETACL":                        {needs: owns, path: "@/f", query: "aclspec=user::rwx,group::---,other::---"},
-	"PUT ALLOWSNAPSHOT":                 {needs: lacks, path: "@"},
-	"PUT DISALLOWSNAPSHOT":              {needs: lacks, path: "@"},
-	"PUT CREATESNAPSHOT":                {needs: lacks, path: "@"},
-	"PUT RENAMESNAPSHOT":                {needs: lacks, path: "@"},
+	"PUT ALLOWSNAPSHOT":                 {needs: rules, path: "@"},
+	"PUT DISALLOWSNAPSHOT":              {needs: rules, path: "@"},
+	"PUT CREATESNAPSHOT":                {needs: owns, path: "@", query: "snapshotname=new"},
+	"PUT RENAMESNAPSHOT":                {needs: owns, path: "@", query: "oldsnapshotname=s&snapshotname=new"},
 	"PUT SETSTORAGEPOLICY":              {needs: lacks, path: "@/f"},
 	"PUT SATISFYSTORAGEPOLICY":          {needs: lacks, path: "@/f"},
 	"PUT ENABLEECPOLICY":                {needs: lacks, path: "/"},
@@ -108,7 +108,7 @@ var askings = map[string]asking{
 	"POST UNSETSTORAGEPOLICY":           {needs: lacks, path: "@/f"},
 	"POST UNSETECPOLICY":                {needs: lacks, path: "@"},
 	"DELETE DELETE":                     {needs: writes, path: "@", query: "recursive=true"},
-	"DELETE DELETESNAPSHOT":             {needs: lacks, path: "@"},
+	"DELETE DELETESNAPSHOT":             {needs: owns, path: "@", query: "snapshotname=s"},
 }
 
 // url is the request's, about the directory dir, by who.
@@ -211,7 +211,7 @@ func TestRightsOfEachOperation(t *testing.T) {
 	list := "user::rwx,user:carl:rwx,user:rita:r-x,user:dan:---,group::r-x,group:lab:rwx,mask::rwx,other::---"
 	want(t, "the ACL", once(t, s, "PUT", "/?op=SETACL&user.name=ann&aclspec="+list+",default:"+strings.ReplaceAll(list, ",", ",default:"), ""), 200, "")
 	made := 0
-	fresh := func() string {
+	fresh := func(op string) string {
 		made++
 		dir := fmt.Sprintf("/t%d", made)
 		for _, r := range []struct{ method, url, body string }{
@@ -222,11 +222,17 @@ func TestRightsOfEachOperation(t *testing.T) {
 				t.Fatalf("%s: %d %s", r.url, got.status, got.body)
 			}
 		}
+		if strings.Contains(op, "SNAPSHOT") {
+			want(t, "allow", once(t, s, "PUT", dir+"?op=ALLOWSNAPSHOT&user.name=root", ""), 200, "")
+			if op != "DISALLOWSNAPSHOT" {
+				want(t, "make", once(t, s, "PUT", dir+"?op=CREATESNAPSHOT&snapshotname=s&user.name=ann", ""), 200, "")
+			}
+		}
 		return dir
 	}
 	look := func(dir string) string {
 		var b strings.Builder
-		for _, u := range []string{dir + "?op=LISTSTATUS", dir + "?op=GETACLSTATUS", dir + "/f?op=GETACLSTATUS", dir + "/f?op=GETXATTRS", dir + "/f?op=OPEN"} {
+		for _, u := range []string{dir + "?op=LISTSTATUS", dir + "?op=GETSNAPSHOTLIST", dir + "?op=GETACLSTATUS", dir + "/f?op=GETACLSTATUS", dir + "/f?op=GETXATTRS", dir + "/f?op=OPEN"} {
 			b.WriteString(both(t, s, "GET", u+"&user.name=ann", "").body)
 		}
 		return b.String()
@@ -242,7 +248,7 @@ func TestRightsOfEachOperation(t *testing.T) {
 				dir, before := "", ""
 				for _, c := range columns {
 					if dir == "" {
-						dir = fresh()
+						dir = fresh(op)
 						before = look(dir)
 					}
 					needs, denied := a.needs, "AccessControlException"

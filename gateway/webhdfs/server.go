@@ -23,6 +23,7 @@ import (
 	"github.com/leasefs/leasefs/gateway/users"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/internal/proof"
 	"github.com/leasefs/leasefs/namenode/conns"
 	"github.com/leasefs/leasefs/namenode/share"
 )
@@ -73,7 +74,7 @@ type Config struct {
 	// localhost, to the host names of Listen and Advertise, and to that of the machine;
 	// others it refuses, since a page in a browser can give its own name any address.
 	Names []string
-	// Proxies are the users who may act for others (parameter doas).
+	// Proxies are the users who may act for others (parameter doas), see hadoop.Proxies.
 	Proxies []string
 	// Guard finds out who clients are; nil: they say it.
 	Guard *auth.Guard
@@ -98,6 +99,7 @@ type Config struct {
 type Server struct {
 	cfg      Config
 	log      *slog.Logger
+	proxies  *proof.Proxies
 	users    *users.Table
 	streams  *gate.Gate
 	openings *openings
@@ -136,14 +138,20 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	proxies, err := hadoop.Proxies(op, cfg.Proxies)
+	if err != nil {
+		return nil, err
+	}
 	l, err := hadoop.Listen(ctx, op, cfg.Listen, cfg.TrustClients || cfg.Guard != nil && cfg.TLS != nil)
 	if err != nil {
 		return nil, err
 	}
+	table := conns.New(maxConns, 0)
+	table.EndUnanswered(max(cfg.Idle, shortTime)) // a reader may pause
 	s := &Server{
-		cfg: cfg, log: cfg.Logger,
+		cfg: cfg, log: cfg.Logger, proxies: proxies,
 		streams:  gate.New(int64(cfg.Streams), gateTime),
-		listener: conns.New(maxConns, 0).Listener(l),
+		listener: table.Listener(l),
 		served:   make(chan struct{}),
 	}
 	if s.host, err = os.Hostname(); err != nil || s.host == "" {
@@ -318,7 +326,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if r.Method == http.MethodOptions && s.cfg.Guard != nil { // with which Hadoop's client begins
-		if _, err := s.proven(w, r, p); err != nil {
+		if _, err := s.proven(w, r, cmp.Or(path, "/"), p); err != nil {
 			return err
 		}
 		w.WriteHeader(http.StatusOK)
@@ -331,7 +339,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
 	if path, err = fspath.Clean(cmp.Or(path, "/")); err != nil {
 		return err
 	}
-	who, err := s.who(w, r, p)
+	who, err := s.who(w, r, path, p)
 	if err != nil {
 		return err
 	}

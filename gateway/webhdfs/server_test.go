@@ -24,7 +24,7 @@ import (
 
 // closing is a context for the end of a test.
 func closing(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second) //nolint:usetesting // the test's own is over
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) //nolint:usetesting // the test's own is over
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -22,6 +22,7 @@ type fileStatus struct {
 	PathSuffix       string `json:"pathSuffix"`
 	Permission       string `json:"permission"`
 	Replication      int64  `json:"replication"`
+	SnapshotEnabled  bool   `json:"snapshotEnabled,omitempty"`
 	StoragePolicy    int    `json:"storagePolicy"`
 	Symlink          string `json:"symlink,omitempty"`
 	Type             string `json:"type"`
@@ -31,7 +32,7 @@ type fileStatus struct {
 func status(i *client.FileInfo, name string) fileStatus {
 	st := fileStatus{
 		ChildrenNum: i.Entries, FileID: i.Inode, Owner: i.User, Group: i.Group,
-		ModificationTime: i.ModTime().UnixMilli(), Permission: octal(i.Mode()), PathSuffix: name, ACLBit: i.HasACL || i.HasDefault,
+		ModificationTime: i.ModTime().UnixMilli(), Permission: octal(i.Mode()), PathSuffix: name, ACLBit: i.HasACL || i.HasDefault, SnapshotEnabled: i.Snapshots,
 	}
 	switch i.Type() {
 	case fs.ModeDir:

@@ -20,9 +20,9 @@ type asker struct {
 }
 
 // who is for whom a request is made.
-func (s *Server) who(w http.ResponseWriter, r *http.Request, p params) (a asker, err error) {
+func (s *Server) who(w http.ResponseWriter, r *http.Request, path string, p params) (a asker, err error) {
 	if s.cfg.Guard != nil {
-		a, err = s.proven(w, r, p)
+		a, err = s.proven(w, r, path, p)
 	} else if a.user, err = name(p, "user.name"); a.user == "" && err == nil {
 		err = hadoop.Refuse(hadoop.Security, "the request does not say who asks; give the parameter user.name")
 	}
@@ -34,13 +34,13 @@ func (s *Server) who(w http.ResponseWriter, r *http.Request, p params) (a asker,
 	if a.user, err = name(p, "doas"); err != nil {
 		return a, err
 	}
-	return a, hadoop.MayActFor(s.cfg.Proxies, a.by, a.user)
+	return a, hadoop.MayActFor(s.proxies, hadoop.Acting{By: a.by, For: a.user, From: r.RemoteAddr})
 }
 
 // proven is who a request proves that it is made by. A client that proves nothing is asked to.
-func (s *Server) proven(w http.ResponseWriter, r *http.Request, p params) (a asker, err error) {
+func (s *Server) proven(w http.ResponseWriter, r *http.Request, path string, p params) (a asker, err error) {
 	if text := p.text("delegation"); text != "" {
-		t, err := s.cfg.Guard.FromURL(text)
+		t, err := s.cfg.Guard.FromURLAt(text, path)
 		if err != nil {
 			return a, err
 		}
@@ -48,7 +48,7 @@ func (s *Server) proven(w http.ResponseWriter, r *http.Request, p params) (a ask
 		if p.has("doas") && p.text("doas") != a.user {
 			return a, hadoop.Refuse(hadoop.AccessControl, "the delegation token is of %s, and the request is for %.255s", a.user, p.text("doas"))
 		}
-		return a, hadoop.MayActFor(s.cfg.Proxies, a.by, a.user)
+		return a, hadoop.MayActFor(s.proxies, hadoop.Acting{By: a.by, For: a.user, From: r.RemoteAddr, Token: true})
 	}
 	a.user, err = s.cfg.Guard.Web(w, r)
 	if errors.Is(err, auth.ErrNoProof) {
@@ -84,7 +84,7 @@ func shown(u *url.URL) string {
 }
 
 // location is where the second request of an operation goes, and what it shows there.
-func (q *request) location(more string) (string, error) {
+func (q *request) location(more string) string {
 	who := "user.name=" + url.QueryEscape(q.params.text("user.name"))
 	if q.params.has("doas") {
 		who += "&doas=" + url.QueryEscape(q.params.text("doas"))
@@ -96,16 +96,12 @@ func (q *request) location(more string) (string, error) {
 	if q.cfg.Guard != nil { // the second one brings bytes, and cannot be asked first
 		token := q.params.text("delegation")
 		if token == "" {
-			t, err := q.cfg.Guard.Issue(q.who.user, q.who.by, "")
-			if err != nil {
-				return "", err
-			}
-			token = t.EncodeURL(q.kind())
+			token = q.cfg.Guard.Send(q.who.user, q.who.by, q.path).EncodeURL(q.kind())
 		}
 		who = "delegation=" + url.QueryEscape(token)
 	}
 	host := cmp.Or(q.cfg.Advertise, q.r.Host, q.Addr())
-	return fmt.Sprintf("%s://%s%s%s?op=%s&%s&%s", scheme, host, prefix, escape(q.path), q.op, who, more), nil
+	return fmt.Sprintf("%s://%s%s%s?op=%s&%s&%s", scheme, host, prefix, escape(q.path), q.op, who, more)
 }
 
 // kind is what Hadoop calls tokens of this server.

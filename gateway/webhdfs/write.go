@@ -214,7 +214,7 @@ func (q transfer) append() error {
 			return q.second(id)
 		}
 		return q.first(-1, true, func(ctx context.Context) (*client.Writer, error) {
-			w, err := q.fs.AppendInode(ctx, inode, q.path)
+			w, err := q.fs.AppendInode(ctx, inode, q.path, false)
 			return w, q.fs.Held(q.path, err)
 		})
 	}

@@ -54,6 +54,12 @@ func OwnCaller(user string) *Caller { return door.Own(user) }
 // by the FS's user. Nil: for that user himself, whatever ctx says.
 func As(ctx context.Context, c *Caller) context.Context { return door.As(ctx, c) }
 
+// Keeping returns a context for a Writer's CloseContext. If the store or the namenode does not
+// answer in time, or has no room for the moment (fserror.Transient), the Writer goes on then as if
+// it had not been called: nothing is dropped, its lease is renewed, and CloseContext can
+// be called again. That call may find that the first one was carried out: LeaseLost.
+func Keeping(ctx context.Context) context.Context { return door.Keeping(ctx) }
+
 // CallerOf is for whom calls under ctx are; nil: for the FS's user.
 func CallerOf(ctx context.Context) *Caller { c, _ := door.CallerOf(ctx); return c }
 
@@ -122,8 +128,10 @@ type Calls interface {
 	MkdirMasked(ctx context.Context, path string, mode, umask fs.FileMode, parents bool) error
 	// SymlinkFor is Symlink for another, see WithOwner.
 	SymlinkFor(ctx context.Context, target string, at Ref, owner client.Owner) error
-	// AppendInode is Append for an inode; path is the Writer's, too.
-	AppendInode(ctx context.Context, inode uint64, path string, opts ...client.OpenOption) (*client.Writer, error)
+	// AppendInode is Append for an inode; path is the Writer's, too. To resume continues what an
+	// earlier process of this user and client name has open, and takes no permission to write;
+	// LeaseLost: it has it open no longer.
+	AppendInode(ctx context.Context, inode uint64, path string, resume bool, opts ...client.OpenOption) (*client.Writer, error)
 	// TruncateInode is Truncate for an inode.
 	TruncateInode(ctx context.Context, inode uint64, path string, length int64) error
 	// SetAttrInode is SetAttr for an inode.
@@ -132,6 +140,9 @@ type Calls interface {
 	// are for errors, method is its full name, and req makes the request. It is repeated until
 	// it is answered; one that changes something is answered by a *pb.MutateResponse.
 	Ask(ctx context.Context, op, path, method string, req func(*pb.CallId, *pb.Caller) any, resp any) error
+
+	// Described is a description that an answer to Ask has, under a path.
+	Described(path string, a *pb.Attr) *client.FileInfo
 
 	// Vouch says that whoever this client writes for is alive: from the first call on, a
 	// lease is renewed only after another one. For who serves clients that renew, or do not.

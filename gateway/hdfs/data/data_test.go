@@ -276,6 +276,39 @@ func TestRecovery(t *testing.T) {
 	r.holds("/f", all)
 }
 
+// TestSyncOfWhatWasThere: a packet without bytes that asks for a flush, as the first one of a
+// connection that continues, is acknowledged when what an earlier connection brought is durable.
+func TestSyncOfWhatWasThere(t *testing.T) {
+	r := start(t)
+	all := random(3000, 7)
+	_, b := r.create("c", "/f", 4*kib)
+	id, password := r.files.Token(r.u, b, true)
+	g, err := r.files.Check(id, password, b.ID, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := r.files.Pipe(t.Context(), g, files.Setup{Block: b, Anew: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if _, err := p.Write(0, all); err != nil {
+		t.Fatal(err)
+	}
+	n, err := r.files.UpdateBlockForPipeline(t.Context(), r.u, "c", b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := r.dial()
+	w.op(80, r.request(b, pb.OpWriteBlockProto_PIPELINE_SETUP_STREAMING_RECOVERY, n.Stamp, 0, 3000))
+	w.response(pb.Status_SUCCESS)
+	if _, err := w.Write(w.packet(3000, nil, false, true)); err != nil {
+		t.Fatal(err)
+	}
+	w.acked(0, pb.Status_SUCCESS)
+	r.holds("/f", all)
+}
+
 // TestOldWriters: whoever has lost a file fails at the next flush, however it was lost.
 func TestOldWriters(t *testing.T) {
 	for name, lose := range map[string]func(t *testing.T, r *rig){
@@ -365,4 +398,45 @@ func TestChecksum(t *testing.T) {
 	if got := binary.BigEndian.Uint32(c.GetBlockChecksum()); got != crc32.Checksum(all, table) {
 		t.Errorf("the composite one is %x", got)
 	}
+	// Together with the next request, which is served when its turn comes.
+	w.op(85, m)
+	w.op(85, m)
+	w.response(pb.Status_SUCCESS)
+	w.response(pb.Status_SUCCESS)
+}
+
+// TestChecksumsEnd: a checksum is one of a block, and not of what may be behind it; and it is
+// not made for a client that is gone.
+func TestChecksumsEnd(t *testing.T) {
+	r := start(t)
+	inode, b := r.create("c", "/f", 4*kib)
+	w := r.writing(b)
+	w.put(0, random(4*kib, 8))
+	w.finish(4 * kib)
+	b.Length = 4 * kib
+	n := r.add("c", inode, &b)
+	w = r.writing(n)
+	w.put(0, random(1000, 9))
+	w.finish(1000)
+	n.Length = 1000
+	r.complete("c", inode, &n)
+	l, err := r.files.Locate(t.Context(), r.u, "/f", 0, 1<<40)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &pb.OpBlockChecksumProto{Header: r.header(l.Blocks.At(0), false).GetBaseHeader()}
+	m.Header.Block.NumBytes = proto.Uint64(5*kib - 24)
+	w = r.dial()
+	w.op(85, m)
+	w.response(pb.Status_ERROR)
+
+	r.srv.FillSums()
+	m.Header.Block.NumBytes = proto.Uint64(4 * kib)
+	_, before := r.users.InUse()
+	w = r.dial()
+	w.op(85, m)
+	waits := func() bool { _, uses := r.users.InUse(); return uses > before }
+	env.Eventually(t, "it waits for its turn", waits)
+	_ = w.Close()
+	env.Eventually(t, "nobody waits any more", func() bool { return !waits() })
 }

@@ -162,8 +162,27 @@ func (c *conn) push(b []byte) error {
 	return err
 }
 
+// whileThere returns a context that ends with the client, who has asked for something and waits
+// for its answer. done ends the watch; it has to be called before more is read.
+func (c *conn) whileThere() (ctx context.Context, done func()) {
+	ctx, cancel := context.WithCancel(c.life)
+	_ = c.SetReadDeadline(time.Time{})
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		if _, err := c.in.Peek(1); err != nil { // what it sends meanwhile stays for the next request
+			cancel()
+		}
+	}()
+	return ctx, func() {
+		_ = c.SetReadDeadline(past)
+		<-watched
+		cancel()
+	}
+}
+
 // checksum answers the checksum of a block: the MD5 of those of its chunks, or one over
-// all of it.
+// all of it. Of those that read whole blocks for that, some wait.
 func (c *conn) checksum(m *hadoop.OpBlockChecksumProto) error {
 	g, err := c.allowed(m.GetHeader(), false)
 	if err != nil {
@@ -175,9 +194,19 @@ func (c *conn) checksum(m *hadoop.OpBlockChecksumProto) error {
 	}
 	length := m.GetHeader().GetBlock().GetNumBytes()
 	from, end, err := r.span(0, length)
+	if err == nil && end > g.Block.Offset+g.Block.Length {
+		err = fmt.Errorf("block %d has %d bytes, not %d", g.Block.ID, g.Block.Length, length)
+	}
 	if err != nil {
 		return c.refuse(hadoop.Status_ERROR, err)
 	}
+	ctx, done := c.whileThere()
+	defer done()
+	leave, err := c.sums.Enter(ctx, share.User(g.User))
+	if err != nil {
+		return c.refuse(hadoop.Status_ERROR, err)
+	}
+	defer leave()
 	var (
 		all = md5.New() //nolint:gosec // see the import
 		one uint32
@@ -186,7 +215,7 @@ func (c *conn) checksum(m *hadoop.OpBlockChecksumProto) error {
 	)
 	for from < end {
 		b := buf[:min(int64(len(buf)), end-from)]
-		n, err := r.ReadAtContext(c.life, b, from, false)
+		n, err := r.ReadAtContext(ctx, b, from, false)
 		if n < len(b) {
 			return c.refuse(hadoop.Status_ERROR, fmt.Errorf("block %d could not be read whole: %w", g.Block.ID, err))
 		}

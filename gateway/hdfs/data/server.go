@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/encoding/protodelim"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/leasefs/leasefs/gateway/gate"
 	"github.com/leasefs/leasefs/gateway/hdfs/files"
 	"github.com/leasefs/leasefs/gateway/hdfs/hadoop"
 	"github.com/leasefs/leasefs/gateway/users"
@@ -38,6 +39,8 @@ const (
 	betweenOps = time.Minute      // until the next one begins
 	moveTime   = time.Minute      // for a packet, once it has begun, and for an answer
 	aheadOf    = 64               // readers for which blocks are fetched ahead
+	sumsOf     = 32               // checksums that are being made
+	sumTime    = 20 * time.Second // for others to be made
 )
 
 // Config says how a Server serves. The zero value of a field that is not needed stands for
@@ -61,6 +64,7 @@ type Server struct {
 	log      *slog.Logger
 	listener net.Listener
 	ahead    *share.Limit
+	sums     *gate.Gate      // for checksums of whole blocks
 	life     context.Context //nolint:containedctx // of the server
 	kill     context.CancelFunc
 	served   chan struct{}
@@ -80,9 +84,11 @@ func Start(cfg Config) *Server {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	table := conns.New(cfg.Conns, 0)
+	table.EndUnanswered(cfg.Idle) // a reader may pause, see push
 	s := &Server{
-		cfg: cfg, log: cfg.Logger, listener: conns.New(cfg.Conns, 0).Listener(cfg.Listener),
-		ahead: share.New(aheadOf), served: make(chan struct{}), whole: wholePause, open: map[net.Conn]struct{}{},
+		cfg: cfg, log: cfg.Logger, listener: table.Listener(cfg.Listener),
+		ahead: share.New(aheadOf), sums: gate.New(sumsOf, sumTime), served: make(chan struct{}), whole: wholePause, open: map[net.Conn]struct{}{},
 	}
 	s.life, s.kill = context.WithCancel(context.Background())
 	s.work.Go(s.accept)

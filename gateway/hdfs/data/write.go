@@ -146,7 +146,7 @@ func (c *conn) take(pipe *files.Pipe, s sums, first bool) error {
 }
 
 func (c *conn) takeAll(ctx context.Context, pipe *files.Pipe, p *packets, first bool, acks chan<- ack) error {
-	var end int64
+	end := pipe.End()
 	for {
 		c.within(ctx, c.cfg.Idle)
 		h, err := p.next()

@@ -37,7 +37,8 @@ type Block struct {
 	Offset int64 // in the file, in bytes; 0 if the client told of it
 	Length int64 // in bytes; what the client believes it to be if it told of it
 
-	cut uint64 // the file's when this was made: see client.Reader.Cut
+	cut      uint64 // the file's when this was made: see client.Reader.Cut
+	snapshot uint64 // in which the file is; 0: none
 }
 
 // Opened is a file that was opened for write.

@@ -6,12 +6,14 @@ import (
 	"encoding/binary"
 	"time"
 
+	"github.com/leasefs/leasefs/client/snapshots"
 	"github.com/leasefs/leasefs/gateway/users"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 // A block's ID is its file's inode and its number in the file; a stamp is the epoch of
-// the file's opening and how often a pipeline was set up since then.
+// the file's opening and how often a pipeline was set up since then. Of a file in a snapshot the
+// ID is that of the live file; only the token says in which snapshot it is.
 const (
 	indexBits  = 24
 	stampShift = 10
@@ -25,7 +27,9 @@ func blockID(inode uint64, index int64) int64 {
 }
 
 // Inode is that of the file that the block is of.
-func (b Block) Inode() uint64 { return uint64(b.ID) >> indexBits } //nolint:gosec // a negative one leads to none
+func (b Block) Inode() uint64 {
+	return snapshots.Inode(b.snapshot, uint64(b.ID)>>indexBits) //nolint:gosec // a negative one leads to none
+}
 
 // Index is its number in the file; the first is 0.
 func (b Block) Index() int64 { return b.ID & maxIndex }
@@ -49,7 +53,8 @@ func (b Blocks) Len() int { return int(b.n) }
 func (b Blocks) At(n int) Block {
 	index := b.first + int64(n)
 	at := index * b.size
-	return Block{ID: blockID(b.inode, index), Stamp: b.stamp, Offset: at, Length: min(b.size, b.length-at), cut: b.cut}
+	snapshot, live := snapshots.Split(b.inode)
+	return Block{ID: blockID(live, index), Stamp: b.stamp, Offset: at, Length: min(b.size, b.length-at), snapshot: snapshot, cut: b.cut}
 }
 
 // tokenTime is for how long a token is good. HDFS gives ten hours, too. Clocks of gateways
@@ -57,8 +62,8 @@ func (b Blocks) At(n int) Block {
 const tokenTime = 10 * time.Hour
 
 const (
-	tokenVersion = 1
-	tokenFixed   = 1 + 1 + 6*8 + 4
+	tokenVersion = 2 // 1 has no number of a snapshot; gateways of the last release make it
+	tokenFixed   = 1 + 1 + 7*8 + 4
 )
 
 // Token lets its bearer read a block, for ten hours, or write it in the name of the client
@@ -72,7 +77,7 @@ func (t *Table) Token(u *users.User, b Block, write bool) (identifier, password 
 		id[1], name = 1, f.holder.Client
 	}
 	for _, n := range []uint64{
-		uint64(t.cfg.Now().Add(tokenTime).Unix()), uint64(b.ID), uint64(b.Stamp), uint64(b.Offset), uint64(b.Length), b.cut, //nolint:gosec // as bits
+		uint64(t.cfg.Now().Add(tokenTime).Unix()), uint64(b.ID), uint64(b.Stamp), uint64(b.Offset), uint64(b.Length), b.cut, b.snapshot, //nolint:gosec // as bits
 	} {
 		id = binary.BigEndian.AppendUint64(id, n)
 	}
@@ -92,15 +97,22 @@ func (t *Table) sign(identifier []byte) []byte {
 // made, or is of another block.
 func (t *Table) Check(identifier, password []byte, id int64, write bool) (Grant, error) {
 	const op = "token"
-	if len(identifier) < tokenFixed || identifier[0] != tokenVersion || !hmac.Equal(password, t.sign(identifier)) {
+	fixed := tokenFixed
+	if len(identifier) > 0 && identifier[0] == 1 {
+		fixed -= 8
+	}
+	if len(identifier) < fixed || identifier[0] != 1 && identifier[0] != tokenVersion || !hmac.Equal(password, t.sign(identifier)) {
 		return Grant{}, fserror.New(fserror.Permission, op, "", "the block's token was not made by this gateway; ask for the block's location again")
 	}
 	num := func(n int) int64 { return int64(binary.BigEndian.Uint64(identifier[2+8*n:])) } //nolint:gosec // as bits
-	names := string(identifier[tokenFixed:])
-	user := int(min(binary.BigEndian.Uint32(identifier[tokenFixed-4:]), uint32(len(names)))) //nolint:gosec // it is short
+	names := string(identifier[fixed:])
+	user := int(min(binary.BigEndian.Uint32(identifier[fixed-4:]), uint32(len(names)))) //nolint:gosec // it is short
 	g := Grant{
 		User: names[:user], Client: names[user:], Write: identifier[1] == 1, Expires: time.Unix(num(0), 0),
 		Block: Block{ID: num(1), Stamp: num(2), Offset: num(3), Length: num(4), cut: uint64(num(5))}, //nolint:gosec // as bits
+	}
+	if identifier[0] != 1 {
+		g.Block.snapshot = uint64(num(6)) //nolint:gosec // as bits
 	}
 	switch left := g.Expires.Sub(t.cfg.Now()); {
 	case left > 2*tokenTime:

@@ -1,7 +1,9 @@
 package files
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 
@@ -9,6 +11,7 @@ import (
 	"github.com/leasefs/leasefs/gateway/hadoop"
 	"github.com/leasefs/leasefs/gateway/users"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/lowlevel"
 )
 
 // file is one that a client writes.
@@ -21,8 +24,12 @@ type file struct {
 	attr   hadoop.Attr
 	leave  func()
 	gone   atomic.Bool
+	heard  atomic.Int64 // when the client was heard of last: a Duration since table.began
 
 	pipe atomic.Pointer[Pipe] // that may bring bytes now
+	// trouble is why bytes could not be kept, which a connection for bytes cannot say: the
+	// client's next call is told.
+	trouble atomic.Pointer[fserror.Error]
 	// bytes is held over a write. It comes before mu.
 	bytes sync.Mutex
 
@@ -40,6 +47,31 @@ func (f *file) hangUp() {
 	if p := f.pipe.Swap(nil); p != nil {
 		p.cancel(lost("write", f.path, "the file or its pipeline has another writer now"))
 	}
+}
+
+// noted keeps an error of bytes for the client's next call, unless it is one that ends by itself
+// or that the call meets, too.
+func (f *file) noted(err error) error {
+	var e *fserror.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	switch e.Kind {
+	case fserror.Closed, fserror.Canceled, fserror.LeaseLost, fserror.LeaseLostGone:
+	default:
+		if !fserror.Transient(err) {
+			f.trouble.Store(e)
+		}
+	}
+	return err
+}
+
+// told returns, once, why bytes could not be kept.
+func (f *file) told(op string) error {
+	if e := f.trouble.Swap(nil); e != nil {
+		return fserror.With(e, op, f.path)
+	}
+	return nil
 }
 
 // view is the block at a place, as the client is told of it. f.mu is held.
@@ -82,6 +114,9 @@ func (t *Table) AddBlock(ctx context.Context, u *users.User, name, path string, 
 	const op = "add block"
 	f, err := t.find(ctx, op, u, name, path, inode)
 	if err != nil {
+		return Block{}, err
+	}
+	if err := f.told(op); err != nil {
 		return Block{}, err
 	}
 	f.mu.Lock()
@@ -148,6 +183,9 @@ func (t *Table) UpdateBlockForPipeline(ctx context.Context, u *users.User, name 
 	if err != nil {
 		return Block{}, err
 	}
+	if err := f.told(op); err != nil {
+		return Block{}, err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.last(op, &b); err != nil {
@@ -201,12 +239,14 @@ func (t *Table) Fsync(ctx context.Context, u *users.User, name, path string, ino
 
 // Complete closes the file, with all that has arrived made durable. last is its last block
 // as the client knows it; nil: it wrote none. InvalidArgument if that has another length
-// here. Asked again after it succeeded, it succeeds.
+// here. Asked again after it succeeded, it succeeds. False without an error: the block store or
+// the namenode does not take it yet. The file is as it was then, and the client asks again.
 func (t *Table) Complete(ctx context.Context, u *users.User, name, path string, inode uint64, last *Block) (bool, error) {
 	const op = "complete"
+	key := users.Key{User: u.User, Client: name}
 	f, err := t.find(ctx, op, u, name, path, inode)
 	if err != nil {
-		if last != nil && fserror.KindOf(err) == fserror.LeaseLost && t.wasCompleted(ctx, u, *last) {
+		if fserror.KindOf(err) == fserror.LeaseLost && t.wasCompleted(ctx, u, key, path, inode, last) {
 			return true, nil
 		}
 		return false, err
@@ -217,44 +257,61 @@ func (t *Table) Complete(ctx context.Context, u *users.User, name, path string, 
 	}
 	f.mu.Unlock()
 	if err != nil {
-		return false, err
+		return false, cmp.Or(f.told(op), err) // what is missing may have found no room
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+	t.endings.add(endingOf(key, f.w.Inode(), last), f.w.Length())
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.closeTime)
 	defer cancel()
-	err = f.w.CloseContext(ctx)
-	t.forget(f)
-	f.hangUp()
-	if fserror.KindOf(err) == fserror.Closed { // another call does it
-		<-f.w.Context().Done()
+	err = f.w.CloseContext(lowlevel.Keeping(ctx))
+	switch kind := fserror.KindOf(err); {
+	case err == nil:
+	case kind == fserror.Closed: // another call does it
+		select {
+		case <-f.w.Context().Done():
+		case <-ctx.Done():
+			return false, nil
+		}
 		if cause := context.Cause(f.w.Context()); fserror.KindOf(cause) != fserror.Closed {
 			return false, cause
 		}
 		return true, nil
+	case fserror.Transient(err):
+		t.cfg.Logger.Warn("a file cannot be closed yet; its client is told to ask again", "path", f.path, "client", name, "cause", err)
+		return false, nil
+	}
+	t.forget(f)
+	f.hangUp()
+	if fserror.KindOf(err) == fserror.LeaseLost && t.wasCompleted(ctx, u, key, path, f.w.Inode(), last) {
+		return true, nil // by a call that was carried out, and not answered
 	}
 	return err == nil, err
 }
 
-// wasCompleted tells whether a file is closed and ends with a block, as Complete
-// leaves it.
-func (t *Table) wasCompleted(ctx context.Context, u *users.User, last Block) bool {
-	i, a, err := t.attr(ctx, u, last.Inode())
-	return err == nil && i.Open == nil && i.Length == last.Index()*a.BlockSize+last.Length
-}
-
-// Renew notes that a user's client lives. Its leases go when it does not call this, and
-// makes nothing durable, for the namenode's soft limit.
-func (t *Table) Renew(u *users.User, name string) {
-	key := users.Key{User: u.User, Client: name}
-	t.mu.Lock()
-	var f *file
-	for _, g := range t.byFile {
-		if g.holder == key {
-			f = g
-			break
-		}
+// wasCompleted tells whether a file is closed as Complete leaves it for a client who believes
+// that last is its last block, nil if there is none.
+func (t *Table) wasCompleted(ctx context.Context, u *users.User, key users.Key, path string, inode uint64, last *Block) bool {
+	var (
+		i   *client.FileInfo
+		a   hadoop.Attr
+		err error
+	)
+	switch {
+	case last != nil:
+		inode = last.Inode()
+		fallthrough
+	case inode != 0:
+		i, a, err = t.attr(ctx, u, inode)
+	default:
+		i, err = u.FS.Stat(ctx, path)
 	}
-	t.mu.Unlock()
-	if f != nil {
-		f.u.FS.Vouch()
+	if err != nil || i.Open != nil {
+		return false
 	}
+	if end, ok := t.endings.of(endingOf(key, i.Inode, last)); ok && end == i.Length {
+		return true
+	}
+	if last == nil {
+		return i.Length == 0
+	}
+	return i.Length == last.Index()*a.BlockSize+last.Length
 }

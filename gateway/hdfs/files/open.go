@@ -66,22 +66,26 @@ const repeatTime = 5 * time.Second
 
 // Created returns the file that a Create made for this client by another gateway, which is
 // gone, if it is as that left it: empty, with the Attr, and the client's. It is for a call
-// that the client repeats. ok: there is one.
-func (t *Table) Created(ctx context.Context, u *users.User, name, path string, want hadoop.Attr) (o Opened, ok bool) {
+// that the client repeats. LeaseLost: there is none. Retry: that gateway lives.
+func (t *Table) Created(ctx context.Context, u *users.User, name, path string, want hadoop.Attr) (Opened, error) {
 	const op = "create"
+	none := lost(op, path, "no other gateway has made the file for client %s", name)
 	i, err := u.FS.Stat(ctx, path)
 	if err != nil || i.Open == nil || i.Length > 0 || t.open(i.Inode) != nil { // else its answer is here
-		return Opened{}, false
+		return Opened{}, none
 	}
 	want = want.Or(hadoop.DefaultAttr)
 	if hadoop.AttrOf(i) != want {
-		return Opened{}, false
+		return Opened{}, none
 	}
 	if _, err := t.find(ctx, op, u, name, path, i.Inode); err != nil {
-		return Opened{}, false
+		return Opened{}, err
 	}
 	i, _, err = u.FS.LstatKept(ctx, lowlevel.Inode(i.Inode))
-	return Opened{Info: i, Attr: want}, err == nil && i.Length == 0
+	if err == nil && i.Length > 0 {
+		err = none
+	}
+	return Opened{Info: i, Attr: want}, err
 }
 
 // Append opens a file for write at its end. A holder past its soft limit is replaced.
@@ -104,6 +108,9 @@ func (t *Table) Append(ctx context.Context, u *users.User, name, path string, ne
 	w, err := p.u.FS.Append(ctx, path, client.WithWait(wait))
 	if err != nil {
 		p.leave()
+		if repeated {
+			err = elsewhere(err, op, path, p.u.Key)
+		}
 		return Opened{}, err
 	}
 	i, a, err := t.attr(ctx, p.u, w.Inode())

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/leasefs/leasefs/gateway/users"
@@ -81,10 +82,11 @@ func (p *Pipe) Close() {
 func (p *Pipe) Write(offset int64, b []byte) (end int64, err error) {
 	const op = "write"
 	f := p.f
+	f.hear()
 	f.bytes.Lock()
 	defer f.bytes.Unlock()
 	if p.ctx.Err() != nil || f.pipe.Load() != p {
-		return 0, context.Cause(p.ctx)
+		return 0, cmp.Or(context.Cause(p.ctx), lost(op, f.path, "another connection brings the bytes now, or none does"))
 	}
 	at, length := p.at.offset+offset, f.w.Length()
 	end = at + int64(len(b))
@@ -97,11 +99,20 @@ func (p *Pipe) Write(offset int64, b []byte) (end int64, err error) {
 		return end, nil
 	}
 	_, err = f.w.WriteContext(p.ctx, b[length-at:])
-	return end, err
+	return end, f.noted(err)
 }
 
 // Flush makes durable what was written. Safe for concurrent use.
-func (p *Pipe) Flush() error { return p.f.w.Flush(p.ctx) }
+func (p *Pipe) Flush() error {
+	err := p.f.noted(p.f.w.Flush(p.ctx))
+	if err == nil {
+		p.f.trouble.Store(nil) // it has ended
+	}
+	return err
+}
+
+// End is where the bytes end that the file has, durable or not. Safe for concurrent use.
+func (p *Pipe) End() int64 { return p.f.w.Length() }
 
 // Durable is up to where the file is durable. Safe for concurrent use.
 func (p *Pipe) Durable() int64 { return p.f.w.Durable() }

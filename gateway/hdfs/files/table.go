@@ -39,6 +39,12 @@ type Table struct {
 	byFile map[uint64]*file // by inode
 	closed bool
 	again  singleflight.Group // files that are being opened again
+
+	endings   endings
+	asked     asked
+	short     sync.Once // for the log
+	began     time.Time
+	closeTime time.Duration
 }
 
 // New returns a Table with nothing open, which has to be closed.
@@ -54,11 +60,37 @@ func New(cfg Config) *Table {
 		cfg.Key = make([]byte, 32)
 		_, _ = rand.Read(cfg.Key) // it never fails
 	}
-	return &Table{cfg: cfg, places: share.New(int64(cfg.Open)), byFile: map[uint64]*file{}}
+	return &Table{cfg: cfg, places: share.New(int64(cfg.Open)), byFile: map[uint64]*file{}, closeTime: closeTime, began: cfg.Now()}
 }
 
-// closeTime is for how long the end of writing is tried when no client waits for it.
+// closeTime is for how long a file's close is tried before its client is told to ask again.
 const closeTime = 30 * time.Second
+
+// Flush makes durable what has arrived of all files, until the context ends.
+func (t *Table) Flush(ctx context.Context) {
+	t.each(func(f *file) {
+		if f.w.Durable() == f.w.Length() {
+			return
+		}
+		if err := f.w.Flush(ctx); err != nil && !errors.Is(err, fserror.LeaseLost) {
+			t.cfg.Logger.Warn("what a client had written was not made durable at the gateway's end", "path", f.path, "client", f.holder.Client, "cause", err)
+		}
+	})
+}
+
+// each does something for all files that are open now, for several at once.
+func (t *Table) each(do func(f *file)) {
+	var wg sync.WaitGroup
+	turns := make(chan struct{}, 16)
+	for _, f := range t.all(func(*file) bool { return true }) {
+		turns <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-turns }()
+			do(f)
+		})
+	}
+	wg.Wait()
+}
 
 // Close makes durable what has arrived, and lets go of all files. They stay open for
 // their clients, who may continue by way of another gateway until their leases end. The
@@ -66,26 +98,13 @@ const closeTime = 30 * time.Second
 func (t *Table) Close(ctx context.Context) {
 	t.mu.Lock()
 	t.closed = true
-	all := make([]*file, 0, len(t.byFile))
-	for _, f := range t.byFile {
-		all = append(all, f)
-	}
 	t.mu.Unlock()
-	var wg sync.WaitGroup
-	turns := make(chan struct{}, 16)
-	for _, f := range all {
-		turns <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-turns }()
-			f.hangUp()
-			if err := f.w.Flush(ctx); err != nil && !errors.Is(err, fserror.LeaseLost) {
-				t.cfg.Logger.Warn("what a client had written was not made durable at the gateway's end", "path", f.path, "client", f.holder.Client, "cause", err)
-			}
-			_ = f.w.Detach() // it is lost, or stays its holder's
-			t.forget(f)
-		})
-	}
-	wg.Wait()
+	t.Flush(ctx)
+	t.each(func(f *file) {
+		f.hangUp()
+		_ = f.w.Detach() // it is lost, or stays its holder's
+		t.forget(f)
+	})
 }
 
 // writing is who may open one more file, with the session that will hold it.
@@ -94,13 +113,17 @@ type writing struct {
 	leave func() // gives back the place and the session
 }
 
+// leastSoft is the shortest soft limit of the namenode with which Hadoop's clients keep their
+// files: they renew their leases each 30 s.
+const leastSoft = 45 * time.Second
+
 // place takes a place for one more open file, and the session of a client.
 func (t *Table) place(ctx context.Context, op, path string, key users.Key) (*writing, error) {
 	if key.Client == "" {
 		return nil, fserror.New(fserror.InvalidArgument, op, path, "the request does not say which client it is from")
 	}
 	who := share.User(key.User)
-	if !t.places.Take(1, who) {
+	if !t.places.Take(1, who) && (!t.endSilent(ctx, key.User) || !t.places.Take(1, who)) {
 		return nil, fserror.New(fserror.Retry, op, path, "%d files are open for write, as many as the gateway allows; try again later, or allow more", t.places.Used())
 	}
 	u, err := t.cfg.Users.Get(ctx, key)
@@ -109,6 +132,11 @@ func (t *Table) place(ctx context.Context, op, path string, key users.Key) (*wri
 		return nil, err
 	}
 	u.FS.Vouch()
+	if soft := u.FS.Info().SoftLimit; soft < leastSoft {
+		t.short.Do(func() {
+			t.cfg.Logger.Warn("the namenode's soft limit takes files from writers that live: Hadoop's clients renew their leases each 30 s (docs/HADOOP.md, Limits of hdfs://)", "limit", soft, "least", leastSoft)
+		})
+	}
 	return &writing{u, sync.OnceFunc(func() {
 		t.cfg.Users.Put(u)
 		t.places.Give(1, who)
@@ -118,6 +146,7 @@ func (t *Table) place(ctx context.Context, op, path string, key users.Key) (*wri
 // add keeps a file that was opened just now.
 func (t *Table) add(p *writing, w *client.Writer, path string, a hadoop.Attr, resumed bool) (*file, error) {
 	f := &file{table: t, holder: p.u.Key, u: p.u, w: w, path: path, attr: a, leave: p.leave, resumed: resumed}
+	f.hear()
 	f.stamp = int64(w.Token()) << stampShift //nolint:gosec // checked below
 	if w.Token() >= 1<<(63-stampShift) || w.Inode() >= 1<<(63-indexBits) {
 		err := fserror.New(fserror.Unsupported, "open", path, "inode %d and epoch %d do not fit the numbers that blocks of HDFS have", w.Inode(), w.Token())
@@ -205,6 +234,7 @@ func (t *Table) find(ctx context.Context, op string, u *users.User, name, path s
 			}
 			return nil, lost(op, path, "client %s does not write the file; client %s of user %s does", name, f.holder.Client, f.holder.User)
 		}
+		f.hear()
 		return f, nil
 	}
 	i, _, err := u.FS.LstatKept(ctx, lowlevel.Inode(inode))
@@ -221,9 +251,22 @@ func (t *Table) find(ctx context.Context, op string, u *users.User, name, path s
 		return t.resume(context.WithoutCancel(ctx), op, key, path, i)
 	})
 	if err != nil {
-		return nil, err
+		return nil, elsewhere(err, op, path, key)
 	}
 	return got.(*file), nil //nolint:errcheck,forcetypeassert // what was put there
+}
+
+// elsewhere gives the error that a file is held by the client himself, by another gateway that
+// lives, the kind that has him ask again: that gateway hears nothing of him any more, so
+// the file is his by this one once the namenode's soft limit is over.
+func elsewhere(err error, op, path string, key users.Key) error {
+	var e *fserror.Error
+	if !errors.As(err, &e) || e.Kind != fserror.Held || e.Holder == nil || e.Holder.User != key.User || e.Holder.Client != key.Client {
+		return err
+	}
+	again := fserror.New(fserror.Retry, op, path, "another gateway has the file open for this client, and lives; this one can have it in %s, if the client does not use the other one", max(e.TakeableIn, 0).Round(time.Second))
+	again.RetryAfter = e.TakeableIn
+	return again
 }
 
 // gone gives the error that a file does not exist the kind that its writer understands.
@@ -241,7 +284,7 @@ func (t *Table) resume(ctx context.Context, op string, key users.Key, path strin
 	if err != nil {
 		return nil, err
 	}
-	w, err := p.u.FS.AppendInode(ctx, i.Inode, path, client.WithWait(repeatTime))
+	w, err := p.u.FS.AppendInode(ctx, i.Inode, path, true, client.WithWait(repeatTime))
 	if err != nil {
 		p.leave()
 		return nil, err

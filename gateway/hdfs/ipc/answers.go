@@ -10,8 +10,8 @@ import (
 // Limits of the answers that are kept.
 const (
 	answerTime = 10 * time.Minute // as long as HDFS keeps them
-	maxAnswers = 32 << 10
-	maxOfUser  = maxAnswers / 4
+	maxAnswers = 128 << 20        // bytes of memory that they take, about
+	overhead   = 400              // bytes that each takes beside itself
 )
 
 // callKey names a call of a client, however often it is sent.
@@ -29,6 +29,8 @@ type answers struct {
 	byKey map[callKey]*answer
 	users map[string]*list.List // of *answer, the oldest first; those under way are not in it
 	order list.List             // of all users, the oldest first
+	size  int64                 // of all, in bytes
+	sizes map[string]int64      // of a user's
 }
 
 type answer struct {
@@ -42,7 +44,12 @@ type answer struct {
 }
 
 func newAnswers(now func() time.Time) *answers {
-	return &answers{now: now, byKey: map[callKey]*answer{}, users: map[string]*list.List{}}
+	return &answers{now: now, byKey: map[callKey]*answer{}, users: map[string]*list.List{}, sizes: map[string]int64{}}
+}
+
+// bytes are about what an answer takes.
+func (a *answer) bytes() int64 {
+	return int64(len(a.body) + len(a.key.user) + len(a.key.client) + overhead)
 }
 
 // begin returns the answer to a call that was made before, or that the caller has to make
@@ -87,11 +94,14 @@ func (as *answers) end(a *answer, body []byte) {
 		as.users[a.key.user] = mine
 	}
 	a.mine, a.ofAll = mine.PushBack(a), as.order.PushBack(a)
-	if mine.Len() > maxOfUser {
-		as.forget(mine.Front().Value.(*answer)) //nolint:errcheck // no other is in it
-	}
-	if as.order.Len() > maxAnswers {
-		as.forget(as.order.Front().Value.(*answer)) //nolint:errcheck // no other is in it
+	as.size += a.bytes()
+	as.sizes[a.key.user] += a.bytes()
+	for as.size > maxAnswers { // then who has more than his share gives, else whose is the oldest
+		oldest := as.order.Front()
+		if as.sizes[a.key.user] > maxAnswers/int64(len(as.users)) {
+			oldest = mine.Front()
+		}
+		as.forget(oldest.Value.(*answer)) //nolint:errcheck // no other is in it
 	}
 }
 
@@ -109,8 +119,11 @@ func (as *answers) expire() {
 func (as *answers) forget(a *answer) {
 	delete(as.byKey, a.key)
 	as.order.Remove(a.ofAll)
+	as.size -= a.bytes()
+	as.sizes[a.key.user] -= a.bytes()
 	mine := as.users[a.key.user]
 	if mine.Remove(a.mine); mine.Len() == 0 {
 		delete(as.users, a.key.user)
+		delete(as.sizes, a.key.user)
 	}
 }

@@ -276,7 +276,11 @@ func (c *conn) introduce(rest []byte) error {
 			return unauthorized("a connection says that its user is %.300q; a name has 1 to 255 bytes, and only characters that can be printed", name)
 		}
 	}
-	if err := c.server.cfg.Admit(user, by); err != nil {
+	who := Client{User: user, By: by, From: c.nc.RemoteAddr()}
+	if c.proven {
+		who.Proof = c.method
+	}
+	if err := c.server.cfg.Admit(who); err != nil {
 		return unauthorized("%s", hadoop.Message(err))
 	}
 	c.user, c.real = user, by

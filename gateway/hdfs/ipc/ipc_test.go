@@ -68,7 +68,7 @@ func run(t *testing.T, cfg Config, test func(*testing.T, *bench)) {
 			return f(ctx, c)
 		}
 		if cfg.Admit == nil {
-			cfg.Admit = func(string, string) error { return nil }
+			cfg.Admit = func(Client) error { return nil }
 		}
 		b.server = Serve(b.pipes, cfg)
 		defer func() {
@@ -329,8 +329,8 @@ func TestRefused(t *testing.T) {
 		}, hadoop.RPCServer, "takes protocol buffers"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			admit := func(_, by string) error {
-				if by == "eve" {
+			admit := func(c Client) error {
+				if c.By == "eve" {
 					return errors.New("eve may not")
 				}
 				return nil
@@ -601,25 +601,33 @@ func TestAnswersAreBounded(t *testing.T) {
 		if err != nil || a == nil {
 			t.Fatal(a, err)
 		}
-		as.end(a, []byte("x"))
+		as.end(a, make([]byte, 64<<10))
 	}
+	kept := func(user string, id int32) bool { return as.byKey[callKey{user, "c", id}] != nil }
+	const all = maxAnswers / (65 << 10) // and some more have room
 	add("joe", 1)
-	for id := range int32(maxOfUser + 10) {
+	for id := range int32(all) {
 		add("ann", id)
 	}
-	if len(as.byKey) != maxOfUser+1 || as.byKey[callKey{"ann", "c", 9}] != nil || as.byKey[callKey{"ann", "c", 10}] == nil || as.byKey[callKey{"joe", "c", 1}] == nil {
-		t.Errorf("%d are kept", len(as.byKey))
+	if len(as.byKey) != all+1 {
+		t.Errorf("one user alone has %d of %d", len(as.byKey), all+1)
 	}
-	for id := range int32(maxAnswers) {
-		add(fmt.Sprint("user ", id%5), id)
+	for id := range int32(all) {
+		add("ann", all+id)
 	}
-	if len(as.byKey) > maxAnswers || as.order.Len() != len(as.byKey) {
-		t.Errorf("%d are kept, %d in order", len(as.byKey), as.order.Len())
+	if kept("ann", 0) || !kept("ann", 2*all-1) || !kept("joe", 1) {
+		t.Error("a user with many takes others' room, not his own")
+	}
+	for id := range int32(all) {
+		add("bob", id)
+	}
+	if n := as.sizes["ann"]; as.size > maxAnswers || n < maxAnswers/4 || !kept("bob", all-1) {
+		t.Errorf("%d bytes are kept, %d of who was there first", as.size, n)
 	}
 	now = now.Add(answerTime)
 	add("eve", 1)
-	if len(as.byKey) != 1 || len(as.users) != 1 {
-		t.Errorf("%d are kept of %d users", len(as.byKey), len(as.users))
+	if len(as.byKey) != 1 || len(as.users) != 1 || len(as.sizes) != 1 || as.order.Len() != 1 || as.size != as.sizes["eve"] {
+		t.Errorf("%d are kept of %d users, %d bytes", len(as.byKey), len(as.users), as.size)
 	}
 }
 
@@ -664,7 +672,7 @@ func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{t: t, pipes: newPipes()}
 		b.server = Serve(b.pipes, Config{
-			Admit: func(string, string) error { return nil },
+			Admit: func(Client) error { return nil },
 			Handle: func(ctx context.Context, c *Call) (proto.Message, error) {
 				if c.Method == "for ever" {
 					<-ctx.Done()

@@ -65,6 +65,13 @@ func (c *Call) Decode(m proto.Message) error {
 	return err
 }
 
+// Client is one who has made a connection.
+type Client struct {
+	User, By string // for whom it asks, and who it says or has proven that it is
+	Proof    string // the Method of the Mechanism by which; empty: it only says so
+	From     net.Addr
+}
+
 // Config says how a Server serves. The zero value of a field that is not needed stands
 // for its default.
 type Config struct {
@@ -75,8 +82,8 @@ type Config struct {
 	// Mechanisms are the ways for clients to prove who they are, one of which each has to
 	// take. None: they say it.
 	Mechanisms []Mechanism
-	// Admit is asked whether a client that says that it is by may ask for user; needed.
-	Admit func(user, by string) error
+	// Admit is asked whether a client may ask for its User; needed.
+	Admit func(c Client) error
 	// Once tells whether a call must not happen twice; nil: none.
 	Once func(protocol, method string) bool
 	// Idle is for how long a connection may say nothing and wait for nothing. 0: DefaultIdle.
@@ -120,9 +127,11 @@ func Serve(l net.Listener, cfg Config) *Server {
 	if cfg.Once == nil {
 		cfg.Once = func(string, string) bool { return false }
 	}
+	table := conns.New(cfg.Conns, 0)
+	table.EndUnanswered(writeTime)
 	s := &Server{
 		cfg: cfg, log: cfg.Logger,
-		listener: conns.New(cfg.Conns, 0).Listener(l),
+		listener: table.Listener(l),
 		calls:    gate.New(int64(cfg.Calls), gateTime),
 		room:     share.New(bodies),
 		answers:  newAnswers(time.Now),

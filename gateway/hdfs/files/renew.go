@@ -1,0 +1,187 @@
+package files
+
+import (
+	"cmp"
+	"context"
+	"sync"
+	"time"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/gateway/users"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/lowlevel"
+)
+
+const (
+	// askEvery is how often the namenode is asked for files that a client who renews may have
+	// open by an earlier gateway.
+	askEvery = time.Minute
+	// askSoon is when it is asked again if that has failed: before the next renewal of
+	// Hadoop's clients, which renew each 30 s.
+	askSoon = 10 * time.Second
+	// maxResumed is how many of those are opened again at once.
+	maxResumed = 100
+	// maxAsked is how many clients are remembered for askEvery.
+	maxAsked = 4096
+)
+
+// Renew notes that a user's client lives. Its leases go when it does not call this, and
+// makes nothing durable, for the namenode's soft limit. An earlier gateway may have had files of
+// the client: the first time, and where nothing is open here for it, those that the namenode
+// has for it are opened again. What does not succeed is tried again by a later call.
+func (t *Table) Renew(ctx context.Context, u *users.User, name string) {
+	key := users.Key{User: u.User, Client: name}
+	all := t.all(func(f *file) bool { return f.holder == key })
+	for n, f := range all {
+		if f.hear(); n == 0 {
+			f.u.FS.Vouch() // they share the session
+		}
+	}
+	if !t.asked.now(key, len(all) == 0) {
+		return
+	}
+	if err := t.resumeAll(ctx, u, key); err != nil {
+		t.asked.failed(key)
+		t.cfg.Logger.Debug("files that another gateway may have had open for a client were not found", "client", name, "user", u.User, "cause", err)
+	}
+}
+
+// all are the files that are open here and of which one is true.
+func (t *Table) all(is func(f *file) bool) (some []*file) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, f := range t.byFile {
+		if is(f) {
+			some = append(some, f)
+		}
+	}
+	return some
+}
+
+// hear notes that the client of a file was heard of. Setting the clock changes nothing of that.
+func (f *file) hear() { f.heard.Store(int64(f.table.age())) }
+
+// age is how long ago the Table was made.
+func (t *Table) age() time.Duration { return t.cfg.Now().Sub(t.began) }
+
+// endSilent lets go of the files of the client that has been silent for longest, and for longer
+// than the namenode's soft limit, and tells whether there is one: of the user, or else of
+// another. What has arrived of them is made durable, and they stay their client's, who can come
+// back to them.
+func (t *Table) endSilent(ctx context.Context, user string) bool {
+	last := map[*users.User]int64{} // by session
+	for _, f := range t.all(func(*file) bool { return true }) {
+		last[f.u] = max(last[f.u], f.heard.Load())
+	}
+	now := t.age()
+	var silent *users.User
+	for u, at := range last {
+		if now-time.Duration(at) <= u.FS.Info().SoftLimit {
+			continue
+		}
+		if silent == nil || u.User == user && silent.User != user || (u.User == user) == (silent.User == user) && at < last[silent] {
+			silent = u
+		}
+	}
+	if silent == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, recoverFlush)
+	defer cancel()
+	for _, f := range t.all(func(f *file) bool { return f.u == silent }) {
+		_ = f.w.Flush(ctx) // what cannot be kept was not acknowledged as kept
+		f.hangUp()
+		_ = f.w.Detach() // it is lost, or stays its holder's
+		t.forget(f)
+	}
+	t.cfg.Users.End(silent) // the namenode would take him for one who has his files open
+	t.cfg.Logger.Info("a silent client gave its places for open files to others", "client", silent.Client, "user", silent.User)
+	return true
+}
+
+// resumeAll opens again what the namenode has open for a client.
+func (t *Table) resumeAll(ctx context.Context, u *users.User, key users.Key) error {
+	const op = "renew lease"
+	n := 0
+	var failed error
+	for l, err := range u.FS.Leases().List(ctx, client.LeaseFilter{Holder: key.Client}) {
+		if err != nil {
+			return err
+		}
+		if l.Granted || l.Holder.User != key.User || l.Holder.Client != key.Client {
+			continue
+		}
+		for _, at := range l.Files {
+			if n++; n > maxResumed {
+				return failed
+			}
+			i, _, err := u.FS.LstatKept(ctx, lowlevel.Inode(at.Inode))
+			if err != nil || i.Open == nil || i.Open.Epoch != at.Epoch {
+				continue // it was closed or replaced meanwhile
+			}
+			_, err = t.find(ctx, op, u, key.Client, at.Path, at.Inode)
+			if fserror.Transient(err) || ctx.Err() != nil {
+				return err // so would the next ones
+			}
+			failed = cmp.Or(failed, err)
+		}
+	}
+	return failed
+}
+
+// asked remembers for which clients the namenode was asked not long ago. The zero value
+// remembers none. It is safe for concurrent use.
+type asked struct {
+	mu   sync.Mutex
+	when map[users.Key]once
+}
+
+// once is when it was asked for a client, and whether that has failed.
+type once struct {
+	at     time.Time
+	failed bool
+}
+
+// isOver tells whether to ask once more. Again tells whether to do so after a success.
+func (o once) isOver(now time.Time, again bool) bool {
+	if o.failed {
+		return now.Sub(o.at) >= askSoon
+	}
+	return again && now.Sub(o.at) >= askEvery
+}
+
+// failed has a client be asked for again soon.
+func (a *asked) failed(key users.Key) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if o, ok := a.when[key]; ok {
+		o.failed = true
+		a.when[key] = o
+	}
+}
+
+// now tells whether to ask for a client now; then it is noted. If too many ask, some wait. Again
+// tells whether to ask more than once.
+func (a *asked) now(key users.Key, again bool) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := time.Now()
+	if o, ok := a.when[key]; ok && !o.isOver(now, again) {
+		return false
+	}
+	if len(a.when) >= maxAsked {
+		for k, o := range a.when {
+			if o.isOver(now, true) {
+				delete(a.when, k)
+			}
+		}
+		if len(a.when) >= maxAsked {
+			return false
+		}
+	}
+	if a.when == nil {
+		a.when = map[users.Key]once{}
+	}
+	a.when[key] = once{at: now}
+	return true
+}
