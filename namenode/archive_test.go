@@ -209,7 +209,11 @@ func TestDeletedFileComesBack(t *testing.T) {
 	if _, err := f.ReadAt(got, 0); err != nil || string(got) != content {
 		t.Errorf("other bytes (%v)", err)
 	}
-	clk.Advance(2 * time.Hour)
+	clk.Advance(time.Hour + keep/10)
+	if deleted, _, err := n.CollectGarbage(t.Context()); err != nil || deleted != 0 {
+		t.Errorf("while a restore of the oldest moment may copy %d were deleted, %v", deleted, err)
+	}
+	clk.Advance(keep / 10)
 	if deleted, _, err := n.CollectGarbage(t.Context()); err != nil || deleted != 1 {
 		t.Errorf("after the time of the archive %d were deleted, %v", deleted, err)
 	}

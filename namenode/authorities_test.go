@@ -20,6 +20,7 @@ import (
 // TestAClientReadsAuthoritiesAgain: a client that runs follows its file to another authority, for
 // calls and blocks, and keeps what it had while the file is broken.
 func TestAClientReadsAuthoritiesAgain(t *testing.T) {
+	t.Parallel()
 	f := newFort(t)
 	dir := t.TempDir()
 	name, tokenFile := filepath.Join(dir, "authorities"), filepath.Join(dir, "token")

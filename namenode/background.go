@@ -22,12 +22,13 @@ func (s *Server) startBackground() {
 	s.loops.Every("checkpoint", 5*time.Second, s.images.Wanted(), s.images.CheckpointIfDue)
 	s.loops.Every("reclaim", 5*time.Second, s.blocks.Deleted, s.blocks.Reclaim)
 	s.loops.Every("trash", time.Second, nil, s.calls.Pass)
+	now := make(chan struct{}, 1)
+	now <- struct{}{} // what snapshots take is known soon after a take-over, too
+	s.loops.Every("snapshots", time.Minute, now, s.calls.MeasureSnapshots)
 	s.loops.Every("seal", time.Second, nil, s.blocks.SealPass())
 	s.loops.Every("collect", s.cfg.CollectEvery, s.blocks.Due, s.blocks.CollectPass)
 	s.loops.Every("sweep", s.cfg.SweepEvery, nil, s.blocks.SweepPass)
-	if err := s.space.Measure(s.loops.Context()); err != nil { // before the first call comes in
-		s.log.Error("the room that is left could not be measured; it will be tried again", "cause", err)
-	}
+	s.space.Begin(s.loops.Context()) // before the first call comes in
 	s.loops.Run("scrub", s.scrub.Run)
 	s.loops.Run("archive", func(ctx context.Context) error { return s.archive.Run(ctx, s.journal) })
 	s.loops.Every("pressure", space.Every, nil, s.space.Measure)

@@ -24,16 +24,11 @@ func (s *operators) backup(ctx context.Context, treeOnly bool, send func(*backup
 	}
 	c := &backups.Contents{Tree: t, ID: s.dir.ID, By: "leasefs " + s.cfg.Version, Made: s.cfg.Clock.Wall(), TreeOnly: treeOnly}
 	c.Sign = func(k blockstore.Key) (string, map[string]string, error) {
-		signed, err := s.store.SignGet(k, s.cfg.Clock.Wall().Add(backupURLLife))
+		signed, err := s.store.SignGet(k, s.cfg.Clock.Wall().Add(s.urlLife))
 		return signed.URL, flatten(signed.Header), err
 	}
 	if err := c.Send(ctx, send); err != nil || treeOnly {
 		return err
 	}
-	select { // until the client has them; it ends the stream
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-s.loops.Done():
-		return s.role.Active()
-	}
+	return backups.Await(ctx, s.urlLife)
 }

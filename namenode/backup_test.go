@@ -1,8 +1,12 @@
 package namenode_test
 
 import (
+	"errors"
 	"testing"
+	"time"
 
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fserror/wire"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env"
 )
@@ -36,5 +40,19 @@ func TestBackupCountsWhatHasAPath(t *testing.T) {
 	}
 	if f, d, l := m.GetTotalFiles(), m.GetTotalDirectories(), m.GetTotalSymlinks(); f != 1 || d != 1 || l != 0 {
 		t.Errorf("%d files, %d directories, %d links; want 1, 1, 0", f, d, l)
+	}
+}
+
+// A backup whose client keeps its stream open, and its blocks, gets them no longer than its URLs are good.
+func TestABackupWithoutAnEnd(t *testing.T) {
+	n := env.Start(t)
+	n.SetBackupLife(50 * time.Millisecond)
+	r := n.Raw(t, "a")
+	st, err := r.Admin.Backup(t.Context(), &pb.BackupRequest{Caller: r.Who})
+	for err == nil {
+		_, err = st.Recv()
+	}
+	if err := wire.FromStatus(err); !errors.Is(err, fserror.Deadline) {
+		t.Errorf("the stream ended with %v", err)
 	}
 }

@@ -196,8 +196,9 @@ func TestAWaitForAReaderIsAnsweredInTime(t *testing.T) {
 // longer than an attempt of the client takes.
 func TestAChangeOutwaitsAReader(t *testing.T) {
 	t.Parallel()
-	const attempt = 2 * time.Second // the least that there is
-	n := env.Start(t, termOf(2*attempt))
+	const attempt = 4 * time.Second
+	// The machine may stall for longer than an attempt before the change, or in its midst.
+	n := env.Start(t, termOf(attempt*5/2))
 	other := n.Raw(t, "other")
 	reader, stream := silentReader(t, n, "reader")
 	mkdir(t, other, "/d", 0o755)

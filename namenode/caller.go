@@ -9,10 +9,14 @@ import (
 	"time"
 	"unicode"
 
+	"google.golang.org/grpc/peer"
+
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/leasemanager"
+	"github.com/leasefs/leasefs/namenode/conns"
 	"github.com/leasefs/leasefs/namenode/identity"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/share"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -161,4 +165,20 @@ func (s *desk) checkTTL(c *pb.Caller) error {
 		return fserror.New(fserror.InvalidArgument, "", "", "a session's lease can have a time to live from %s to the hard limit, %s; not %d ms", minSessionTTL, s.cfg.HardLimit, ttl)
 	}
 	return nil
+}
+
+// taker is who takes something of what all callers share: the caller's user, if
+// it is known, and address. The reserve is for superusers on this machine and for
+// the namenode's own work.
+func taker(ctx context.Context, c *namespace.Call) share.Taker {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return share.Taker{Reserve: true}
+	}
+	who := conns.Taker(p.Addr)
+	who.Reserve = who.Reserve && c != nil && c.Super
+	if c != nil {
+		who.Names = append(who.Names, share.User(c.User).Names...)
+	}
+	return who
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 
-	"github.com/cespare/xxhash/v2"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/leasefs/leasefs/internal/fserror"
@@ -47,19 +46,9 @@ func callID(req proto.Message, id *pb.CallId) (namespace.CallID, error) {
 	}
 	copy(out.Session[:], id.GetSession())
 	out.Seq, out.Acked = id.GetSeq(), id.GetAcked()
-	m := req.ProtoReflect()
-	field := m.Descriptor().Fields().ByName("call")
-	call := m.Get(field)
-	m.Clear(field)
-	raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(req)
-	m.Set(field, call)
-	if err != nil {
+	var err error
+	if out.Hash, err = pb.HashRequest(req); err != nil {
 		return out, fserror.Wrap(fserror.InvalidArgument, "", "", err)
 	}
-	var d xxhash.Digest
-	d.Reset()
-	_, _ = d.WriteString(string(m.Descriptor().Name()))
-	_, _ = d.Write(raw)
-	out.Hash = d.Sum64()
 	return out, nil
 }

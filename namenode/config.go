@@ -142,13 +142,16 @@ type Limits struct {
 	// are slow.
 	WatchEvents int
 	WatchBytes  int64
+	MaxWatches  int // served at once; 0: 10,000
+	MaxWaiting  int // calls that wait at once for something else than the disk; 0: 100,000
 	MaxInFlight int // calls served at once; more are told to retry
 	MaxStreams  int // concurrent streams of one connection, and calls that one of them carries
 	// MaxConnections is how many connections there may be on both addresses
 	// together. 0: what the limit of open files has room for.
 	MaxConnections int
-	// MaxUnfinished is how many bytes of messages that are not complete may be
-	// in memory. 0: a sixteenth of MemoryLimit, 64 MiB to 1 GiB.
+	// MaxUnfinished is how many bytes of messages that are not complete may be in
+	// memory, and how many of answers that their clients do not take. 0: a sixteenth
+	// of MemoryLimit, 64 MiB to 1 GiB.
 	MaxUnfinished int64
 }
 
@@ -229,6 +232,8 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.WatchBytes, DefaultWatchBytes)
 	setDefault(&c.LeaseHistory, history.DefaultKeep)
 	setDefault(&c.LeaseHistoryBytes, history.DefaultBytes)
+	setDefault(&c.MaxWatches, 10_000)
+	setDefault(&c.MaxWaiting, 100_000)
 	setDefault(&c.MaxInFlight, 8192)
 	setDefault(&c.MaxStreams, 4096)
 	setDefault(&c.Version, "dev")
@@ -273,7 +278,7 @@ func (c Config) Offline() (offline.Config, error) {
 	}
 	o := offline.Config{
 		HA: c.HA, Blocks: c.Blocks, BlocksDir: c.BlocksDir, Reserve: c.Reserve, FS: c.FS, Clock: c.Clock, Logger: c.Logger,
-		By: "leasefs " + c.Version, Incarnation: c.incarnation,
+		By: "leasefs " + c.Version, Release: c.Version, Incarnation: c.incarnation,
 	}
 	if c.s3 != nil {
 		o.S3 = func(id [16]byte) s3.Config { return c.s3Config(id, c.Logger) }
@@ -286,7 +291,7 @@ func (c *Config) front(group *loops.Group, guard *identity.Guard) serve.Config {
 	return serve.Config{
 		Guard: guard, Quota: c.quota, Limits: func(what string) bool { return c.quotas().Limits(what) },
 		Clock: c.Clock, Log: c.Logger, Loops: group, Listen: c.Listen, HTTP: c.HTTP, Pages: c.Pages, OpenPort: c.OpenPort, AdvertiseHTTP: c.AdvertiseHTTP, TLS: c.TLS, Pprof: c.Pprof,
-		Tracer: c.Tracer, MaxConnections: c.MaxConnections, MaxUnfinished: c.MaxUnfinished, MaxInFlight: c.MaxInFlight, MaxStreams: c.MaxStreams,
+		Tracer: c.Tracer, MaxConnections: c.MaxConnections, MaxUnfinished: c.MaxUnfinished, MaxWaiting: c.MaxWaiting, MaxInFlight: c.MaxInFlight, MaxStreams: c.MaxStreams,
 		Answer: func(ctx context.Context, waits func(context.Context)) (context.Context, serve.Answer) {
 			return engine.WithAnswer(ctx, waits)
 		},

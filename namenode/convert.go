@@ -25,7 +25,7 @@ func (s *desk) attr(a namespace.Attr) *pb.Attr {
 	out := &pb.Attr{
 		Inode: uint64(a.ID), Type: pb.FileType(a.Type), Mode: uint32(a.Mode), User: a.User, Group: a.Group,
 		MtimeUnixMs: a.MTime, Length: a.Length, LinkTarget: a.LinkTarget,
-		Entries: uint64(a.Entries), Blocks: uint64(a.Blocks), TailLength: a.TailLength, Lease: uint64(a.Lease), Xattrs: uint32(a.Xattrs), //nolint:gosec // a small number
+		Entries: uint64(a.Entries), Snapshots: a.Snapshots, Blocks: uint64(a.Blocks), TailLength: a.TailLength, Lease: uint64(a.Lease), Xattrs: uint32(a.Xattrs), //nolint:gosec // a small number
 	}
 	if a.Xattr != "" {
 		out.Xattr = []byte(a.Xattr)

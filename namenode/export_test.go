@@ -12,7 +12,6 @@ import (
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/leases"
 	"github.com/leasefs/leasefs/namenode/namespace"
-	"github.com/leasefs/leasefs/namenode/share"
 )
 
 // ForgetLeases is damage: the lease table loses all it knows, the inodes do not.
@@ -38,10 +37,12 @@ func (s *Server) JournalledAge(session []byte) (age time.Duration) {
 // SetPatience sets how long a client may take nothing of a long answer.
 func (s *Server) SetPatience(d time.Duration) { s.calls.tree.patience = d }
 
-// ShareLittle leaves that many watches, waiting calls, granted leases, caching
-// sessions and sessions of which results are kept to all callers together.
+// SetBackupLife sets how long the URLs of a backup are good.
+func (s *Server) SetBackupLife(d time.Duration) { s.calls.operators.urlLife = d }
+
+// ShareLittle leaves that many granted leases, caching sessions and sessions of which results
+// are kept to all callers together.
 func (s *Server) ShareLittle(most int64) {
-	s.calls.watchers, s.front.Parked = share.Of(most, share.Watches, nil), share.Of(most, share.Waiting, nil)
 	s.engine.Share(s.role.Term(), engine.Limits{Granted: most, Results: most, Caching: int(most)})
 }
 

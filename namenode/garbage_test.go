@@ -44,7 +44,7 @@ func TestBackupLongerThanAURL(t *testing.T) {
 	}
 	// The namenode may notice only now that the stream has ended.
 	deleted := 0
-	soon(t, "the blocks are deleted after the backup", func() bool {
+	env.Eventually(t, "the blocks are deleted after the backup", func() bool {
 		d, _, err := n.CollectGarbage(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -52,19 +52,6 @@ func TestBackupLongerThanAURL(t *testing.T) {
 		deleted += d
 		return deleted == 8
 	})
-}
-
-func soon(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for range 4000 {
-		if is() {
-			return
-		}
-		<-tick.C
-	}
-	t.Fatalf("not yet: %s", what)
 }
 
 // In safe mode nothing is deleted, and no deletion is under way when it begins.
@@ -166,7 +153,7 @@ func TestRoomComesBackAtOnce(t *testing.T) {
 	}
 	remove(t, r, "/short")
 	disk.free.Store(reserve) // noticed within a second
-	soon(t, "the garbage is deleted", func() bool { return len(blockFiles(t, n.Config().Data)) == 1 })
+	env.Eventually(t, "the garbage is deleted", func() bool { return len(blockFiles(t, n.Config().Data)) == 1 })
 	if _, err := short(); !errors.Is(err, fserror.NotFound) {
 		t.Errorf("the deleted file: %v, want NOT_FOUND", err)
 	}
@@ -183,6 +170,7 @@ func TestRoomComesBackAtOnce(t *testing.T) {
 // first. Who reads a file that lives reads on when its block was merged and
 // deleted meanwhile.
 func TestChurnTakesBoundedRoom(t *testing.T) {
+	t.Parallel()
 	const block, files = 1 << 20, 8
 	clk, fake := env.FakeClock()
 	n := env.Start(t, fake, func(c *namenode.Config) { c.BlockSize, c.CollectEvery, c.SealAfter = block, time.Hour, time.Hour })

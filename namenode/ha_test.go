@@ -34,8 +34,9 @@ const (
 	// calmSession is of tests in which no session is to end: nothing of theirs
 	// waits for it, and a machine that is busy for some seconds ends none.
 	calmSession = 10 * time.Second
-	// lossSession is of tests in which one ends.
-	lossSession = 4 * time.Second
+	// lossSession is of tests in which one ends, and no other: a machine that is busy
+	// for some seconds ends none.
+	lossSession = 6 * time.Second
 )
 
 func session(d time.Duration) func(*namenode.Config) {
@@ -97,7 +98,7 @@ func (p *pair) port() string {
 func (p *pair) format(cfg namenode.Config) {
 	p.t.Helper()
 	ha := *cfg.HA
-	ha.ZooKeeper = p.zk.Addrs()
+	ha.ZooKeeper, ha.SessionTimeout = p.zk.Addrs(), calmSession
 	cfg.HA = &ha
 	env.Format(p.t, cfg)
 }
@@ -412,10 +413,9 @@ func TestStartWithoutZooKeeper(t *testing.T) {
 // nobody wants to write.
 func TestIsolated(t *testing.T) {
 	t.Parallel()
-	const isolatedSession = 2 * time.Second
-	const urls = 5 * time.Second // longer than until it is isolated, and shorter than until its reign ends
+	const urls = 15 * time.Second // longer than until it is isolated, and shorter than until its reign ends
 	p := newPair(t)
-	cfg, way := p.config(session(isolatedSession), func(c *namenode.Config) { c.URLLife, c.CollectEvery = urls, 10*time.Millisecond })
+	cfg, way := p.config(session(lossSession), func(c *namenode.Config) { c.URLLife, c.CollectEvery = urls, 10*time.Millisecond })
 	a := p.active(cfg)
 	f := p.client(cfg.Listen)
 	if err := f.WriteFile(t.Context(), "/f", make([]byte, 3<<20)); err != nil {
@@ -449,7 +449,7 @@ func TestIsolated(t *testing.T) {
 	if err := a.Err(); !reign.Restartable(err) {
 		t.Errorf("the reign ended with %v", err)
 	}
-	if passed := time.Since(began); passed < 4*isolatedSession {
+	if passed := time.Since(began); passed < 4*lossSession {
 		t.Errorf("it ended after %s already", passed)
 	}
 	if got := blocks(); got != had {
@@ -508,7 +508,12 @@ func TestDeposedWithAnImage(t *testing.T) {
 	var published []uint64
 	for i := range 3 {
 		rb.Create(fmt.Sprint("/b", i))
-		out, err := rb.Admin.Checkpoint(t.Context(), &pb.CheckpointRequest{Caller: rb.Who})
+		var out *pb.CheckpointResponse
+		var err error
+		p.eventually("a machine that stalls knows that it is active", func() bool {
+			out, err = rb.Admin.Checkpoint(t.Context(), &pb.CheckpointRequest{Caller: rb.Who})
+			return !errors.Is(err, fserror.NotActive)
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

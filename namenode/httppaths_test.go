@@ -34,6 +34,7 @@ func (s *skewed) Boot() time.Duration { return s.System.Boot() + time.Duration(s
 // certificates are one way to prove and where they are the only one. Pages are for everybody who
 // can connect with what he shows; blocks are for who has a URL that was signed for just that.
 func TestProofOfEachPath(t *testing.T) {
+	t.Parallel()
 	queries := map[string]string{ // of each path that is served
 		"/metrics": "", "/healthz": "", "/readyz": "", "/activez": "", "/{$}": "", "/page/": "",
 		"/debug/pprof/": "", "/debug/pprof/symbol": "", "/debug/pprof/cmdline": "", "/debug/pprof/profile": "?seconds=1", "/debug/pprof/trace": "?seconds=1",

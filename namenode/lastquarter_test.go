@@ -1,7 +1,6 @@
 package namenode_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -26,13 +25,14 @@ const shared, manyOfOne = 64, 200
 // is refused; and an administrator on the namenode's machine is served even if
 // others have taken all that is left.
 func TestOneUserLeavesRoomForOthers(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name  string
 		limit func(*namenode.Config)
 		take  func(t *testing.T, r *env.Raw, i int) error // takes one more, and keeps it
 	}{
 		{"watches", nil, takeWatch},
-		{"waiting calls", nil, takeWait},
+		{"waiting calls", nil, nil}, // see takeWait
 		{"granted leases", nil, takeLease},
 		{"caching sessions", nil, takeCache},
 		{"sessions of which results are kept", nil, takeSession},
@@ -40,12 +40,15 @@ func TestOneUserLeavesRoomForOthers(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			n := env.Start(t, func(c *namenode.Config) {
-				c.MaxStreams = 10 * manyOfOne
+				c.MaxStreams, c.MaxWatches, c.MaxWaiting = 10*manyOfOne, shared, shared
 				if tc.limit != nil {
 					tc.limit(c)
 				}
 			})
 			n.ShareLittle(shared)
+			if tc.take == nil {
+				tc.take = takeWait(n)
+			}
 			admin := n.Raw(t, "admin")
 			held := admin.Create("/held")
 			if err := admin.Flush(held, 0, "x"); err != nil {
@@ -60,13 +63,7 @@ func TestOneUserLeavesRoomForOthers(t *testing.T) {
 				t.Fatalf("one user got %d of %d", took, shared)
 			}
 			modest := n.RawFrom(t, "modest", "127.0.0.3")
-			var err error
-			env.Eventually(t, fmt.Sprintf("one user has %d, another gets one", took), func() bool {
-				err = tc.take(t, modest, 0)
-				// A call that was answered may be about to give its place back.
-				return tc.name != "waiting calls" || !errors.Is(err, fserror.Retry)
-			})
-			if err != nil {
+			if err := tc.take(t, modest, 0); err != nil {
 				t.Fatalf("one user has %d, and another gets none: %v", took, err)
 			}
 			if tc.name == "caching sessions" {
@@ -143,26 +140,22 @@ func takeWatch(t *testing.T, r *env.Raw, _ int) error {
 }
 
 // takeWait makes a call that waits, and returns when it does or was refused.
-func takeWait(t *testing.T, r *env.Raw, _ int) error {
-	t.Helper()
-	answered := make(chan error, 1)
-	ask := func(ctx context.Context, wait time.Duration) error {
-		_, err := r.NN.GetFile(ctx, &pb.GetFileRequest{Caller: r.Who, At: pb.Follow("/held"), WaitBeyond: 1, WaitMs: wait.Milliseconds()})
-		return err
-	}
-	if err := ask(t.Context(), time.Millisecond); err != nil {
-		return err
-	}
-	go func() { answered <- ask(t.Context(), time.Hour) }()
-	// It waits, or a call after it is refused: calls of one connection begin in order.
-	if err := ask(t.Context(), time.Millisecond); err != nil && !errors.Is(err, fserror.Retry) {
-		return err
-	}
-	select {
-	case err := <-answered:
-		return err
-	default:
-		return nil
+func takeWait(n *env.Namenode) func(t *testing.T, r *env.Raw, _ int) error {
+	return func(t *testing.T, r *env.Raw, _ int) error {
+		t.Helper()
+		waited := n.Parked()
+		answered := make(chan error, 1)
+		go func() {
+			_, err := r.NN.GetFile(t.Context(), &pb.GetFileRequest{Caller: r.Who, At: pb.Follow("/held"), WaitBeyond: 1, WaitMs: time.Hour.Milliseconds()})
+			answered <- err
+		}()
+		env.Eventually(t, "it waits, or is refused", func() bool { return n.Parked() > waited || len(answered) > 0 })
+		select {
+		case err := <-answered:
+			return err
+		default:
+			return nil
+		}
 	}
 }
 
@@ -207,6 +200,7 @@ func takeTail(t *testing.T, r *env.Raw, i int) error {
 // Names of owners are kept for good, and one machine can make up as many as it
 // likes.
 func TestOneAddressLeavesRoomForOwnerNames(t *testing.T) {
+	t.Parallel()
 	n := env.Start(t)
 	admin := n.Raw(t, "admin")
 	if _, err := admin.NN.SetAttr(t.Context(), &pb.SetAttrRequest{Call: admin.Call(), Caller: admin.Who, At: pb.At("/"), SetMode: true, Mode: 0o1777}); err != nil {
@@ -242,6 +236,7 @@ func TestOneAddressLeavesRoomForOwnerNames(t *testing.T) {
 
 // A walk of the whole tree need not wait until another user's many are done.
 func TestWalksTakeTurns(t *testing.T) {
+	t.Parallel()
 	n := env.Start(t)
 	r := n.Raw(t, "r")
 	manyNames(t, r)

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode"
@@ -18,7 +20,9 @@ import (
 func TestLocalCalls(t *testing.T) {
 	audit := filepath.Join(t.TempDir(), "audit")
 	n := env.Start(t, func(c *namenode.Config) { c.Audit.File = audit })
-	within := func(c *client.Config) { c.DialOptions = append(c.DialOptions, n.Local()) }
+	within := func(c *client.Config) {
+		c.DialOptions = append(c.DialOptions, grpc.WithChainUnaryInterceptor(n.Local()))
+	}
 	fs := n.Client(t, within)
 	data := []byte("content")
 	if err := fs.WriteFile(t.Context(), "/f", data); err != nil {
@@ -72,7 +76,7 @@ func TestLocalCallsProve(t *testing.T) {
 	f := newFort(t)
 	within := func(proof client.Proof) error {
 		cfg := client.Config{Namenodes: []string{f.Addr()}, User: "bob", Proof: proof, TLS: f.clientTLS(nil), HTTPClient: f.HTTP, Timeout: 20 * time.Second}
-		cfg.DialOptions = append(cfg.DialOptions, f.Local())
+		cfg.DialOptions = append(cfg.DialOptions, grpc.WithChainUnaryInterceptor(f.Local()))
 		fs, err := client.New(t.Context(), cfg)
 		if err != nil {
 			return err

@@ -55,6 +55,7 @@ func (f *fort) cancel(by, what token) error {
 
 // TestDelegationTokens: who may get, renew, cancel and see which.
 func TestDelegationTokens(t *testing.T) {
+	t.Parallel()
 	f := newFort(t)
 	ctx := t.Context()
 	root, bob := client.NewDelegationTokens(f.as("root", f.root)), client.NewDelegationTokens(f.as("bob", f.bob))
@@ -145,6 +146,7 @@ func firstOf(seq func(func(client.DelegationToken, error) bool)) (err error) {
 // TestDelegationTokensKeepGroups: who is a superuser by the groups of his token is one by a
 // delegation token, too, and who is none by them does not become one by those of the machine.
 func TestDelegationTokensKeepGroups(t *testing.T) {
+	t.Parallel()
 	f := newFort(t, func(c *namenode.Config) {
 		c.Groups = func(string) []string { return []string{"supergroup"} }
 	})
@@ -164,6 +166,7 @@ func TestDelegationTokensKeepGroups(t *testing.T) {
 // TestACancelIsAnswered: who cancels a delegation token by that token is told so, though the proof of
 // his call is not good any more before the journal is synced and the answer may be given.
 func TestACancelIsAnswered(t *testing.T) {
+	t.Parallel()
 	var gate sync.RWMutex
 	f := newFort(t, func(c *namenode.Config) { c.FS = heldFS{vfs.OS(), &gate} })
 	get := f.delegation("bob", f.bob)
@@ -236,6 +239,7 @@ func overStream(s pb.Calls_CarryClient, method string, req proto.Message) error 
 // cancelled or expires, by the time of records; that time goes by also if the machine's
 // time of day jumps back, and a restart changes nothing.
 func TestDelegationTokensEndStreams(t *testing.T) {
+	t.Parallel()
 	begin := func(f *fort, tok token) (ended func() error) {
 		watch, err := linkOf(f.connect(f.shows(nil, tok))).nn.Watch(t.Context(), &pb.WatchRequest{Caller: &pb.Caller{User: "root", Client: "c", Session: pb.NewSession("root")}, Path: "/", Recursive: true})
 		if err == nil {
@@ -259,7 +263,7 @@ func TestDelegationTokensEndStreams(t *testing.T) {
 	})
 	t.Run("expired", func(t *testing.T) {
 		f := newFort(t)
-		ended := begin(f, f.delegation("root", f.root)(5*time.Second))
+		ended := begin(f, f.delegation("root", f.root)(20*time.Second)) // it lasts until the stream has begun, on a slow machine too
 		if err := ended(); fserror.KindOf(err) != fserror.Retry || fserror.ReasonOf(err) != fserror.ReasonProof {
 			t.Error(err)
 		}

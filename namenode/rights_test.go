@@ -42,17 +42,19 @@ const (
 // needs says of each call of vanisher.sendings, all of which are about what user ann has, who may
 // make it.
 var needs = map[string]right{
-	"Session": anybody, "ListLeases": anybody, "GrantLease": anybody, "WhoAmI": anybody, "Status": anybody, "ListTrash": anybody, "ListQuotas": anybody, "GetDelegationToken": proves,
+	"Session": anybody, "ListLeases": anybody, "GrantLease": anybody, "WhoAmI": anybody, "Status": anybody, "ListTrash": anybody, "ListQuotas": anybody, "ListSnapshotDirs": anybody, "GetDelegationToken": proves,
 	"Watch": anybody, "LeaseTimeToLive": anybody, // of which they are shown what they may see
 	"Stat": searches, "Acl": searches, "LeaseHistory": searches, "GetQuota": searches,
-	"GetFile": reads, "List": reads, "Summary": reads, "Find": reads, "Xattrs": reads,
+	"ListSnapshots": reads, "GetFile": reads, "List": reads, "Summary": reads, "Find": reads, "Xattrs": reads,
 	"Create": writes, "Mkdir": writes, "Symlink": writes, "Rename": writes, "Delete": writes, "Transact": writes, "Concat": writes, "Carry": writes,
 	"Append": writes, "Truncate": writes, "SetXattr": writes, "Recover": writes, "DetachLease": writes, "CloseAbandoned": left,
 	"SetAttr": owns, "ChangeAcl": owns, "RestoreTrash": owns, "EmptyTrash": owns, // what ann has deleted
+	"MakeSnapshot": owns, "RenameSnapshot": owns, "DeleteSnapshot": owns, "DiffSnapshots": owns,
 	"AppendTail": bound, "AllocateBlock": bound, "Commit": bound, "Close": bound, "RenewLease": bound,
 	"AttachLease": owns, "RevokeLease": owns, "KeepAlive": owns, "ChangeDelegationToken": owns, // a lease, a token
 	"ListDelegationTokens": rules, // of all
 	"SetQuota":             rules,
+	"AllowSnapshots":       rules,
 	"Checkpoint":           rules, "SafeMode": rules, "Fsck": rules, "Collect": rules, "Failover": rules, "ResolveStore": rules, "Upgrade": rules, "Backup": rules,
 }
 
@@ -114,6 +116,7 @@ func (s *tapped) RecvMsg(m any) error {
 // what the call is about, whoever proves it for him. No answer tells anybody the id of another's session: who knew
 // that could take the session while the namenode does not know whose it is, after a restart.
 func TestRightsOfEachCall(t *testing.T) {
+	t.Parallel()
 	f := newFort(t)
 	tokens := map[string]token{}
 	lines := f.lines
@@ -150,7 +153,7 @@ func TestRightsOfEachCall(t *testing.T) {
 	}
 	f.Dial = f.shows(nil, tokens["ann"])
 	ann := asUser(f.Raw(t, "ann"), "ann")
-	v := &vanisher{t: t, n: f.Namenode, r: ann, w: ann.Create("/w")}
+	v := &vanisher{t: t, n: f.Namenode, r: ann, w: ann.Create("/w"), super: root}
 	rows, waits := v.sendings()
 	f.carries(rows, v)
 	own := func() *pb.Ref { // a directory in which nobody else has any
@@ -234,7 +237,7 @@ func TestRightsOfEachCall(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(rows)) {
 		t.Run(name, func(t *testing.T) {
 			try := func(cc *grpc.ClientConn, may bool) error {
-				send, patience := rows[name](), 20*time.Second
+				send, patience := rows[name](), time.Minute
 				if may && waits[name] {
 					patience = 100 * time.Millisecond // it was let in: it waits
 				}

@@ -18,6 +18,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/namespace/levels"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 	"github.com/leasefs/leasefs/namenode/reign"
+	"github.com/leasefs/leasefs/namenode/serve"
 	"github.com/leasefs/leasefs/namenode/space"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -53,7 +54,8 @@ func (s *operators) Status(ctx context.Context, r *pb.StatusRequest) (*pb.Status
 	resp.TailBytes, resp.StoredBytes, resp.GarbageBlocks, resp.GarbageBytes = n.TailBytes, n.StoredBytes, uint64(n.Garbage), n.GarbageBytes
 	bin := s.trash.Sizes()
 	resp.TrashFiles, resp.TrashBytes = bin.Files, bin.Bytes
-	resp.OldestOverdueMs = ls.OldestOverdue.Milliseconds()
+	resp.Snapshots, resp.SnapshotBlocks, resp.SnapshotBytes, resp.SnapshotMemoryBytes = uint64(n.Snapshots), uint64(n.Held), n.HeldBytes, s.snaps.SnapshotMemory()
+	resp.OldestOverdueMs = max(ls.OldestOverdue, ls.GrantedOverdue).Milliseconds()
 	if n.SafeMode {
 		resp.SafeMode, resp.SafeModeWhy = true, "entered by an operator"
 	}
@@ -75,6 +77,7 @@ func (s *operators) Status(ctx context.Context, r *pb.StatusRequest) (*pb.Status
 	if st := s.archive.Stats(); st.On && role.Role != "standby" {
 		resp.Archive = &pb.ArchiveStatus{Txid: st.TxID, Records: st.Records, LagMs: st.Lag.Milliseconds(), Holes: uint64(st.Holes), Problem: st.Problem} //nolint:gosec // a count
 	}
+	resp.Rooms = s.forecast.Rooms()
 	s.tellGreedy(ctx, r.GetCaller(), resp)
 	return resp, nil
 }
@@ -163,7 +166,7 @@ func (s *operators) Fsck(r *pb.FsckRequest, stream grpc.ServerStreamingServer[pb
 	if err := s.admin(ctx, r.GetCaller()); err != nil {
 		return err
 	}
-	send := func(m *pb.FsckResponse) error { return s.send(func() error { return stream.Send(m) }) }
+	send := func(m *pb.FsckResponse) error { return s.send(ctx, func() error { return stream.Send(m) }) }
 	f := &fsck{operators: s, ctx: ctx, send: send, sum: &pb.FsckSummary{}, read: r.GetBlocks()}
 	if err := f.whole(); err != nil {
 		return err
@@ -352,9 +355,9 @@ func (s *operators) Backup(r *pb.BackupRequest, stream grpc.ServerStreamingServe
 	return s.backup(stream.Context(), r.GetTreeOnly(), func(m *backups.Message) error {
 		patience := s.patience
 		if m.GetUrl() != "" { // the client is at the ones before
-			patience = backupURLLife
+			patience = s.urlLife
 		}
-		return sendWithin(patience, func() error { return stream.Send(m) })
+		return serve.Within(stream.Context(), patience, func() error { return stream.Send(m) })
 	})
 }
 

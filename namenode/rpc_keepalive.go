@@ -11,6 +11,7 @@ import (
 	"github.com/leasefs/leasefs/internal/turn"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/serve"
 	"github.com/leasefs/leasefs/namenode/sessions"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -36,28 +37,34 @@ type keeper struct {
 // KeepAlive keeps leases alive for as long as messages come, and tells who wants
 // to know it when one ends.
 func (s *granted) KeepAlive(stream grpc.BidiStreamingServer[pb.KeepAliveRequest, pb.KeepAliveResponse]) error {
-	k := &keeper{Keeper: s.sessions.Keeper(), sends: turn.New(), out: stream.Send}
+	ctx := stream.Context()
+	send := serve.Patient(ctx, s.patience, "lease keep-alive", "") // who takes nothing would keep what is sent in memory
+	k := &keeper{Keeper: s.sessions.Keeper(), sends: turn.New(), out: func(m *pb.KeepAliveResponse) error {
+		return send(func() error { return stream.Send(m) })
+	}}
+	defer context.AfterFunc(ctx, func() { serve.Interrupt(ctx, context.Cause(ctx)) })()
 	// The handler must end with the namenode, also while nothing is received; its
 	// end makes Recv return, so the goroutine ends too. What that one still names
 	// must not be followed then.
 	served := make(chan error, 1)
 	go func() {
-		err := s.serveKeepAlive(stream, k)
-		k.Leave()
-		served <- err
+		served <- serve.Guard(ctx, func() error {
+			defer k.Leave()
+			return s.serveKeepAlive(stream, k)
+		})
 	}()
 	for {
 		select {
 		case err := <-served:
 			return err
 		case <-k.Wake():
-			if err := s.tellEnded(stream.Context(), k, nil); err != nil {
+			if err := s.tellEnded(ctx, k, nil); err != nil {
 				return err
 			}
 		case <-s.loops.Done():
 			return s.role.Active()
-		case <-stream.Context().Done():
-			return context.Cause(stream.Context())
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package namenode
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -27,8 +28,9 @@ import (
 // maxRenewSet bounds the open set that one renewal may list.
 const maxRenewSet = 200_000
 
-// Session serves one client process: Hello, then renewals, until it ends.
-func (s *streams) Session(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.SessionResponse]) error {
+// Session serves one client process: Hello, then renewals, until it ends. It takes one
+// goroutine: what the client has to be told is sent by others, which end with that.
+func (s *streams) Session(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.SessionResponse]) (err error) {
 	ctx := stream.Context()
 	first, err := stream.Recv()
 	if err != nil {
@@ -74,39 +76,47 @@ func (s *streams) Session(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.
 	if err := send(&pb.SessionResponse{Kind: &pb.SessionResponse_Welcome{Welcome: welcome}}); err != nil {
 		return err
 	}
-	// The handler must end with the namenode, also while nothing is received;
-	// its end makes Recv return, so the goroutine ends too.
-	ended := make(chan error, 1)
-	go func() { ended <- s.serveSession(stream, send, h, cached) }()
-	for {
-		select {
-		case err := <-ended:
-			if err == nil { // the client closed its side, which it does when it leaves
-				s.drafts.Leave(h.Session)
-				cached.Leave()
+	defer line.Stop(func() bool { return serve.Interrupt(ctx, err) })
+	line.Begin(func(revoked []readlease.Revocation, loss *sessions.Loss) bool {
+		return serve.Guard(ctx, func() error { return s.tell(ctx, revoked, loss, send) }) == nil
+	})
+	// The stream must end with the namenode, also while nothing is received.
+	defer context.AfterFunc(ctx, func() {
+		_ = serve.Guard(ctx, func() error { // it interrupts the stream
+			why := context.Cause(ctx)
+			if s.loops.Err() != nil {
+				why = cmp.Or(s.role.Active(), why)
 			}
+			return why
+		})
+	})()
+	// Guarded, so that err says of a panic what it was when the line stops.
+	err = serve.Guard(ctx, func() error {
+		err := s.serveSession(stream, send, h, cached)
+		if err == nil { // the client closed its side, which it does when it leaves
+			s.drafts.Leave(h.Session)
+			cached.Leave()
+		}
+		return err
+	})
+	return err
+}
+
+// tell sends a session what it has to be told. A loss is told at once, so that an idle
+// writer need not wait for its next renewal; it renews nothing.
+func (s *streams) tell(ctx context.Context, revoked []readlease.Revocation, loss *sessions.Loss, send func(*pb.SessionResponse) error) error {
+	for _, r := range revoked {
+		if err := send(revocationOf(r)); err != nil {
 			return err
-		case <-line.Revoking():
-			for _, r := range line.Revoked() {
-				if err := send(revocationOf(r)); err != nil {
-					return err
-				}
-			}
-		case l := <-line.Losses():
-			// Told at once, so that an idle writer need not wait for its next renewal.
-			// It renews nothing.
-			if err := s.engine.WaitDurable(ctx, l.TxID); err != nil {
-				return err
-			}
-			if err := send(&pb.SessionResponse{Kind: &pb.SessionResponse_Renewed{Renewed: &pb.RenewLeaseResponse{Lost: []*pb.LostFile{lossOf(l)}}}}); err != nil {
-				return err
-			}
-		case <-s.loops.Done():
-			return s.role.Active()
-		case <-ctx.Done():
-			return context.Cause(ctx)
 		}
 	}
+	if loss == nil {
+		return nil
+	}
+	if err := s.engine.WaitDurable(ctx, loss.TxID); err != nil {
+		return err
+	}
+	return send(&pb.SessionResponse{Kind: &pb.SessionResponse_Renewed{Renewed: &pb.RenewLeaseResponse{Lost: []*pb.LostFile{lossOf(loss)}}}})
 }
 
 // oneAtATime is send for several senders, of which gRPC wants one at a time.
@@ -120,7 +130,7 @@ func oneAtATime(send func(*pb.SessionResponse) error) func(*pb.SessionResponse) 
 }
 
 // lossOf is what the session that had a file is told.
-func lossOf(l sessions.Loss) *pb.LostFile {
+func lossOf(l *sessions.Loss) *pb.LostFile {
 	f := &pb.LostFile{Inode: uint64(l.Inode), Epoch: l.Epoch, Reason: l.Reason}
 	if l.By != nil {
 		f.NewHolder = holderInfo(leases.HolderOf(*l.By), 0, 0)
@@ -134,7 +144,7 @@ func (s *streams) serveSession(stream grpc.BidiStreamingServer[pb.SessionRequest
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
-		if err != nil {
+		if err := cmp.Or(err, context.Cause(stream.Context())); err != nil { // its end need not have ended Recv yet
 			return err
 		}
 		r := m.GetRenew()

@@ -14,6 +14,8 @@ import (
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/namespace/calls"
+	"github.com/leasefs/leasefs/namenode/serve"
+	"github.com/leasefs/leasefs/namenode/snapshots"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -291,7 +293,11 @@ func (s *tree) fileResponse(r *pb.GetFileRequest, v fileView) (*pb.GetFileRespon
 // Summary counts what is below a path, of one moment.
 func (s *tree) Summary(ctx context.Context, r *pb.SummaryRequest) (*pb.SummaryResponse, error) {
 	resp := &pb.SummaryResponse{}
-	err := s.walk(ctx, r.GetCaller(), r.GetAt(), func(_ *walk, _ []byte, a namespace.Attr) error {
+	top := namespace.InodeID(0)
+	err := s.walk(ctx, r.GetCaller(), r.GetAt(), func(w *walk, _ []byte, a namespace.Attr) error {
+		if top == 0 { // it comes first
+			top, resp.SnapshotBytes = a.ID, snapshots.HeldBelow(w.tree, nil)[a.ID]
+		}
 		switch a.Type {
 		case namespace.TypeFile:
 			resp.Files++
@@ -320,7 +326,8 @@ type walk struct {
 	ctx  context.Context //nolint:containedctx // one call's
 	c    *namespace.Call
 	on   bool
-	txid uint64 // of the last change that is in it
+	tree *namespace.Tree // as it is looked at
+	txid uint64          // of the last change that is in it
 }
 
 func (w *walk) begin() error {
@@ -352,19 +359,8 @@ func (w *walk) aside(fn func() error) error {
 
 // send gives a client a part of a long answer, for which a clone of the tree is
 // held: so it ends the stream of one that takes nothing for a minute.
-func (s *desk) send(stream func() error) error { return sendWithin(s.patience, stream) }
-
-func sendWithin(patience time.Duration, stream func() error) error {
-	sent := make(chan error, 1)
-	go func() { sent <- stream() }() // the end of the stream ends it
-	late := time.NewTimer(patience)
-	defer late.Stop()
-	select {
-	case err := <-sent:
-		return err
-	case <-late.C:
-		return fserror.New(fserror.Deadline, "", "", "nothing of the answer was taken for %s, so it was broken off; ask again, and read on without a pause", patience)
-	}
+func (s *desk) send(ctx context.Context, fn func() error) error {
+	return serve.Within(ctx, s.patience, fn)
 }
 
 // walk runs fn over everything below a path on a snapshot, without a lock. The
@@ -388,6 +384,7 @@ func (s *tree) walk(ctx context.Context, who *pb.Caller, at *pb.Ref, fn func(w *
 		return err
 	}
 	n := 0
+	w.tree = t
 	w.txid, _ = t.Last() // durable, as is the whole snapshot
 	return t.Walk(root.ID, func(p []byte, a namespace.Attr) error {
 		if n++; n%1024 == 0 && ctx.Err() != nil {
@@ -407,7 +404,7 @@ func (s *tree) Find(r *pb.FindRequest, stream grpc.ServerStreamingServer[pb.Find
 	send := func() error {
 		m := &pb.FindResponse{Entries: page, Txid: txid}
 		page, size = nil, 0
-		return s.send(func() error { return stream.Send(m) })
+		return s.send(stream.Context(), func() error { return stream.Send(m) })
 	}
 	err := s.walk(stream.Context(), r.GetCaller(), r.GetAt(), func(w *walk, p []byte, a namespace.Attr) error {
 		txid = w.txid

@@ -25,7 +25,7 @@ func (s *writers) recoverFile(ctx context.Context, r request, at *pb.Ref, decide
 		return out, 0, err
 	}
 	out, err = s.engine.Do(ctx, engine.Request{Call: c, ID: id, Plan: func(tx *engine.Tx) (namespace.Op, error) {
-		a, err := namespace.PlanOpen(tx.Tree, c, ref(at))
+		a, err := namespace.PlanOpen(tx.Tree, c, ref(at), false)
 		if err != nil {
 			return nil, err
 		}

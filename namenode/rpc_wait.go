@@ -25,7 +25,7 @@ func (s *writers) mustQueue(ctx context.Context, c *namespace.Call, id namespace
 		if _, known, err := tx.Tree.CallResult(id); known || err != nil {
 			return err
 		}
-		a, err := namespace.PlanOpen(tx.Tree, c, at) // who may not write it is told so at once, and holds nobody up
+		a, err := namespace.PlanOpen(tx.Tree, c, at, false) // who may not write it is told so at once, and holds nobody up
 		queued = err == nil && s.waits.Waiting(a.ID, s.cfg.Clock.Mono()) > 0 &&
 			(a.Open == nil || !waiting.SameClient(a.Open.Holder, by)) // who may come back to his own tries
 		return err

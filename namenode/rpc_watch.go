@@ -23,9 +23,6 @@ import (
 // it is, so that it can be resumed from there.
 const watchProgress = 10 * time.Second
 
-// maxWatchers is how many watches a namenode serves at once.
-const maxWatchers = 10_000
-
 // watchEvents is the form in which the events of a record are kept.
 func watchEvents(e *namespace.Entry, r *namespace.Result) []watch.Event {
 	if len(r.Events) == 0 {
@@ -81,32 +78,25 @@ func (s *watches) Watch(r *pb.WatchRequest, stream grpc.ServerStreamingServer[pb
 	if err := stream.Send(&pb.WatchResponse{Txid: start - 1}); err != nil {
 		return err
 	}
+	// Who takes nothing of it for a while is cut off: it would keep what is
+	// sent in memory.
+	send := serve.Patient(ctx, s.patience, "watch", r.GetPath())
+	quiet := time.NewTimer(watchProgress) // at its end the watch is told how far it is
+	defer quiet.Stop()
 	for {
-		events, upTo, err := s.nextEvents(ctx, w)
+		quiet.Reset(watchProgress)
+		events, upTo, err := w.NextUntil(ctx, quiet.C)
 		if err == nil {
 			err = s.role.Active() // who cannot know of later changes must not look as if there were none
 		}
 		if err != nil {
 			return watchError(err, r.GetPath())
 		}
-		// Who takes nothing of it for a while is cut off: it would keep what is
-		// sent in memory.
 		resp := watchResponse(s.visible(c, events), upTo)
-		if err := s.send(func() error { return stream.Send(resp) }); err != nil {
+		if err := send(func() error { return stream.Send(resp) }); err != nil {
 			return fserror.With(err, "watch", r.GetPath())
 		}
 	}
-}
-
-// nextEvents waits for events; none after watchProgress.
-func (s *watches) nextEvents(ctx context.Context, w *watch.Watcher) ([]*watch.Kept, uint64, error) {
-	short, cancel := context.WithTimeout(ctx, watchProgress)
-	defer cancel()
-	events, upTo, err := w.Next(short)
-	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		return nil, w.UpTo(), nil
-	}
-	return events, upTo, err
 }
 
 // watchPath is the path to watch, links on the way followed. What is watched

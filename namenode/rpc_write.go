@@ -15,6 +15,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/identity"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
 	"github.com/leasefs/leasefs/namenode/share"
 	"github.com/leasefs/leasefs/namenode/waiting"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -122,17 +123,10 @@ func (s *writers) create(ctx context.Context, r *pb.CreateRequest, do engine.Req
 				return nil, err
 			}
 		}
-		return op, nil
-	}
-	if file := do.Plan; len(r.GetXattrs()) > 0 {
-		do.Plan = func(tx *engine.Tx) (namespace.Op, error) {
-			plans := []func(*namespace.Tree) (namespace.Op, error){func(*namespace.Tree) (namespace.Op, error) { return file(tx) }}
-			for _, x := range r.GetXattrs() {
-				plans = append(plans, func(t *namespace.Tree) (namespace.Op, error) { return planMade(t, c, req.At, x) })
-			}
-			op, _, err := namespace.PlanTxn(tx.Tree, plans...)
-			return engine.OrNil(op, err)
+		if len(req.Xattrs) > 0 {
+			return engine.OrNil(namespace.PlanMade(tx.Tree, c, req, op))
 		}
+		return op, nil
 	}
 	out, wait, err = s.engine.Begin(ctx, do)
 	return out, req, wait, err
@@ -174,6 +168,9 @@ func (s *writers) createRequest(c *namespace.Call, r *pb.CreateRequest) (namespa
 	}
 	if n := len(r.GetXattrs()); n > maxTxnOps || n > 0 && r.GetAs() != 0 {
 		return req, fserror.New(fserror.InvalidArgument, "", "", "a create sets at most %d extended attributes, not %d, and none on a file whose number was set aside; set the rest afterwards", maxTxnOps, n)
+	}
+	for _, x := range r.GetXattrs() {
+		req.Xattrs = append(req.Xattrs, calls.Xattr{Name: x.GetName(), Value: x.GetValue()})
 	}
 	err := checkData(r.GetData(), r.GetDataCrc32C())
 	if err != nil {
@@ -289,7 +286,7 @@ func (s *writers) planAppend(ctx context.Context, tx *engine.Tx, c *namespace.Ca
 	if lease != 0 && !r.GetCreate() {
 		return nil, fserror.New(fserror.InvalidArgument, "", "", "only an append that may make the file can attach it to a lease; a file that is there is attached by itself")
 	}
-	a, err := namespace.PlanOpen(tx.Tree, c, ref(r.GetAt()))
+	a, err := namespace.PlanOpen(tx.Tree, c, ref(r.GetAt()), r.GetResume())
 	if errors.Is(err, fserror.NotFound) && r.GetCreate() {
 		if r.GetHasExpectedLength() && r.GetExpectedLength() != 0 {
 			return nil, notAtEnd(0, r.GetExpectedLength())

@@ -28,6 +28,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/datadir"
 	"github.com/leasefs/leasefs/namenode/drafts"
 	"github.com/leasefs/leasefs/namenode/engine"
+	"github.com/leasefs/leasefs/namenode/forecast"
 	"github.com/leasefs/leasefs/namenode/history"
 	"github.com/leasefs/leasefs/namenode/identity"
 	"github.com/leasefs/leasefs/namenode/images"
@@ -78,6 +79,7 @@ type Server struct {
 	history  *history.Log // of leases; nil: none is kept
 	scrub    *scrub.Scrub // nil: nothing is scrubbed
 	archive  *archive.Archive
+	forecast *forecast.Table
 }
 
 // Start opens the data folder, brings the namespace back, takes the reign and
@@ -112,6 +114,8 @@ func (s *Server) bringUp(ctx context.Context) error {
 	if err := s.role.Begin(ctx, reign.Rooms{Engine: s.engine, Owner: s.owner, Blocks: s.blocks, Images: s.images, Leases: s.leases}); err != nil {
 		return err
 	}
+	s.loops.Run("forecast", func(ctx context.Context) error { return s.forecast.Run(ctx, rooms{s}.readings) })
+	s.loops.Run("forecast of the store", func(ctx context.Context) error { return s.forecast.Run(ctx, s.space.StoreReading) })
 	s.loops.Every("clocks", clocks.Every, s.clocks.Due, s.clocks.Compare)
 	return nil
 }
@@ -173,7 +177,8 @@ func (s *Server) open(ctx context.Context) error {
 	if err := s.owner.Meet(ctx); err != nil {
 		return err
 	}
-	s.space = space.New(space.Config{Log: s.log, Dir: s.dir, Store: s.store, Blocks: s.blocks, Reserve: s.cfg.Reserve, Memory: s.cfg.MemoryLimit})
+	s.space = space.New(space.Config{Log: s.log, Dir: s.dir, Store: s.store, Blocks: s.blocks, Reserve: s.cfg.Reserve, Memory: s.cfg.MemoryLimit, Apart: s.cfg.Blocks+s.cfg.BlocksDir != ""})
+	s.forecast = forecast.New(s.cfg.Clock)
 	s.clocks = s.newClocks()
 	s.archive = newArchive(s)
 	s.images = s.newImages()
@@ -333,9 +338,9 @@ func (s *Server) Addr() string { return s.front.Addr() }
 func (s *Server) HTTPAddr() string { return s.front.HTTPAddr() }
 
 // Local makes the calls of a client in this process without a connection, where callers are
-// believed about who they are.
-func (s *Server) Local() grpc.DialOption {
-	return grpc.WithChainUnaryInterceptor(s.front.Local(s.Addr(), s.advertised()))
+// believed about who they are. It is of this Server, and good for nothing after its end.
+func (s *Server) Local() grpc.UnaryClientInterceptor {
+	return s.front.Local(s.Addr(), s.advertised())
 }
 
 // PagesAddr is the address of the operator's pages.

@@ -15,6 +15,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/datadir"
 	"github.com/leasefs/leasefs/namenode/drafts"
 	"github.com/leasefs/leasefs/namenode/engine"
+	"github.com/leasefs/leasefs/namenode/forecast"
 	"github.com/leasefs/leasefs/namenode/history"
 	"github.com/leasefs/leasefs/namenode/images"
 	"github.com/leasefs/leasefs/namenode/leases"
@@ -27,6 +28,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/serve"
 	"github.com/leasefs/leasefs/namenode/sessions"
 	"github.com/leasefs/leasefs/namenode/share"
+	"github.com/leasefs/leasefs/namenode/snapshots"
 	"github.com/leasefs/leasefs/namenode/space"
 	"github.com/leasefs/leasefs/namenode/trash"
 	"github.com/leasefs/leasefs/namenode/waiting"
@@ -45,6 +47,7 @@ type service struct {
 	*operators
 	*trash.Room
 	*quotas.Calls
+	*snapshots.Service
 }
 
 // unimplemented answers the calls of newer clients. What service has goes before it.
@@ -117,7 +120,9 @@ type operators struct {
 	started time.Duration
 	audit   *audit.Log
 	greedy  func() []share.Holding
+	urlLife time.Duration // of the URLs of a backup
 	trash   *trash.Room
+	snaps   *snapshots.Service
 	journal journal.Journal
 	dir     *datadir.Dir
 	store   blockstore.Store
@@ -128,6 +133,9 @@ type operators struct {
 	clocks  *clocks.Clocks
 	scrub   *scrub.Scrub
 	archive *archive.Archive
+
+	forecast *forecast.Table
+	quotas   *quotas.Calls
 }
 
 // newService makes a service that can tell only how the namenode is, until its namespace
@@ -142,13 +150,20 @@ func (s *Server) newService() *service {
 	room := &trash.Room{Config: bin, Asked: func(ctx context.Context, r trash.Request) (*namespace.Call, namespace.CallID, error) {
 		return d.asked(ctx, r)
 	}}
+	limits := &quotas.Calls{Engine: s.engine, Caller: d.caller, Held: snapshots.HeldBelow, Asked: func(ctx context.Context, r *pb.SetQuotaRequest) (*namespace.Call, namespace.CallID, error) {
+		return d.asked(ctx, r)
+	}}
+	turn := func(ctx context.Context, c *namespace.Call) (func(), error) {
+		w := &walk{s: t, ctx: ctx, c: c}
+		return w.end, w.begin()
+	}
+	snaps := &snapshots.Service{Config: snapshots.Config{Turn: turn, Engine: s.engine, Caller: d.caller, Attr: d.attr, Memory: s.cfg.MemoryLimit, Deleted: func() { s.blocks.Wake() }, Asked: func(ctx context.Context, r snapshots.Request) (*namespace.Call, namespace.CallID, error) {
+		return d.asked(ctx, r)
+	}}}
 	return &service{
-		Room: room,
-		Calls: &quotas.Calls{Engine: s.engine, Caller: d.caller, Asked: func(ctx context.Context, r *pb.SetQuotaRequest) (*namespace.Call, namespace.CallID, error) {
-			return d.asked(ctx, r)
-		}},
+		Room: room, Calls: limits, Service: snaps,
 		tree: t, writers: &writers{desk: d, older: make(chan struct{}, 4), files: share.Of(maxWritten, share.Files, s.cfg.quota(share.Files))}, granted: &granted{desk: d, looks: share.NewTurns(2)}, streams: &streams{desk: d},
-		watches: &watches{desk: d, watchers: share.Of(maxWatchers, share.Watches, s.cfg.quota(share.Watches))}, operators: &operators{desk: d, tree: t, trash: room, started: s.started, audit: s.audit, greedy: s.greedy},
+		watches: &watches{desk: d, watchers: share.Of(int64(s.cfg.MaxWatches), share.Watches, s.cfg.quota(share.Watches))}, operators: &operators{desk: d, tree: t, trash: room, quotas: limits, snaps: snaps, started: s.started, audit: s.audit, greedy: s.greedy, urlLife: backupURLLife},
 	}
 }
 
@@ -162,7 +177,7 @@ func (s *Server) furnish(to *service) {
 	to.granted.waits, to.granted.history, to.watches.events = s.waits, s.history, s.events
 	to.streams.dir, to.streams.drafts = s.dir, s.drafts
 	o.journal, o.dir, o.store, o.images, o.owner = s.journal, s.dir, s.store, s.images, s.owner
-	o.blocks, o.space, o.clocks, o.scrub, o.archive = s.blocks, s.space, s.clocks, s.scrub, s.archive
+	o.blocks, o.space, o.clocks, o.scrub, o.archive, o.forecast = s.blocks, s.space, s.clocks, s.scrub, s.archive, s.forecast
 }
 
 // serve begins to answer, once.

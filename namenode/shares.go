@@ -9,6 +9,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/proof"
 	"github.com/leasefs/leasefs/namenode/conns"
+	"github.com/leasefs/leasefs/namenode/forecast"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/serve"
 	"github.com/leasefs/leasefs/namenode/share"
@@ -90,32 +91,50 @@ func (w *writers) mayHold(ctx context.Context, c *namespace.Call, h namespace.Ho
 	return nil
 }
 
+// limits are those of what callers share, as far as they are known.
+func (r rooms) limits() []*share.Limit {
+	limits := append(r.s.front.Limits(), r.s.calls.watchers, r.s.calls.files)
+	if r.s.role.Ready() {
+		limits = append(limits, r.s.engine.Limits()...)
+	}
+	return limits
+}
+
+// readings are how much is in use of what there is only so much of.
+func (r rooms) readings(context.Context) []forecast.Reading {
+	all := r.s.space.Readings()
+	for _, l := range r.limits() {
+		all = append(all, forecast.Reading{Resource: l.What(), Used: l.Used(), Limit: l.Room()})
+	}
+	if role := r.s.role.Status(); role.Several {
+		all = append(all, forecast.Reading{Resource: "zookeeper", Used: role.Kept, Limit: r.s.images.Most()})
+	}
+	if r.s.role.Ready() { // as checkTailBudget has it
+		all = append(all, forecast.Reading{Resource: "tails", Used: r.s.engine.Facts().TailBytes, Limit: share.Room(r.s.cfg.TailBudget, 0, 1, false)})
+	}
+	return all
+}
+
 // greedy are those who hold much of what all share, or were refused more.
 func (s *Server) greedy() []share.Holding {
-	limits := append(s.front.Limits(), s.calls.watchers, s.calls.files)
-	if s.role.Ready() {
-		limits = append(limits, s.engine.GrantedLimit())
-	}
-	all := s.front.SlowedDown()
-	for _, l := range limits {
+	all := s.front.Callers()
+	for _, l := range (rooms{s}).limits() {
 		all = append(all, l.Greedy()...)
 	}
 	return all
 }
 
 // refusals is how often somebody was refused more of what all share.
-func (s *Server) refusals() (n uint64) {
-	for _, l := range append(s.front.Limits(), s.calls.watchers, s.calls.files) {
-		n += l.Refusals()
-	}
-	return n
+func (s *Server) refusals() uint64 {
+	return s.front.Refusals() + s.calls.watchers.Refusals() + s.calls.files.Refusals()
 }
 
-// tellGreedy adds who is greedy to a status that a superuser asks for.
+// tellGreedy adds who is greedy, and which quotas are nearly used up, to a status that a superuser asks for.
 func (s *operators) tellGreedy(ctx context.Context, caller *pb.Caller, resp *pb.StatusResponse) {
 	if c, err := s.caller(ctx, caller); err != nil || !c.Super {
 		return
 	}
+	resp.Quotas = s.quotas.Fullest()
 	for _, h := range s.greedy() {
 		resp.Greedy = append(resp.Greedy, &pb.Holding{What: h.What, Who: h.Who, Held: h.Held, Most: h.Most, Refused: h.Refused, Delayed: h.Delayed})
 	}

@@ -51,6 +51,7 @@ func asUser(r *env.Raw, user string) *env.Raw {
 // than he may, is told so, and gets back the places of calls that have ended; others are not
 // held up, and the file counts when it changes.
 func TestSharesOfStreams(t *testing.T) {
+	t.Parallel()
 	n, replace := withShares(t, "user ann sessions=2 keepalives=1 watches=1 leases=1\n")
 	first := asUser(n.Raw(t, "1"), "ann")
 	end := first.Connect()
@@ -135,6 +136,7 @@ func TestSharesOfStreams(t *testing.T) {
 // TestSharesOfOpenFiles: a user has no more files open for write than he may, in all his sessions
 // together, however they are opened; what is closed, ended or taken from him makes room.
 func TestSharesOfOpenFiles(t *testing.T) {
+	t.Parallel()
 	n, replace := withShares(t, "user ann files=2\n")
 	op := n.Raw(t, "op")
 	if _, err := op.NN.SetAttr(t.Context(), &pb.SetAttrRequest{Call: op.Call(), Caller: op.Who, At: pb.At("/"), SetMode: true, Mode: 0o1777}); err != nil {
@@ -281,9 +283,13 @@ func TestAGreedyUserIsSlowed(t *testing.T) {
 	if most := 100 + 50*took.Seconds() + 1; float64(made) > most {
 		t.Errorf("%d calls in %s, more than %.0f", made, took, most)
 	}
-	short, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	// What his share refuses him is no overload, which an operator would have to end.
+	if m := n.Metrics(t); !strings.Contains(m, "\nleasefs_calls_shed_total 0\n") || strings.Contains(m, "\nleasefs_shares_refused_total 0\n") {
+		t.Error("refusals of a share count as an overload, or not at all")
+	}
+	soon, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if _, err := op.NN.ListLeases(short, &pb.ListLeasesRequest{Caller: op.Who}); err != nil {
+	if _, err := op.NN.ListLeases(soon, &pb.ListLeasesRequest{Caller: op.Who}); err != nil {
 		t.Error(err)
 	}
 }

@@ -121,8 +121,9 @@ func TestStreamsOfWhoLeaves(t *testing.T) {
 // A watcher that reads nothing is cut off, and told why when it reads again; one
 // that reads gets everything.
 func TestSilentWatcherIsCutOff(t *testing.T) {
+	t.Parallel()
 	n := env.Start(t)
-	n.SetPatience(200 * time.Millisecond)
+	n.SetPatience(10 * time.Second) // who reads may not seem silent because the machine stalls
 	r := n.Raw(t, "a")
 	silent, reading := narrow(t, n).watch(t, r, 0), narrow(t, n).watch(t, r, 0)
 	seen := make(chan int, 1)
@@ -164,5 +165,31 @@ func TestSilentWatcherIsCutOff(t *testing.T) {
 	}
 	if err = wire.FromStatus(err); !errors.Is(err, fserror.Deadline) {
 		t.Errorf("the silent one: %v", err)
+	}
+}
+
+// Who keeps leases alive and takes none of the answers is cut off, too.
+func TestSilentKeeperIsCutOff(t *testing.T) {
+	n := env.Start(t)
+	n.SetPatience(200 * time.Millisecond)
+	r := n.Raw(t, "a")
+	st, err := pb.NewNamenodeClient(narrow(t, n)).KeepAlive(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &pb.KeepAliveRequest{Caller: r.Who, Ids: make([]uint64, 50_000)} // the answer to each has more than 64 KiB
+	for range 4 {
+		if st.Send(m) != nil {
+			break // it is cut off by now
+		}
+	}
+	env.Eventually(t, "the silent keeper is cut off", func() bool {
+		return strings.Contains(n.Metrics(t), "leasefs_call_errors_total{kind=\"DEADLINE\",method=\"keepalive\"} 1\n")
+	})
+	for err == nil {
+		_, err = st.Recv()
+	}
+	if err := wire.FromStatus(err); !errors.Is(err, fserror.Deadline) {
+		t.Errorf("it was told %v", err)
 	}
 }

@@ -52,6 +52,7 @@ func onFillable(c *namenode.Config) *atomic.Bool {
 // A namenode whose own disk is full is not the one that takes over while another can
 // take what it would refuse; and is, when there is no other.
 func TestFullDiskMakesWay(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	acfg, _ := p.config()
 	bcfg, _ := p.config()
@@ -135,6 +136,7 @@ func (p *pair) refusesFailover(a, b *namenode.Server, r *env.Raw, why, standby s
 
 // A hand-over by hand to a namenode without room is refused with the reason.
 func TestFailoverToAFullDisk(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	acfg, _ := p.config()
 	bcfg, _ := p.config()
@@ -206,6 +208,7 @@ func holdBatches(way *zkproxy.Proxy) (release func()) {
 
 // A hand-over by hand to a namenode that has not followed is refused with the reason.
 func TestFailoverToOneThatLags(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	acfg, _ := p.config()
 	bcfg, way := p.config()
@@ -230,6 +233,7 @@ func TestFailoverToOneThatLags(t *testing.T) {
 
 // A namenode that has not followed is not the one that takes over while another has.
 func TestOneThatLagsMakesWay(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	acfg, _ := p.config()
 	bcfg, way := p.config()
@@ -276,6 +280,7 @@ func (c monoAhead) Mono() time.Duration { return c.System.Mono() + time.Duration
 // An active namenode whose disk has filled up hands over to one that has room, if its
 // reign was long enough; while none has, it stays active, and deletes.
 func TestActiveWithAFullDiskHandsOver(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	clk := monoAhead{ahead: new(atomic.Int64)}
 	acfg, _ := p.config(func(c *namenode.Config) { c.Clock = clk })

@@ -140,6 +140,7 @@ func TestSessionsStayBound(t *testing.T) {
 // TestRevokedDuringAFailover: a token is taken back while the namenode that knows of its session dies: the next one
 // lets nobody in by it, the session neither, though that has a file open; others are let in.
 func TestRevokedDuringAFailover(t *testing.T) {
+	t.Parallel()
 	file, tokens := tokensOf(t, "ann", "bob")
 	p := newPair(t)
 	acfg, _ := p.config(takesTokens(t, file))
@@ -300,6 +301,7 @@ func TestACopiedReader(t *testing.T) {
 // begun stays with the file that it was begun with, and nothing is done to his for which it takes
 // his rights, nor is he told what was written.
 func TestANameChangesHands(t *testing.T) {
+	t.Parallel()
 	f := newFort(t)
 	ann := token(proof.NewToken())
 	f.writeTokens(append(f.lines, f.line(ann, "ann"))...)

@@ -24,6 +24,22 @@ import (
 func TestStopWithUnusedConnections(t *testing.T) {
 	t.Parallel()
 	n := env.Start(t)
+	// A server that waits for them does so for five seconds, each time; a machine that
+	// stalls holds up some stop, and not each.
+	const most = 4500 * time.Millisecond
+	took := most + 1
+	for range 10 {
+		if took = stopUnused(t, n); took <= most {
+			return
+		}
+		n.Start(t)
+	}
+	t.Errorf("each stop took long, the last one %s", took)
+}
+
+// stopUnused tells how long a namenode takes to stop that has connections nobody uses.
+func stopUnused(t *testing.T, n *env.Namenode) time.Duration {
+	t.Helper()
 	for range 3 {
 		c, err := net.Dial("tcp", n.HTTPAddr())
 		if err != nil {
@@ -44,9 +60,7 @@ func TestStopWithUnusedConnections(t *testing.T) {
 	_ = resp.Body.Close()
 	began := time.Now()
 	n.Stop(t)
-	if took := time.Since(began); took > 4500*time.Millisecond { // a server that waits for them does so for five seconds
-		t.Errorf("the stop took %s", took)
-	}
+	return time.Since(began)
 }
 
 // A stream that the namenode's end breaks off is not one that its client has

@@ -101,6 +101,7 @@ func TestTrashMakesMemory(t *testing.T) {
 // the newest first, though more comes and goes meanwhile; those below a path, too, which are few;
 // and they can be emptied.
 func TestTrashOfMany(t *testing.T) {
+	t.Parallel()
 	const many, rare = 100_000, 20_000
 	s := startAt(t, new(clock.Fake)).calls
 	ctx := t.Context()

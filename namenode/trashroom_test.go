@@ -76,7 +76,7 @@ func TestTrashMakesRoom(t *testing.T) {
 		}
 		return s
 	}
-	soon(t, "the trash is counted", func() bool { s := status(); return s.GetTrashFiles() == 3 && s.GetTrashBytes() == 6000 })
+	env.Eventually(t, "the trash is counted", func() bool { s := status(); return s.GetTrashFiles() == 3 && s.GetTrashBytes() == 6000 })
 	list, err := root.NN.ListTrash(t.Context(), &pb.ListTrashRequest{Caller: root.Who, All: true, Below: "/ann"})
 	if err != nil || len(list.GetEntries()) != 1 || list.GetEntries()[0].GetAttr().GetLength() != 5000 {
 		t.Errorf("ann's directory has 5000 bytes: %v, %v", list.GetEntries(), err)
@@ -100,8 +100,8 @@ func TestTrashMakesRoom(t *testing.T) {
 	n.Stop(t)
 	disk.tight.Store(true) // and nothing is counted yet
 	n.Start(t)
-	soon(t, "what ann has deleted goes", func() bool { return disk.files() == 1 })
-	soon(t, "what is left is counted", func() bool { s := status(); return s.GetTrashFiles() == 1 && s.GetTrashBytes() == 1000 })
+	env.Eventually(t, "what ann has deleted goes", func() bool { return disk.files() == 1 })
+	env.Eventually(t, "what is left is counted", func() bool { s := status(); return s.GetTrashFiles() == 1 && s.GetTrashBytes() == 1000 })
 	bob = n.Raw(t, "b")
 	bob.Who.User = "bob"
 	mine, err := bob.NN.ListTrash(t.Context(), &pb.ListTrashRequest{Caller: bob.Who})
@@ -112,5 +112,5 @@ func TestTrashMakesRoom(t *testing.T) {
 	if _, err := bob.NN.RestoreTrash(t.Context(), &pb.RestoreTrashRequest{Call: bob.Call(), Caller: bob.Who, Inode: mine.GetEntries()[0].GetInode(), To: pb.At("/bob/d/a")}); err != nil {
 		t.Fatal(err)
 	}
-	soon(t, "nothing is left", func() bool { s := status(); return s.GetTrashFiles() == 0 && s.GetTrashBytes() == 0 })
+	env.Eventually(t, "nothing is left", func() bool { s := status(); return s.GetTrashFiles() == 0 && s.GetTrashBytes() == 0 })
 }

@@ -51,7 +51,7 @@ func TestAPausedFindHoldsUpNoOtherWalk(t *testing.T) {
 	for range 4 {
 		pausedFind(t, n.Raw(t, "paused"))
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // they are broken off after a minute
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second) // they are broken off after a minute
 	defer cancel()
 	if out, err := r.NN.Summary(ctx, &pb.SummaryRequest{Caller: r.Who, At: pb.Follow("/")}); err != nil || out.GetFiles() != 3000 {
 		t.Fatalf("%v, %v", out, err)
@@ -84,6 +84,62 @@ func TestWaitingWalksLeaveRoomForCalls(t *testing.T) {
 		if err := <-ended; err != nil && !errors.Is(err, fserror.Retry) { // they may come back at once
 			t.Error(err)
 		}
+	}
+}
+
+// A comparison of snapshots looks at much of the tree: it waits for its turn as a walk does.
+func TestComparisonsOfSnapshotsTakeTurns(t *testing.T) {
+	t.Parallel()
+	n := env.Start(t)
+	r := n.Raw(t, "root")
+	if _, err := r.NN.Mkdir(t.Context(), &pb.MkdirRequest{Call: r.Call(), Caller: r.Who, At: pb.At("/d")}); err != nil {
+		t.Fatal(err)
+	}
+	r.Make("/d/f", "/d/g")
+	if _, err := r.NN.AllowSnapshots(t.Context(), &pb.AllowSnapshotsRequest{Call: r.Call(), Caller: r.Who, At: pb.At("/d"), Allow: true}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.NN.MakeSnapshot(t.Context(), &pb.MakeSnapshotRequest{Call: r.Call(), Caller: r.Who, At: pb.At("/d"), Name: "s"}); err != nil {
+		t.Fatal(err)
+	}
+	r.Make("/d/new")
+	release, err := n.HoldWalks(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { release() }()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	differ := func(ctx context.Context) {
+		out, err := r.NN.DiffSnapshots(ctx, &pb.DiffSnapshotsRequest{Caller: r.Who, At: pb.At("/d"), From: "s"})
+		if err == nil && len(out.GetChanges()) != 2 { // the directory, and what is new
+			err = fmt.Errorf("it tells of %v", out)
+		}
+		ended <- err
+	}
+	waits := func() {
+		t.Helper()
+		go differ(ctx)
+		env.Eventually(t, "it waits, or is answered", func() bool { return n.Parked() > 0 || len(ended) > 0 })
+		if len(ended) > 0 {
+			t.Fatalf("it did not wait for its turn: %v", <-ended)
+		}
+	}
+	waits()
+	cancel() // who goes away takes no turn with him
+	if err := <-ended; err == nil {
+		t.Error("it was answered")
+	}
+	env.Eventually(t, "it has gone", func() bool { return n.Parked() == 0 })
+	ctx = t.Context()
+	waits()
+	release()
+	release = func() {}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if release, err = n.HoldWalks(t.Context()); err != nil { // all turns were given back
+		t.Fatal(err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"path"
 	"slices"
 
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -11,6 +12,7 @@ var reads = map[string]bool{
 	"Session": true, "RenewLease": true, "ListLeases": true, "LeaseHistory": true, "KeepAlive": true, "LeaseTimeToLive": true, "Watch": true,
 	"GetFile": true, "Stat": true, "Xattrs": true, "Acl": true, "WhoAmI": true, "List": true, "Summary": true, "Find": true,
 	"Status": true, "Fsck": true, "Carry": true, "ListDelegationTokens": true, "ListTrash": true, "GetQuota": true, "ListQuotas": true,
+	"ListSnapshots": true, "ListSnapshotDirs": true, "DiffSnapshots": true,
 }
 
 // Asked fills in what a request to a method says: who asks, which call it is, and what for.
@@ -34,6 +36,12 @@ func (l *Line) Asked(method string, request any) {
 		}
 	}
 	switch r := request.(type) {
+	case *pb.MakeSnapshotRequest:
+		l.snapshots(r.GetAt(), r.GetName())
+	case *pb.RenameSnapshotRequest:
+		l.snapshots(r.GetAt(), r.GetName(), r.GetNewName())
+	case *pb.DeleteSnapshotRequest:
+		l.snapshots(r.GetAt(), r.GetName())
 	case interface{ GetAt() *pb.Ref }:
 		l.ref(r.GetAt())
 	case *pb.RenameRequest:
@@ -98,6 +106,16 @@ func (l *Line) Answered(response any) {
 		l.Lease = r.GetId()
 	case *pb.DelegationTokenResponse:
 		l.Token = r.GetId()
+	}
+}
+
+// snapshots are the directory, and the paths of its snapshots that have a name.
+func (l *Line) snapshots(dir *pb.Ref, names ...string) {
+	l.ref(dir)
+	for _, name := range names {
+		if name != "" {
+			l.path(dir.GetBase(), path.Join(dir.GetPath(), ".snapshot", name))
+		}
 	}
 }
 

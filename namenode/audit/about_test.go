@@ -31,3 +31,22 @@ func TestTrashIsAudited(t *testing.T) {
 		}
 	}
 }
+
+// TestSnapshotsAreAudited: a line about a snapshot that has a name has its path, too.
+func TestSnapshotsAreAudited(t *testing.T) {
+	for _, c := range []struct {
+		method  string
+		request any
+		want    []Path
+	}{
+		{"MakeSnapshot", &pb.MakeSnapshotRequest{At: pb.Follow("/d")}, []Path{{Path: "/d"}}},
+		{"MakeSnapshot", &pb.MakeSnapshotRequest{At: pb.Follow("/"), Name: "a"}, []Path{{Path: "/"}, {Path: "/.snapshot/a"}}},
+		{"RenameSnapshot", &pb.RenameSnapshotRequest{At: pb.Follow("/d"), Name: "a", NewName: "b"}, []Path{{Path: "/d"}, {Path: "/d/.snapshot/a"}, {Path: "/d/.snapshot/b"}}},
+		{"DeleteSnapshot", &pb.DeleteSnapshotRequest{At: pb.Inode(7), Name: "a"}, []Path{{Base: 7}, {Base: 7, Path: ".snapshot/a"}}},
+	} {
+		var l Line
+		if l.Asked(c.method, c.request); l.Reads || !slices.Equal(l.paths(), c.want) {
+			t.Errorf("%s: %v", c.method, l.paths())
+		}
+	}
+}

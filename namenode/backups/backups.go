@@ -42,7 +42,7 @@ func (c *Contents) Send(ctx context.Context, send func(*Message) error) error {
 	n := c.Tree.CountReachable()
 	first := &Message{TotalFiles: uint64(max(n.Files, 0)), TotalDirectories: uint64(max(n.Dirs, 0)), TotalSymlinks: uint64(max(n.Symlinks, 0))}
 	if !c.TreeOnly {
-		first.TotalBlocks, first.TotalBytes = uint64(max(n.Blocks, 0)), n.StoredBytes
+		first.TotalBlocks, first.TotalBytes = uint64(max(n.Blocks+n.Held, 0)), n.StoredBytes+n.HeldBytes
 	}
 	if err := send(first); err != nil {
 		return err

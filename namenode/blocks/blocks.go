@@ -86,7 +86,7 @@ func (bs *Blocks) Stop(ctx context.Context) (resume func(), err error) { return 
 // Hurry has garbage collected at once if the store has little room, or garbage takes
 // much of it.
 func (bs *Blocks) Hurry(free, total int64) {
-	if bs.excess(bs.Engine.Facts().Counts, bs.Owner.Kept()) <= 0 && (total <= 0 || free >= shortBlocks*bs.BlockSize) {
+	if excessOf(bs.Engine.Facts().Counts, bs.Owner.Kept(), bs.BlockSize) <= 0 && (total <= 0 || free >= shortBlocks*bs.BlockSize) {
 		return
 	}
 	bs.hurry()

@@ -108,21 +108,19 @@ func (bs *Blocks) collectSome(ctx context.Context) (deleted, waiting int, err er
 	var last uint64
 	early := 0 // so many of them the archive needs
 	bs.Engine.Look(func(t *namespace.Tree) {
-		// By the time of reigns, as garbage is stamped; and that may run fast.
-		var lastMS int64
-		last, lastMS = t.Last()
-		due := t.Reigned() + max(0, bs.Engine.Now()-lastMS) - engine.Longest(max(bs.URLLife, keep)).Milliseconds()
+		last, _ = t.Last()
+		due := dueAfter(bs.Engine, t, max(bs.URLLife, kept(keep)))
 		before, limit, enough := due, collectPage, int64(math.MaxInt64)
 		if short {
 			before, limit = math.MaxInt64, shortPage
-		} else if excess := bs.excess(t.Counts(), keep); excess > 0 {
+		} else if excess := excessOf(t.Counts(), keep, bs.BlockSize); excess > 0 {
 			before, enough = math.MaxInt64, excess
 		}
 		if !t.SafeMode() {
-			keys = t.Garbage(bs.before(before), limit, enough)
+			keys = t.Garbage().Oldest(bs.before(before), limit, enough)
 		}
 		if keep > 0 && before > due {
-			early = len(keys) - len(t.Garbage(bs.before(due), len(keys), enough))
+			early = len(keys) - len(t.Garbage().Oldest(bs.before(due), len(keys), enough))
 		}
 		waiting = t.Counts().Garbage - len(keys)
 	})
@@ -149,13 +147,34 @@ func (bs *Blocks) collectSome(ctx context.Context) (deleted, waiting int, err er
 	return len(keys), waiting, err
 }
 
-// excess is how many bytes of garbage are too many to wait for the end
+// kept is for how long garbage stays for an archive of that time: an eighth longer than its
+// moments, so that a restore of the oldest one has time to copy.
+func kept(keep time.Duration) time.Duration { return keep + keep/8 }
+
+// dueAfter is when what has to be deleted by now, since garbage stays for so long, became garbage: by
+// the time of reigns, as garbage is stamped; and that may run fast.
+func dueAfter(e *engine.Engine, t *namespace.Tree, stays time.Duration) int64 {
+	_, last := t.Last()
+	return t.Reigned() + max(0, e.Now()-last) - engine.Longest(stays).Milliseconds()
+}
+
+// Overdue is how late the oldest block is that nothing keeps and that is not deleted; 0: none is.
+func (bs *Blocks) Overdue() (late time.Duration) {
+	bs.Engine.Look(func(t *namespace.Tree) {
+		if since, there := t.Garbage().Since(); there {
+			late = time.Duration(max(0, bs.before(dueAfter(bs.Engine, t, max(bs.URLLife, kept(bs.Owner.Kept()))))-since)) * time.Millisecond
+		}
+	})
+	return late
+}
+
+// excessOf is how many bytes of garbage are too many to wait for the end
 // of their URLs. What the archive needs is bounded in number only.
-func (bs *Blocks) excess(n calls.Counts, keep time.Duration) int64 {
+func excessOf(n calls.Counts, keep time.Duration, blockSize int64) int64 {
 	if keep > 0 {
-		return int64(n.Garbage-n.Blocks-spareKept) * bs.BlockSize
+		return int64(n.Garbage-n.Blocks-n.Held-spareKept) * blockSize
 	}
-	return n.GarbageBytes - n.StoredBytes - SpareBlocks*bs.BlockSize
+	return n.GarbageBytes - n.StoredBytes - n.HeldBytes - SpareBlocks*blockSize
 }
 
 // RoomShort reports whether the block store has room for a few blocks only, or has refused
@@ -217,7 +236,7 @@ func (bs *Blocks) Sweep(ctx context.Context, all bool) (orphans int, err error) 
 	left := 0
 	for ctx.Err() == nil {
 		page, err := bs.listStore(ctx, after)
-		if err == nil && len(page) == 0 && !all {
+		if err == nil && len(page) == 0 {
 			bs.noteUnswept(left)
 		}
 		if err != nil || len(page) == 0 {

@@ -67,7 +67,7 @@ type Dir struct {
 	Secret []byte   // signs URLs of blocks
 	Fresh  bool     // formatted in this open
 	Backup uint64   // txid of the image, if the folder came from a backup
-	Info   Version  // what WriteVersion writes
+	Info   Version  // what WriteVersion writes; see Version
 	update sync.Mutex
 }
 
@@ -212,8 +212,8 @@ func (d *Dir) format(id *[16]byte) error {
 }
 
 // Finish makes a formatted folder valid.
-func (d *Dir) Finish(format int, createdBy, now string) error {
-	d.Info = Version{Format: format, Namespace: hex.EncodeToString(d.ID[:]), Created: now, By: createdBy, Incarnation: d.Info.Incarnation}
+func (d *Dir) Finish(at levels.State, createdBy, now string) error {
+	d.Info = Version{Format: int(at.Level), Release: at.Release, Namespace: hex.EncodeToString(d.ID[:]), Created: now, By: createdBy, Incarnation: d.Info.Incarnation}
 	if err := d.WriteVersion(); err != nil {
 		return err
 	}
@@ -231,6 +231,13 @@ func (d *Dir) Update(change func(*Version)) error {
 		d.Info = was
 	}
 	return err
+}
+
+// Version is what VERSION says. Unlike Info it may be asked for while Update changes it, and waits for that.
+func (d *Dir) Version() Version {
+	d.update.Lock()
+	defer d.update.Unlock()
+	return d.Info
 }
 
 // WriteVersion makes what Info says durable.
@@ -319,6 +326,9 @@ func (d *Dir) Shortage(reserve int64) (why string, err error) {
 	}
 	return why, nil
 }
+
+// Usage is how many bytes are free on the folder's disk, and how many there are.
+func (d *Dir) Usage() (free, total int64, err error) { return d.fs.Usage(d.path) }
 
 // Close unlocks the folder.
 func (d *Dir) Close() error { return d.lock.Close() }

@@ -44,7 +44,7 @@ func TestUpdates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Finish(1, "x", "now"); err != nil {
+	if err := d.Finish(levels.State{Level: 1}, "x", "now"); err != nil {
 		t.Fatal(err)
 	}
 	const last = 50
@@ -89,7 +89,7 @@ func TestUpdateFails(t *testing.T) {
 	disk := &full{FS: vfs.OS()}
 	d, err := Open(disk, t.TempDir(), nil)
 	if err == nil {
-		err = d.Finish(1, "x", "now")
+		err = d.Finish(levels.State{Level: 1}, "x", "now")
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -97,5 +97,24 @@ func TestUpdateFails(t *testing.T) {
 	disk.is = true
 	if err := d.Update(func(v *Version) { v.Format = 2 }); fserror.KindOf(err) != fserror.NoSpace || d.Info.Format != 1 {
 		t.Errorf("%v, format %d", err, d.Info.Format)
+	}
+}
+
+// What VERSION says can be asked for while it changes: the race detector is the judge.
+func TestVersionBesideUpdate(t *testing.T) {
+	d, err := Open(vfs.OS(), t.TempDir(), nil)
+	if err == nil {
+		err = d.Finish(levels.State{Level: 1}, "x", "now")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() { done <- d.Update(func(v *Version) { v.Format, v.Release = 2, "x" }) }()
+	if v := d.Version(); (v.Format == 2) != (v.Release == "x") {
+		t.Errorf("half of a change: %+v", v)
+	}
+	if err := <-done; err != nil || d.Version().Format != 2 {
+		t.Errorf("%v, %+v", err, d.Version())
 	}
 }

@@ -39,7 +39,7 @@ func (e *Engine) Share(term uint64, of Limits) {
 		Clock: e.cfg.Clock, Term: max(e.cfg.CacheTerm, 0), FirstSeq: term << 32, MaxSessions: of.Caching, ObserveWait: e.cfg.ObserveWait,
 	}))
 	e.limits = limits{
-		granted: share.Of(of.Granted, share.Leases, e.cfg.Quota), owners: share.New(tables.MaxOwners), results: share.New(of.Results),
+		granted: share.Of(of.Granted, share.Leases, e.cfg.Quota), owners: share.Of(tables.MaxOwners, "owners", nil), results: share.Of(of.Results, "results", nil),
 		resultsOf: make(map[namespace.SessionID]share.Taker),
 	}
 	e.limits.results.Hold(int64(tree.Counts().Sessions), share.Taker{})
@@ -71,11 +71,12 @@ func (e *Engine) Granted() int64 {
 	return e.limits.granted.Used()
 }
 
-// GrantedLimit is that of granted leases, in this reign.
-func (e *Engine) GrantedLimit() *share.Limit {
+// Limits are those of granted leases, of sessions whose results are kept, and of owners, in this
+// reign.
+func (e *Engine) Limits() []*share.Limit {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
-	return e.limits.granted
+	return []*share.Limit{e.limits.granted, e.limits.results, e.limits.owners}
 }
 
 // CheckGranted refuses one more lease to a user who has many, while few are left for

@@ -75,6 +75,8 @@ type Keeper struct {
 	mu   sync.Mutex
 	at   time.Duration // when the newest image was written, or loaded
 	txid uint64        // and what it holds
+	// level is that of the namespace when an image was written last, or at the beginning.
+	level uint64
 	// bad are the published images of which a start or a check has shown that they are
 	// gone or damaged. While one of them is to be kept, nothing older is removed.
 	bad []Image
@@ -209,6 +211,7 @@ func (k *Keeper) Checkpoint(ctx context.Context) (*namespace.OpImage, error) {
 		return nil, err
 	}
 	k.written(last)
+	k.atLevel(t.Level().Level, true)
 	k.cfg.Log.Info("image written", "txid", last, "bytes", size, "took", k.cfg.Clock.Mono()-began)
 	return op, k.prune(ctx)
 }
@@ -303,17 +306,30 @@ func (k *Keeper) CheckpointIfDue(ctx context.Context) error {
 // Wanted receives when an image is wanted at once.
 func (k *Keeper) Wanted() <-chan struct{} { return k.wake }
 
+// atLevel reports whether a level is above that of the newest image, as far as this is known. image:
+// one was written at that level.
+func (k *Keeper) atLevel(level uint64, image bool) (above bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if image || k.level == 0 {
+		k.level = level
+	}
+	return level > k.level
+}
+
 // due reports whether an image should be written now.
 func (k *Keeper) due() bool {
-	var last uint64
+	var last, level uint64
 	var unnamed bool
 	k.cfg.Engine.Look(func(t *namespace.Tree) {
 		last, _ = t.Last()
+		level = t.Level().Level
 		unnamed = k.cfg.Shared != nil && k.from.TxID > 0 && !k.named
 	})
 	at, txid := k.last()
 	_, bytes := k.journal.Size()
 	return last-txid >= uint64(k.cfg.Records) || bytes >= k.cfg.Bytes || //nolint:gosec // positive
+		k.atLevel(level, false) || // an older program would take an image of before for the newest
 		unnamed && txid == k.from.TxID || // the next start would look for another image first
 		// Writes wait. The journal goes from the older of two images on, so one
 		// more is needed even if nothing was written since the last.
@@ -337,6 +353,9 @@ const mostNeeded = 8
 // its memory is not ours to fill. Two are usual, since the journal is kept
 // from the older of two on.
 const tooMuch = 3
+
+// Most is how many bytes ZooKeeper may hold.
+func (k *Keeper) Most() int64 { return tooMuch * k.cfg.Bytes }
 
 // Refuse refuses changes while ZooKeeper holds too much, and asks for an image.
 func (k *Keeper) Refuse() error {

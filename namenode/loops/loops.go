@@ -42,6 +42,27 @@ func (g *Group) Err() error { return context.Cause(g.ctx) }
 // Wait returns when all loops have ended, after Stop.
 func (g *Group) Wait() { g.running.Wait() }
 
+// Within returns what fn does, or the context's error if that ends first: fn, which may ask
+// what minds no context, as a folder that hangs, ends later then.
+func Within[T any](ctx context.Context, fn func(context.Context) (T, error)) (T, error) {
+	type result struct {
+		v   T
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		v, err := fn(ctx)
+		done <- result{v, err}
+	}()
+	select {
+	case r := <-done:
+		return r.v, r.err
+	case <-ctx.Done():
+		var none T
+		return none, context.Cause(ctx)
+	}
+}
+
 // Run starts a loop.
 func (g *Group) Run(name string, loop func(ctx context.Context) error) {
 	g.running.Add(1)

@@ -46,3 +46,22 @@ func TestLoops(t *testing.T) {
 		}
 	})
 }
+
+// What minds no context is waited for as long as the context says.
+func TestWithin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hangs := make(chan bool)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		got, err := loops.Within(ctx, func(context.Context) (int, error) { <-hangs; return 1, nil })
+		if took := time.Since(began); got != 0 || !errors.Is(err, context.DeadlineExceeded) || took != time.Second {
+			t.Errorf("%d, %v, after %s", got, err, took)
+		}
+		close(hangs)
+		broken := errors.New("broken")
+		if got, err := loops.Within(t.Context(), func(context.Context) (int, error) { return 2, broken }); got != 2 || !errors.Is(err, broken) {
+			t.Errorf("%d, %v", got, err)
+		}
+	})
+}

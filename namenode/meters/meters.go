@@ -10,6 +10,8 @@ import (
 	"github.com/leasefs/leasefs/internal/blockstore/local"
 	"github.com/leasefs/leasefs/internal/blockstore/s3"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/leasemanager"
+	"github.com/leasefs/leasefs/leasemanager/readlease"
 )
 
 // Set sets a gauge, or a counter if the name ends in _total.
@@ -100,4 +102,27 @@ func Store(ch chan<- prometheus.Metric, set Set, store blockstore.Store) {
 		set("blocks_get_bytes_total", float64(st.GetBytes), "Bytes read from the block folder.")
 		set("blocks_puts_under_way", float64(st.PutsInFlight), "Blocks that are being written to the block folder.")
 	}
+}
+
+// Leases shows what the lease table has counted.
+func Leases(set Set, st leasemanager.Stats) {
+	set("leases", float64(st.Leases), "Leases that hold files.")
+	set("sessions_connected", float64(st.Connected), "Client processes that have a stream.")
+	set("lease_oldest_overdue_seconds", st.OldestOverdue.Seconds(), "How long the oldest lease past its hard limit waits for the monitor.")
+	set("leases_expired_total", float64(st.Expired), "Leases ended at their hard limit.")
+	set("lease_renewals_total", float64(st.Renewals), "Renewals.")
+	set("granted_leases_expired_total", float64(st.GrantedExpired), "Granted leases whose time to live was over.")
+	set("granted_lease_oldest_overdue_seconds", st.GrantedOverdue.Seconds(), "How long the oldest granted lease past its time waits for its end.")
+}
+
+// Caches shows what sessions may have cached, and what that has cost.
+func Caches(set Set, st readlease.Stats) {
+	set("cache_sessions", float64(st.Sessions), "Sessions that may cache what they read.")
+	set("cache_keys", float64(st.Holdings), "Names, attributes and entries that sessions may have cached, one held by two counted twice.")
+	set("cache_grants_total", float64(st.Grants), "Answers that sessions were allowed to keep.")
+	set("cache_refused_total", float64(st.Refused), "Answers that sessions were not allowed to keep.")
+	set("cache_revocations_total", float64(st.Revocations), "Revocations sent to sessions.")
+	set("cache_waits_total", float64(st.Waits), "Changes that waited for readers.")
+	set("cache_waits_by_term_total", float64(st.WaitsByTerm), "Of them, those that waited for the term of a reader that did not answer.")
+	set("cache_lost_total", float64(st.Lost), "Leases of sessions that did not acknowledge a revocation within their term.")
 }

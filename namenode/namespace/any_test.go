@@ -11,6 +11,7 @@ import (
 	"github.com/leasefs/leasefs/internal/posixacl"
 	"github.com/leasefs/leasefs/namenode/namespace/levels"
 	"github.com/leasefs/leasefs/namenode/namespace/quota"
+	"github.com/leasefs/leasefs/namenode/namespace/snapshots"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
@@ -147,6 +148,8 @@ func drawOp(t *rapid.T, next uint64) Op {
 		return &OpPassChange{ID: uint64(num("pass") + 2), Cancel: rapid.Bool().Draw(t, "cancel")}
 	case 42:
 		return &OpQuota{Inode: id("inode"), Limits: quota.Limits{Names: num("names"), Bytes: num("bytes")}}
+	case snapshots.Kind:
+		return &OpSnapshot{Change: snapshots.Change{Do: snapshots.Action(rapid.IntRange(1, 6).Draw(t, "do")), Dir: id("dir"), ID: snapshots.ID(num("snapshot") + 2), Name: name("name"), Limit: uint32(num("limit") + 2)}}
 	case TrashKind:
 		op := &OpTrash{Do: TrashAction(rapid.IntRange(1, 3).Draw(t, "do"))}
 		switch op.Do {
@@ -188,6 +191,8 @@ func TestApplyAnything(t *testing.T) {
 		r.must(t, &OpXattr{Inode: RootID, Name: tables.TrashXattr, Value: []byte("1d")})
 		r.quota(t, "/", 10, quota.None)
 		r.quota(t, "/a", 2, 5)
+		r.allow(t, "/a")
+		r.snapshot(t, "/a", "s")
 		r.tree.Events(true)
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			call := CallID{}

@@ -21,7 +21,7 @@ func closedFile(n *inode, reason string) ClosedFile {
 // Strings and bytes of the entry are copied as far as they are kept.
 func (t *Tree) Apply(e Entry) (Result, error) {
 	if err := t.follows(&e); err != nil {
-		return Result{}, t.refusal(&e, err)
+		return Result{}, refusal(t, &e, err)
 	}
 	var n news
 	if t.events {
@@ -38,7 +38,7 @@ func (t *Tree) Apply(e Entry) (Result, error) {
 	a, quotas := applier{t, now, keeper{}}, t.quotas.Len() > 0
 	r, err := e.Op.apply(a)
 	if err != nil {
-		return Result{}, t.refusal(&e, err)
+		return Result{}, refusal(t, &e, err)
 	}
 	if quotas || t.quotas.Len() > 0 {
 		a.touch(quotaChange)
@@ -82,7 +82,7 @@ func (t applier) touchEntry(dir InodeID, name string) {
 }
 
 // refusal is the error for a record that does not fit, and why.
-func (t *Tree) refusal(e *Entry, why error) error {
+func refusal(t *Tree, e *Entry, why error) error {
 	err := fserror.Wrap(fserror.Internal, "apply", "", why)
 	err.Message = fmt.Sprintf("record %d (%s) does not fit the state after record %d", e.TxID, opName(e.Op), t.txid)
 	return err

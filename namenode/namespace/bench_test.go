@@ -14,6 +14,7 @@ import (
 
 	"github.com/leasefs/leasefs/namenode/namespace/node"
 	"github.com/leasefs/leasefs/namenode/namespace/quota"
+	"github.com/leasefs/leasefs/namenode/namespace/snapshots"
 )
 
 // fill makes n empty closed files with names of 13 bytes, 1,000 a directory.
@@ -335,4 +336,59 @@ func BenchmarkQuotaWalk(b *testing.B) {
 			}
 		}
 	}
+}
+
+// BenchmarkSnapshot makes snapshots of a million files, changes a file for the first time after
+// each, and lists a thousand changes.
+func BenchmarkSnapshot(b *testing.B) {
+	r := fill(b, 1_000_000)
+	apply := func(op Op) {
+		last, _ := r.tree.Last()
+		if _, err := r.tree.Apply(Entry{TxID: last + 1, Time: testStart, Op: op}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	apply(&OpSnapshot{Change: snapshots.Change{Do: snapshots.Allow, Dir: RootID}})
+	made := 0
+	snapshot := func() snapshots.ID {
+		made++
+		apply(&OpSnapshot{Change: snapshots.Change{Do: snapshots.Make, Dir: RootID, Name: fmt.Sprint(made)}})
+		return snapshots.ID(made) //nolint:gosec // a count
+	}
+	drop := func(id snapshots.ID) {
+		apply(&OpSnapshot{Change: snapshots.Change{Do: snapshots.Delete, ID: id}})
+	}
+	change := func(id InodeID) { apply(&OpSetAttr{Inode: id, SetMTime: true, MTime: int64(id)}) }
+	b.Run("make", func(b *testing.B) {
+		for b.Loop() {
+			drop(snapshot())
+		}
+	})
+	b.Run("change first", func(b *testing.B) {
+		for b.Loop() {
+			id := snapshot()
+			change(500_000)
+			drop(id)
+		}
+	})
+	b.Run("change later", func(b *testing.B) {
+		id := snapshot()
+		for b.Loop() {
+			change(500_000)
+		}
+		drop(id)
+	})
+	b.Run("diff 1000", func(b *testing.B) {
+		id := snapshot()
+		for i := range InodeID(1000) {
+			change(1000 + 900*i)
+		}
+		for b.Loop() {
+			list, next, err := r.tree.SnapshotDiff(nil, At("/"), fmt.Sprint(made), "", 0, 2000)
+			if len(list) != 1000 || next != 0 || err != nil {
+				b.Fatal(len(list), next, err)
+			}
+		}
+		drop(id)
+	})
 }

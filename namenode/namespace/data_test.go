@@ -163,7 +163,7 @@ func (s *script) run() string {
 		})
 		return act(s, op == nil, op, err)
 	case "open":
-		a, err := PlanOpen(s.tree, s.call(), Follow(s.path(0)))
+		a, err := PlanOpen(s.tree, s.call(), Follow(s.path(0)), false)
 		return act(s, false, &OpOpen{Inode: a.ID, Holder: s.holder(), Token: s.newToken()}, err)
 	case "write":
 		w := s.writers[s.value("as", "w")]
@@ -208,7 +208,7 @@ func (s *script) run() string {
 		op := PlanTombstone(s.tree, []tables.StoredBlock{{Key: b.Key, Stored: b.Stored}})
 		return act(s, op == nil, op, nil)
 	case "collect":
-		return act(s, false, &OpCollected{Keys: s.tree.Garbage(s.now, 100, math.MaxInt64)}, nil)
+		return act(s, false, &OpCollected{Keys: s.tree.Garbage().Oldest(s.now, 100, math.MaxInt64)}, nil)
 	}
 	return s.show()
 }
@@ -301,7 +301,7 @@ func (s *script) show() string {
 		fmt.Fprintf(&b, "inodes=%d files=%d dirs=%d links=%d blocks=%d open=%d stored=%d garbage=%d detached=%d\n",
 			c.Inodes, c.Files, c.Dirs, c.Symlinks, c.Blocks, c.Open, c.StoredBytes, c.Garbage, c.Detached)
 	case "garbage":
-		for _, k := range s.tree.Garbage(s.now, 100, math.MaxInt64) {
+		for _, k := range s.tree.Garbage().Oldest(s.now, 100, math.MaxInt64) {
 			fmt.Fprintf(&b, "%d.%d\n", k.Term, k.Seq)
 		}
 	default:

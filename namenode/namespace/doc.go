@@ -55,7 +55,7 @@
 //   - a directory counts its entries, a file the bytes of its blocks;
 //   - a file that is open can be reached from the root, so a writer that is
 //     current need not be asked where its file is;
-//   - a block is in at most one file at one place, or garbage, never both.
+//   - a block is in at most one file at one place, held for a snapshot, or garbage.
 //
 // # Files and writers
 //
@@ -134,7 +134,7 @@
 // A [Tree] consists of parts: inodes (inodes.go, over packages node and slots; hierarchy.go is what is
 // above and below, openfiles.go who writes what) with their owners (owners.go) and
 // extended attributes (xattr.go), the space of blocks and garbage (garbage.go), granted
-// leases (granted.go), the trash (op_trash.go), what is remembered of clients (clients.go) and of the namespace
+// leases (granted.go), the trash (op_trash.go), snapshots (past.go and op_snapshot.go, over package snapshots), what is remembered of clients (clients.go) and of the namespace
 // as a whole (history.go). What they keep in tables is in package tables, and what a
 // file's bytes are made of in package content.
 //
@@ -142,7 +142,6 @@
 // an applier; view.go and resolve.go what a call sees, and paths and permissions;
 // plan.go, writer.go, read.go, walk.go the operations that callers ask for, in the types of
 // package calls; affects.go and event.go who hears of a change; track.go durability; image.go
-// the image, imageinode.go and imageparts.go the layouts of its parts, imagelink.go how they
-// become a tree; check.go.
+// the image, imageparts.go the layouts of its parts, over package imaging; check.go, over package checks.
 // The byte formats are in docs/design/records-and-image.md.
 package namespace

@@ -6,6 +6,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/namenode/namespace/acl"
 	"github.com/leasefs/leasefs/namenode/namespace/node"
+	"github.com/leasefs/leasefs/namenode/namespace/snapshots"
 )
 
 // chain is directories to be made, each inside the one before, and a leaf in
@@ -33,11 +34,16 @@ func (t applier) checkChain(c *chain, replace InodeID) (old *inode, err error) {
 	if err := t.Fit(c.user, c.group); err != nil {
 		return nil, err
 	}
+	if t.nextInode+InodeID(len(c.dirs)) >= 1<<snapshots.Bits {
+		return nil, noNumbers
+	}
 	if len(c.dirs) > 0 && replace != 0 {
 		return nil, misfit("it replaces a file in a directory that is yet to be made")
 	}
 	return t.entry(c.parent, top(c.dirs, c.name), replace)
 }
+
+const noNumbers = misfit("the namespace has given a number to as many inodes as it can have")
 
 // top is the first of the names of a chain.
 func top(dirs []string, name string) string {

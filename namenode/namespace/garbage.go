@@ -8,21 +8,20 @@ import (
 
 // space is what there is in the block store.
 type space struct {
-	blocks  tables.Set[blockstore.Key] // of all files, detached ones too
+	blocks  tables.Set[blockstore.Key] // of all files, detached ones too, and of snapshots
 	garbage tables.Garbage
 }
 
-// Garbage returns blocks that were garbage when Reigned was before, or earlier,
-// the oldest first: up to limit, and no more than it takes to free enough bytes.
-func (t *space) Garbage(before int64, limit int, enough int64) []blockstore.Key {
-	return t.garbage.Oldest(before, limit, enough)
+// Garbage are the blocks that no file has any more, by what Reigned was then: to be read only.
+func (t *space) Garbage() *tables.Garbage {
+	return &t.garbage
 }
 
 // IsGarbage reports whether a block is garbage: it may be gone from the store
 // at any time, and no file can have it again.
 func (t *space) IsGarbage(k blockstore.Key) bool { return t.garbage.Has(k) }
 
-// HasBlock reports whether a file has the block; also one of a deleted subtree
+// HasBlock reports whether a file has the block, or a snapshot; also a file of a deleted subtree
 // that is not reclaimed yet.
 func (t *space) HasBlock(k blockstore.Key) bool { return t.blocks.Has(k) }
 
@@ -32,13 +31,18 @@ func (t applier) ownBlock(b Block) {
 	t.counts.StoredBytes += int64(b.Stored)
 }
 
-// disownBlocks makes blocks that were part of a file garbage.
-func (t applier) disownBlocks(blocks []Block) {
+// disownBlocks makes blocks that were part of a file garbage, but those that a snapshot has.
+func (t applier) disownBlocks(file InodeID, blocks []Block) {
 	for _, b := range blocks {
-		t.blocks.Delete(b.Key)
 		t.counts.StoredBytes -= int64(b.Stored)
-		t.garbage.Add(tables.StoredBlock{Key: b.Key, Stored: b.Stored}, t.now.reigned)
 	}
+	t.snaps.Hold(file, blocks, t.forget)
+}
+
+// forget makes a block garbage that no file has, nor a snapshot.
+func (t applier) forget(b Block) {
+	t.blocks.Delete(b.Key)
+	t.garbage.Add(tables.StoredBlock{Key: b.Key, Stored: b.Stored}, t.now.reigned)
 }
 
 // free takes an inode out of the table and gives its blocks up. Its entry, if
@@ -52,11 +56,12 @@ func (t applier) free(n *inode, reason string) []ClosedFile {
 		closed = []ClosedFile{closedFile(n, reason)}
 	}
 	t.unattach(n)
-	t.dropXattrs(n.ID)
+	t.countXattrs(n, -t.xattrs.Drop(n.ID))
 	if n.Mode&node.ACLBit != 0 {
 		t.acls.Drop(n.ID, t.countACL)
 	}
-	t.disownBlocks(n.Blocks())
+	t.disownBlocks(n.ID, n.Blocks())
+	t.snaps.Allow(n.ID, false)
 	t.drop(n)
 	t.counts.Add(n.Type, -1)
 	t.touch(Change{Kind: ChangeAttr, Inode: n.ID})

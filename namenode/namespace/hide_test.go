@@ -109,7 +109,7 @@ func TestCut(t *testing.T) {
 	r.watch = newObserver(r.tree)
 	w := r.open(t, "/f", "client")
 	r.write(t, w, 0, "abc")
-	a, err := PlanOpen(r.tree, nil, Follow("/f"))
+	a, err := PlanOpen(r.tree, nil, Follow("/f"), false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,8 +5,8 @@ import (
 	"io"
 
 	"github.com/leasefs/leasefs/namenode/namespace/codec"
+	"github.com/leasefs/leasefs/namenode/namespace/imaging"
 	"github.com/leasefs/leasefs/namenode/namespace/levels"
-	"github.com/leasefs/leasefs/namenode/namespace/node"
 )
 
 // oldestImage is the version of the layout from which on images can be read, up to that of the
@@ -21,9 +21,7 @@ type imageCoder struct {
 	coder
 	t       *Tree
 	version uint32
-	read    unlinked
-	nodes   node.Coder
-	place   node.Loader
+	nodes   imaging.Inodes
 }
 
 // sinceLevels is from which version on an image says at which level it is.
@@ -43,10 +41,11 @@ var imageParts = []struct {
 	{"garbage", oldestImage, func(im *imageCoder) { im.t.garbage.Code(im.Coder, im.t.blocks.Has) }},
 	{"calls' results", oldestImage, func(im *imageCoder) { im.t.ResultTable.Code(im.Coder) }},
 	{"leases", oldestImage, (*imageCoder).leases},
-	{"extended attributes", oldestImage, func(im *imageCoder) { im.t.xattrs.Code(im.Coder, im.t.addXattr) }},
+	{"extended attributes", oldestImage, func(im *imageCoder) { im.t.xattrs.Code(im.Coder, im.t.readXattr) }},
 	{"ACLs", 10, func(im *imageCoder) { im.t.acls.Code(im.Coder, im.t.UserNames.Len(), im.t.addACL, im.t.countACL) }},
 	{"inode numbers set aside", oldestImage, func(im *imageCoder) { im.t.CacherTable.CodeNumbers(im.Coder, im.t.nextInode) }},
 	{"delegation tokens", 11, func(im *imageCoder) { im.t.PassTable.Code(im.Coder, im.t.txid, im.t.time) }},
+	{"snapshots", 13, (*imageCoder).snapshots},
 	{"counts at the end", oldestImage, (*imageCoder).trailer},
 }
 
@@ -91,17 +90,7 @@ func ReadImage(r io.Reader) (*Tree, error) {
 // in it. Of what is in it the checksums are checked, not whether it fits: so it takes
 // the memory of one chunk, and as long as reading takes.
 func CheckImage(r io.Reader) (txid uint64, err error) {
-	ir := codec.NewImageReader(r, oldestImage, newestImage())
-	im := &imageCoder{coder: coder{&ir.Coder}, t: newTree(), version: ir.Version}
-	if ir.Next(); ir.Version >= sinceLevels {
-		im.t.at.Code(im.Coder)
-	}
-	ir.U64(&txid)
-	ir.Skip()
-	if !ir.OK() {
-		return 0, ir.Failure("txid")
-	}
-	return txid, ir.Finish()
+	return imaging.Check(codec.NewImageReader(r, oldestImage, newestImage()))
 }
 
 // wrong is fail with details.

@@ -11,6 +11,7 @@ import (
 	"testing/iotest"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/namespace/codec"
 	"github.com/leasefs/leasefs/namenode/namespace/levels"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
@@ -100,8 +101,52 @@ func rich(t tb) *rig {
 	return r
 }
 
-func TestImage(t *testing.T) {
+// richer is rich at the newest level, with snapshots: some of what they have is gone, is other
+// now, or was dead, and one was deleted.
+func richer(t tb) *rig {
+	t.Helper()
 	r := rich(t)
+	w := r.open(t, "/only", "client")
+	r.commit(t, w, "block")
+	r.close(t, w)
+	for _, dir := range []string{"/", "/acl", "/a"} {
+		r.allow(t, dir)
+	}
+	for i, dir := range []string{"/", "/acl", "/"} {
+		r.snapshot(t, dir, fmt.Sprint("s", i))
+		r.setACL(t, "/acl", fmt.Sprint("user:u", i, ":rwx"))
+		r.must(t, &OpXattr{Inode: r.id(t, "/acl"), Name: "user.later", Value: []byte{byte(i)}})
+		r.mkdir(t, fmt.Sprint("/acl/new", i, "/dir"))
+		if i == 1 {
+			for _, p := range []string{"/only", "/acl/below", "/a/b/small"} {
+				op, err := PlanDelete(r.tree, nil, At(p), true, 0)
+				if err != nil {
+					t.Fatalf("%v", err)
+				}
+				r.must(t, op)
+			}
+		}
+		if op, err := PlanRename(r.tree, nil, At("/acl/heir"), At(fmt.Sprint("/acl/heir", i)), false, false); err == nil {
+			r.must(t, op)
+		}
+	}
+	op, err := PlanDeleteSnapshot(r.tree, nil, At("/"), "s0")
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	r.must(t, op)
+	if c := r.tree.Counts(); c.Held != 1 || c.Snapshots != 2 {
+		t.Fatalf("%+v", c)
+	}
+	return r
+}
+
+func TestImage(t *testing.T) {
+	testImage(t, rich(t))
+	testImage(t, richer(t))
+}
+
+func testImage(t *testing.T, r *rig) {
 	sound(t, r.tree)
 	image := imageOf(t, r.tree)
 	for name, reader := range map[string]io.Reader{
@@ -201,10 +246,10 @@ func TestImageDamage(t *testing.T) {
 	}
 }
 
-// reframe gives chunks their right checksums, so that what is in them is read.
-func reframe(payload []byte) []byte {
+// reframe gives chunks their right checksums, so that what is in them is read as of a level.
+func reframe(payload []byte, level uint64) []byte {
 	var b bytes.Buffer
-	w := codec.NewImageWriter(&b, levels.At(levels.First).Image)
+	w := codec.NewImageWriter(&b, levels.At(level).Image)
 	w.Append(payload...)
 	if err := w.Finish(); err != nil {
 		panic(err) // a buffer takes all
@@ -229,7 +274,7 @@ func tryImage(t *testing.T, image []byte) {
 	tree, err := ReadImage(bytes.NewReader(image))
 	if err != nil {
 		var ie *codec.ImageError
-		if !errors.As(err, &ie) {
+		if !errors.As(err, &ie) && fserror.ReasonOf(err) != fserror.ReasonNewer {
 			t.Fatalf("error %v", err)
 		}
 		return
@@ -247,27 +292,34 @@ func tryImage(t *testing.T, image []byte) {
 
 // TestImageContent changes bytes behind valid checksums.
 func TestImageContent(t *testing.T) {
-	payload := payloadOf(imageOf(t, rich(t).tree))
-	tryImage(t, reframe(payload))
-	step := size.Of(31, 1) // prime, so that it meets every field of the records
-	for n := 0; n < len(payload); n += step {
-		for _, x := range []byte{1, 2, 4, 0x80, 0xff} {
-			bad := bytes.Clone(payload)
-			bad[n] ^= x
-			tryImage(t, reframe(bad))
+	for _, r := range []*rig{rich(t), richer(t)} {
+		level := r.tree.Level().Level
+		payload := payloadOf(imageOf(t, r.tree))
+		tryImage(t, reframe(payload, level))
+		step := size.Of(31, 1) // prime, so that it meets every field of the records
+		for n := 0; n < len(payload); n += step {
+			for _, x := range []byte{1, 2, 4, 0x80, 0xff} {
+				bad := bytes.Clone(payload)
+				bad[n] ^= x
+				tryImage(t, reframe(bad, level))
+			}
+			tryImage(t, reframe(payload[:n], level))
 		}
-		tryImage(t, reframe(payload[:n]))
 	}
 }
 
 func FuzzReadImage(f *testing.F) {
 	f.Add(payloadOf(imageOf(f, New())), true)
 	f.Add(payloadOf(imageOf(f, rich(f).tree)), true)
+	f.Add(payloadOf(imageOf(f, richer(f).tree)), true)
 	f.Add(imageOf(f, rich(f).tree), false)
+	f.Add(imageOf(f, richer(f).tree), false)
 	f.Fuzz(func(t *testing.T, data []byte, frame bool) {
-		if frame {
-			data = reframe(data)
+		if !frame {
+			tryImage(t, data)
+			return
 		}
-		tryImage(t, data)
+		tryImage(t, reframe(data, levels.First))
+		tryImage(t, reframe(data, levels.Newest()))
 	})
 }

@@ -1,6 +1,11 @@
 package namespace
 
-import "github.com/leasefs/leasefs/namenode/namespace/codec"
+import (
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/namenode/namespace/codec"
+	"github.com/leasefs/leasefs/namenode/namespace/imaging"
+	"github.com/leasefs/leasefs/namenode/namespace/node"
+)
 
 // head codes what there is once.
 func (im *imageCoder) head() {
@@ -17,11 +22,26 @@ func (im *imageCoder) head() {
 	t.reigns.Code(im.Coder)
 	t.UserNames.Code(im.Coder)
 	t.GroupNames.Code(im.Coder)
-	im.read.total = uint64(t.Counts().Inodes) //nolint:gosec // a count; of a reader 0
-	im.U64(&im.read.total)
+	im.nodes.Total = uint64(t.Counts().Inodes) //nolint:gosec // a count; of a reader 0
+	im.U64(&im.nodes.Total)
 	if len(t.images) > 2 {
 		im.Fail("too many images")
 	}
+}
+
+// inodes codes the inodes with their places.
+func (im *imageCoder) inodes() {
+	t := im.t
+	im.nodes = imaging.Inodes{
+		Coder: node.Coder{
+			Coder:  im.Coder,
+			Limits: node.Limits{Next: t.nextInode, Users: t.UserNames.Len(), Groups: t.GroupNames.Len(), TxID: t.txid},
+			Share:  t.holders.Share,
+		},
+		Total: im.nodes.Total, Slots: &t.slots, Open: &t.open, Detached: &t.detached, Trash: &t.trash, Quotas: &t.quotas,
+		Blocks: &t.blocks, Counts: &t.counts, Stored: t.stored, CountTail: func(n *inode) { t.countTail(n, 1) },
+	}
+	im.nodes.Code()
 }
 
 // leases codes the granted leases with their files, the ages of leases, and the
@@ -34,10 +54,23 @@ func (im *imageCoder) leases() {
 		t.Grants.Code(im.Coder, t.txid, im.version >= 9, t.whereAttached)
 	}
 	if !im.Writes() {
-		im.linkLeases()
+		im.nodes.LinkLeases(&t.Grants, func(n *inode) bool { return t.reachable(n, nil) })
 	}
 	t.AgeTable.Code(im.Coder, t.canAge)
 	t.CacherTable.CodeTerms(im.Coder)
+}
+
+// snapshots codes the snapshots, of what there is as it was before.
+func (im *imageCoder) snapshots() {
+	t, in := im.t, im.t.in()
+	t.snaps.Code(&im.nodes.Coder, &in, func(k blockstore.Key) bool {
+		fits := !t.blocks.Has(k) && !t.garbage.Has(k)
+		t.blocks.ReplaceOrInsert(k)
+		return fits
+	}, t.IsDir)
+	if !im.Writes() {
+		t.slots = in.Inodes
+	}
 }
 
 // trailer codes what a reader must have counted itself.

@@ -57,7 +57,7 @@ func (t *inodes) put(n *inode) {
 	if t.slots.PutInode(n); old != nil {
 		t.countTail(old, -1)
 		if old.User != n.User {
-			moved := t.xattrMemory(n.ID)
+			moved := t.xattrs.Memory(n.ID)
 			t.Uses.Of(old.User).Xattrs -= moved
 			t.Uses.Of(n.User).Xattrs += moved
 		}

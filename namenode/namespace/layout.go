@@ -20,7 +20,7 @@ func EncodeOp(dst []byte, call CallID, op Op) (typ uint8, body []byte) {
 // DecodeOp is the inverse of EncodeOp. It accepts only what EncodeOp writes:
 // an unknown kind, missing or trailing bytes, a length or count that the body
 // cannot hold, a number that is not in its shortest form are errors of kind
-// Damaged. It takes no more memory than a small multiple of the body. Data in
+// Damaged; in a record that raises the level above this program's, of kind Unsupported. It takes no more memory than a small multiple of the body. Data in
 // the op are a part of body, not a copy.
 func DecodeOp(typ uint8, body []byte) (CallID, Op, error) {
 	op := newOp(typ)
@@ -33,6 +33,9 @@ func DecodeOp(typ uint8, body []byte) (CallID, Op, error) {
 	op.fields(c)
 	if c.OK() && c.Left() > 0 {
 		c.Fail("bytes after the end")
+	}
+	if raise, is := op.(*OpLevel); is && !c.OK() && raise.Known("") != nil {
+		return CallID{}, nil, raise.Newer("the namespace") // which may have put more into the record
 	}
 	if !c.OK() {
 		return CallID{}, nil, fserror.New(fserror.Damaged, "decode", "", "record of kind %s: %s at byte %d of %d", opName(op), c.Why(), len(body)-c.Left(), len(body))

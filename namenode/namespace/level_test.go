@@ -79,6 +79,14 @@ func TestNewerLevel(t *testing.T) {
 		!strings.Contains(err.Error(), "leasefs 9.0.0 raised it; install that release or a newer one") {
 		t.Errorf("a record: %v", err)
 	}
+	kind, body := EncodeOp(nil, CallID{}, &OpLevel{State: levels.State{Level: above, Release: "9.0.0"}})
+	if _, _, err := DecodeOp(kind, append(body, "more than this release knows"...)); fserror.ReasonOf(err) != fserror.ReasonNewer || !strings.Contains(err.Error(), "leasefs 9.0.0 raised it") {
+		t.Errorf("a record with more in it: %v", err)
+	}
+	kind, body = EncodeOp(nil, CallID{}, &OpLevel{State: levels.State{Level: levels.Newest()}})
+	if _, _, err := DecodeOp(kind, append(body, 0)); fserror.KindOf(err) != fserror.Damaged {
+		t.Errorf("a damaged record: %v", err)
+	}
 	r.must(t, &OpLevel{State: levels.State{Level: levels.Newest()}})
 	var b bytes.Buffer
 	w := codec.NewImageWriter(&b, newestImage()) // by a level that has no image of its own

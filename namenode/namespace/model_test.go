@@ -624,7 +624,7 @@ func (m *machine) Reclaim(t *rapid.T) {
 }
 
 func (m *machine) Collect(t *rapid.T) {
-	keys := m.tree.Garbage(m.now, 5, math.MaxInt64)
+	keys := m.tree.Garbage().Oldest(m.now, 5, math.MaxInt64)
 	if len(keys) > 0 {
 		m.must(t, &OpCollected{Keys: keys})
 	}

@@ -1,6 +1,8 @@
 package namespace
 
 import (
+	"cmp"
+
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/namespace/calls"
 )
@@ -43,7 +45,7 @@ func PlanAttach(t *Tree, c *Call, id LeaseID, r Ref) (*OpAttach, error) {
 	if err := v.checkRoom(id, path, dirs...); err != nil {
 		return nil, err
 	}
-	if err := v.mayGoWhole(n, path); err != nil {
+	if err := cmp.Or(v.mayGoWhole(n, path), fserror.With(keepsSnapshots(v, n), v.op, path)); err != nil {
 		return nil, err
 	}
 	return &OpAttach{ID: id, Inode: n.ID}, nil
@@ -105,7 +107,7 @@ func (op *OpAttach) apply(t applier) (Result, error) {
 	if _, err := t.liveLease(op.ID); err != nil {
 		return Result{}, err
 	}
-	if err := t.attachable(n.ID); err != nil {
+	if err := cmp.Or(t.attachable(n.ID), keepsSnapshots(view{Tree: t.Tree}, n)); err != nil {
 		return Result{}, err
 	}
 	t.attachTo(op.ID, n)

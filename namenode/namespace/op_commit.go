@@ -49,7 +49,7 @@ func PlanCommit(t *Tree, c *Call, w Writer, offset int64, b Block, tailCovered i
 		return nil, err
 	}
 	o := &OpCommit{Inode: n.ID, Offset: offset, Block: b, TailCovered: tailCovered}
-	if err := t.checkCommit(n, o); err != nil {
+	if err := checkCommit(t, n, o); err != nil {
 		return nil, v.errorf(fserror.InvalidArgument, v.where(n), "the block was refused: %v", err)
 	}
 	if content.Sum(n.Tail()[:tailCovered]) != tailCRC {
@@ -72,7 +72,7 @@ func PlanMerge(t *Tree, id InodeID, b Block, offset int64, tailCovered int64, re
 		return err
 	}
 	n := t.get(id)
-	if n == nil || n.Type != TypeFile || !t.reachable(n, nil) && !t.inTrash(n) {
+	if n == nil || n.Type != TypeFile || !t.reachable(n, nil) && !inTrash(t, n) {
 		return nil, changed("the file was deleted")
 	}
 	blocks := n.Blocks()
@@ -83,7 +83,7 @@ func PlanMerge(t *Tree, id InodeID, b Block, offset int64, tailCovered int64, re
 		return nil, changed("its tail became shorter")
 	}
 	o := &OpCommit{Inode: id, Offset: offset, Block: b, TailCovered: tailCovered, ReplaceLast: replaceLast}
-	if err := t.checkCommit(n, o); err != nil {
+	if err := checkCommit(t, n, o); err != nil {
 		return nil, changed(err.Error())
 	}
 	return o, nil
@@ -94,7 +94,7 @@ func (op *OpCommit) commit() content.Commit {
 }
 
 // checkCommit says why a block cannot become part of a file, whoever asks.
-func (t *Tree) checkCommit(n *inode, op *OpCommit) error {
+func checkCommit(t *Tree, n *inode, op *OpCommit) error {
 	key := op.Block.Key
 	if err := op.commit().Check(n.Content(), n.Open() != nil); err != nil {
 		return err
@@ -113,14 +113,14 @@ func (op *OpCommit) apply(t applier) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if err := t.checkCommit(old, op); err != nil {
+	if err := checkCommit(t.Tree, old, op); err != nil {
 		return Result{}, err
 	}
 	n := old.Edit()
 	x := n.OwnExt()
 	changed, lost := op.commit().To(old.Content())
 	x.SetContent(changed)
-	t.disownBlocks(lost)
+	t.disownBlocks(n.ID, lost)
 	t.ownBlock(op.Block)
 	t.reigns.Committed(op.Block.Key.Term, op.Block.Key.Seq)
 	if n.Length() > old.Length() {

@@ -1,9 +1,8 @@
 package namespace
 
 import (
-	"math"
-
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace/node"
 )
 
 // OpConcat moves the blocks (and the last one's tail) of the sources, in
@@ -66,6 +65,9 @@ func PlanConcat(t *Tree, c *Call, target Ref, sources []Ref) (*OpConcat, error) 
 		if s.Open() != nil {
 			return nil, held(v.op, path, s)
 		}
+		if err := shared(v, s); err != nil {
+			return nil, fserror.With(err, v.op, path)
+		}
 		seen[s.ID] = true
 		o.Sources = append(o.Sources, s.ID)
 	}
@@ -75,15 +77,13 @@ func PlanConcat(t *Tree, c *Call, target Ref, sources []Ref) (*OpConcat, error) 
 // ConcatNeedsSeal returns those files of a concat whose tails would come before
 // other bytes: they must be made blocks first (PlanMerge).
 func ConcatNeedsSeal(t *Tree, op *OpConcat) []InodeID {
-	files, err := t.concatFiles(op)
-	if err != nil {
-		return nil
-	}
-	return tailsToSeal(files)
+	files, _ := concatFiles(t, op) // none: the record does not fit
+	ids, _ := node.Joined(files)
+	return ids
 }
 
 // concatFiles returns the target and the sources of a concat, checked.
-func (t *Tree) concatFiles(op *OpConcat) (files []*inode, err error) {
+func concatFiles(t *Tree, op *OpConcat) (files []*inode, err error) {
 	seen := make(map[InodeID]bool, len(op.Sources)+1)
 	for _, id := range append([]InodeID{op.Target}, op.Sources...) {
 		n, err := t.file(id)
@@ -106,35 +106,35 @@ func (t *Tree) concatFiles(op *OpConcat) (files []*inode, err error) {
 	return files, nil
 }
 
-// tailsToSeal returns the files, of those to be joined in this order, whose
-// tails would come before other bytes.
-func tailsToSeal(files []*inode) (ids []InodeID) {
-	last := len(files) - 1
-	for last > 0 && files[last].Length() == 0 {
-		last--
+// shared returns an error if a snapshot has blocks that a file has, too: they cannot become
+// another file's.
+func shared(v view, n *inode) error {
+	s := v.snaps.Sharing(n.ID, n.Blocks())
+	if s == nil {
+		return nil
 	}
-	for _, n := range files[:last] {
-		if len(n.Tail()) > 0 {
-			ids = append(ids, n.ID)
-		}
+	path, _ := v.Path(s.Number())
+	if v.requireSearch(v.get(s.Dir), path) != nil {
+		path = "of another directory"
 	}
-	return ids
+	return v.errorf(fserror.Unsupported, "", "it is in a snapshot, %s, which has its blocks, so they cannot become a part of another file; copy it instead", path)
 }
 
 func (op *OpConcat) apply(t applier) (Result, error) {
-	files, err := t.concatFiles(op)
+	files, err := concatFiles(t.Tree, op)
 	if err != nil {
 		return Result{}, err
 	}
-	if ids := tailsToSeal(files); len(ids) > 0 {
+	switch ids, length := node.Joined(files); {
+	case len(ids) > 0:
 		return Result{}, misfitf("file %d has a tail, which would come before other bytes", ids[0])
+	case length < 0:
+		return Result{}, misfit("the whole would be too long")
 	}
-	length := int64(0)
-	for _, f := range files {
-		if length > math.MaxInt64-f.Length() {
-			return Result{}, misfit("the whole would be too long")
+	for _, s := range files[1:] {
+		if err := shared(view{Tree: t.Tree}, s); err != nil {
+			return Result{}, err
 		}
-		length += f.Length()
 	}
 	n := files[0].Edit()
 	n.MTime = t.now.Time
@@ -143,12 +143,8 @@ func (op *OpConcat) apply(t applier) (Result, error) {
 		x.SetContent(n.Content().Join(s.Content()))
 		// The source goes without its blocks, which have a new owner.
 		if s.Ext != nil {
-			bare := s.Edit()
-			y := bare.OwnExt()
-			y.Blocks, y.Tail, y.N = nil, nil, 0
-			bare.DropEmptyExt()
-			t.put(bare)
-			s = bare
+			s = s.Bare()
+			t.put(s)
 		}
 		t.unlink(s)
 	}

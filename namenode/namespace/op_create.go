@@ -150,6 +150,9 @@ func (op *OpCreate) create(t applier, id InodeID) (Result, error) {
 	return r, nil
 }
 
+// makes is the number of the file that it makes in a tree.
+func (op *OpCreate) makes(t *Tree) InodeID { return t.nextInode + InodeID(len(op.Dirs)) }
+
 func (op *OpCreate) affects(a affected) affected {
 	return a.newEntry(op.Parent, op.Dirs, op.Name).attr(op.Replace)
 }

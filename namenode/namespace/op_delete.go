@@ -46,6 +46,9 @@ func PlanDelete(t *Tree, c *Call, r Ref, recursive bool, only Type) (*OpDelete, 
 			return nil, v.errorf(fserror.NotEmpty, path, "the directory is not empty; delete it recursively to delete all that is in it")
 		}
 	}
+	if err := keepsSnapshots(v, n); err != nil {
+		return nil, fserror.With(err, v.op, path)
+	}
 	return &OpDelete{Parent: at.dir.ID, Name: at.name, Inode: n.ID}, nil
 }
 
@@ -59,6 +62,9 @@ func (op *OpDelete) apply(t applier) (Result, error) {
 	}
 	if n == nil {
 		return Result{}, misfit("it names no inode")
+	}
+	if err := keepsSnapshots(view{Tree: t.Tree}, n); err != nil {
+		return Result{}, err
 	}
 	return Result{Inode: n.ID, Closed: t.unlink(n)}, nil
 }

@@ -1,9 +1,12 @@
 package namespace
 
 import (
+	"cmp"
+
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/namenode/namespace/calls"
+	"github.com/leasefs/leasefs/namenode/namespace/snapshots"
 )
 
 // OpHide takes the name (Parent, Name) from a file: it gets the name Hidden
@@ -57,7 +60,7 @@ func PlanHide(t *Tree, c *Call, op Op, h Hide) (Op, error) {
 	if !v.mayAttach(n) && c.SessionUser == "" { // a mount keeps what its users have open
 		return op, nil
 	}
-	if err := fspath.CheckName(h.Name); err != nil {
+	if err := cmp.Or(fspath.CheckName(h.Name), snapshots.CheckNames(h.Name)); err != nil {
 		return nil, fserror.With(err, v.op, path)
 	}
 	if err := v.checkLease(h.Lease); err != nil {

@@ -13,13 +13,12 @@ type OpLevel struct {
 func (op *OpLevel) fields(c coder) {
 	op.Code(c.Coder)
 	first := op.First != nil
-	if c.Bool(&first); !first {
-		return
-	}
-	if op.First == nil {
+	if c.Bool(&first); first && op.First == nil {
 		op.First = new(OpActivate)
 	}
-	op.First.fields(c)
+	if first {
+		op.First.fields(c)
+	}
 }
 
 func (op *OpLevel) apply(t applier) (r Result, err error) {

@@ -15,11 +15,13 @@ func (op *OpOpen) fields(c coder) {
 }
 
 // PlanOpen checks that a caller may open an existing file for append, and
-// returns its attributes; Open of them says who has it now. Errors: NotFound, IsDirectory, Permission (write), Loop.
-func PlanOpen(t *Tree, c *Call, r Ref) (Attr, error) {
+// returns its attributes; Open of them says who has it now. To resume takes no permission to
+// write, but that a process of the caller's client has it open. Errors: NotFound, IsDirectory,
+// Permission (write), Loop; to resume, LeaseLost.
+func PlanOpen(t *Tree, c *Call, r Ref, resume bool) (Attr, error) {
 	v := view{t, c, "append"}
-	n, _, err := v.findWritable(r)
-	if err != nil {
+	n, path, err := v.findWritable(r)
+	if err = n.MayOpen(c, resume, path, err); err != nil {
 		return Attr{}, err
 	}
 	return v.attr(n), nil

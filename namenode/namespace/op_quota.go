@@ -79,7 +79,7 @@ func FitQuotas(t *Tree, c *Call, op Op) error {
 	if k, is := op.(*OpTrash); is && k.Do == TrashKeep {
 		op = k.Op
 	}
-	var g quota.Growth
+	g := quota.Growth{Alone: true}
 	_, deletes := op.(*OpDelete)
 	r, renames := op.(*OpRename)
 	if txn, is := op.(*OpTxn); is {
@@ -87,7 +87,7 @@ func FitQuotas(t *Tree, c *Call, op Op) error {
 	} else if !deletes && (!renames || t.quotas.Enters(&t.slots.Table, r.FromParent, r.ToParent)) { // else it never grows, and is long to count
 		grows(t, op, &g)
 	}
-	if len(g) == 0 {
+	if g.None() {
 		return nil
 	}
 	return Quotas(t, c).Fits(g, func(dir InodeID) string {
@@ -96,13 +96,13 @@ func FitQuotas(t *Tree, c *Call, op Op) error {
 	})
 }
 
-// grows adds to g what a record, planned on the tree as it is now, adds to quotas. Where it
-// only shortens files it adds nothing.
+// grows adds to g what a record, planned on the tree as it is now, adds to quotas: what moves comes
+// last (quota.Growth.Alone). Where it only shortens files it adds nothing.
 func grows(t *Tree, op Op, g *quota.Growth) {
 	if t.quotas.Len() == 0 {
 		return
 	}
-	moves := func(id, from, to InodeID) { t.quotas.Moves(&t.slots.Table, id, from, to, g.Add) }
+	moves := func(id, from, to InodeID) { t.quotas.Grows(&t.slots.Table, id, from, to, g) }
 	add := func(dir InodeID, names int, bytes int64) {
 		for _, e := range t.quotas.Above(nil, &t.slots.Table, dir) {
 			g.Add(e, quota.Use{Names: int64(names), Bytes: bytes}, 1)
@@ -133,18 +133,18 @@ func grows(t *Tree, op Op, g *quota.Growth) {
 		moves(p.Replace, p.Parent, 0)
 		clears(p.Parent, top(p.Dirs, p.Name))
 	case *OpRename:
-		moves(t.slots.Named(p.FromParent, p.FromName), p.FromParent, p.ToParent)
 		moves(p.Replace, p.ToParent, 0)
 		clears(p.ToParent, p.ToName)
+		moves(t.slots.Named(p.FromParent, p.FromName), p.FromParent, p.ToParent)
 	case *OpHide:
-		moves(t.slots.Named(p.FromParent, p.FromName), p.FromParent, p.Parent)
 		clears(p.Parent, p.Hidden)
+		moves(t.slots.Named(p.FromParent, p.FromName), p.FromParent, p.Parent)
 	case *OpDelete:
 		moves(p.Inode, p.Parent, 0)
 	case *OpTrash:
 		if p.Do == TrashRestore {
-			moves(p.Inodes[0], 0, p.Parent)
 			clears(p.Parent, p.Name)
+			moves(p.Inodes[0], 0, p.Parent)
 		}
 	case *OpConcat:
 		for _, id := range p.Sources {

@@ -1,6 +1,6 @@
 package namespace
 
-// OpReclaim frees up to Limit inodes of detached subtrees.
+// OpReclaim frees up to Limit inodes of detached subtrees, or fewer if there are many snapshots.
 type OpReclaim struct {
 	unseen
 
@@ -22,7 +22,7 @@ func (op *OpReclaim) apply(t applier) (Result, error) {
 		var batch []*inode
 		t.slots.Children(id, "", func(n *inode) bool {
 			batch = append(batch, n)
-			left--
+			left -= 1 + int64(t.snaps.Work(n.Blocks()))
 			return left > 0
 		})
 		living := top.Entries()

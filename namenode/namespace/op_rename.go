@@ -1,6 +1,8 @@
 package namespace
 
 import (
+	"cmp"
+
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/namenode/namespace/calls"
@@ -78,6 +80,9 @@ func PlanRename(t *Tree, c *Call, from, to Ref, overwrite, detach bool) (*OpRena
 	if n.Type == TypeDir && v.deepens(n, dst) {
 		return nil, fspath.TooLong(v.op, dst.path, "the path of something in it")
 	}
+	if err := leasesSnapshots(v, n, dst.dir); err != nil {
+		return nil, fserror.With(err, v.op, src.path)
+	}
 	if !detach {
 		if err := v.checkRoom(t.LeaseOf(n.ID), dst.path, dst.dir.ID); err != nil {
 			return nil, err
@@ -99,6 +104,9 @@ func PlanRename(t *Tree, c *Call, from, to Ref, overwrite, detach bool) (*OpRena
 		if old.Entries() > 0 {
 			return nil, v.errorf(fserror.NotEmpty, dst.path, "the directory is not empty")
 		}
+	}
+	if err := keepsSnapshots(v, old); err != nil {
+		return nil, fserror.With(err, v.op, dst.path)
 	}
 	return o, nil
 }
@@ -132,6 +140,9 @@ func (op *OpRename) apply(t applier) (Result, error) {
 		if err := t.attachable(n.ID); err != nil {
 			return Result{}, err
 		}
+	}
+	if err := cmp.Or(leasesSnapshots(view{Tree: t.Tree}, n, to), keepsSnapshots(view{Tree: t.Tree}, old)); err != nil {
+		return Result{}, err
 	}
 	if n.Type == TypeDir && t.slots.IsBelow(to.ID, n.ID) {
 		return Result{}, misfitf("directory %d would be inside itself", n.ID)

@@ -52,8 +52,7 @@ func (v view) masked(mode, less uint16, at place) uint16 {
 // what the mode says. It takes what Stat takes, with its errors, and Unsupported for a
 // symbolic link.
 func (t *Tree) ACL(c *Call, r Ref) (posixacl.ACL, error) {
-	v := view{t, c, "getacl"}
-	at, err := v.find(r)
+	v, at, err := see(view{t, c, "getacl"}, r)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +61,7 @@ func (t *Tree) ACL(c *Call, r Ref) (posixacl.ACL, error) {
 	if n.Type == TypeSymlink {
 		return nil, v.noACL(at.path)
 	}
-	access, byDefault := t.aclsOf(n)
+	access, byDefault := v.aclsOf(n)
 	return acl.Join(n.Perm(), access, byDefault), nil
 }
 

@@ -79,7 +79,7 @@ func (t *Tree) Trashed(c *Call, id InodeID) (a Attr, ok bool) {
 }
 
 // inTrash reports whether an inode is in the trash, or below a directory that is.
-func (t *Tree) inTrash(n *inode) bool {
+func inTrash(t *Tree, n *inode) bool {
 	for n != nil && n.Parent != 0 {
 		n = t.get(n.Parent)
 	}
@@ -90,7 +90,7 @@ func (t *Tree) inTrash(n *inode) bool {
 func (t *Tree) FileInTrash(c *Call, id InodeID) (f calls.FileView, ok bool) {
 	t.Trash(c)
 	n := t.get(id)
-	if n == nil || n.Type != TypeFile || !t.inTrash(n) {
+	if n == nil || n.Type != TypeFile || !inTrash(t, n) {
 		return f, false
 	}
 	return fileView(view{t, c, "read"}, n), true
@@ -106,17 +106,7 @@ func (t *Tree) SizeInTrash(id InodeID, size *node.Size, budget int) (done bool) 
 // keptFor is for how many milliseconds an inode is kept when it is deleted: as the nearest
 // directory says that says something, from itself on.
 func (t *inodes) keptFor(id InodeID) int64 {
-	for id != 0 && t.xattrs.AnyTrash() {
-		if ms, says := t.xattrs.Trash(id); says {
-			return ms
-		}
-		s, _ := t.slots.Get(id)
-		if s == nil {
-			break
-		}
-		id = s.Parent
-	}
-	return 0
+	return t.xattrs.KeptFor(id, t.slots.Up)
 }
 
 // mayTrash checks a change of TrashXattr, which is for the owner of a directory.

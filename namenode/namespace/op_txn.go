@@ -20,7 +20,7 @@ const MaxTxn = 128
 type OpTxn struct {
 	Parts []Op
 
-	tried *Tree        // PlanTxn has applied all parts to a copy of it,
+	tried *Tree        // all parts fit it,
 	at    uint64       // as it was after this record
 	grows quota.Growth // of a planned one
 }
@@ -61,7 +61,7 @@ func (op *OpTxn) fields(c coder) {
 // no plan changes anything, the record is nil, too. If a plan fails, failed is its number,
 // from 0 on.
 func PlanTxn(t *Tree, plans ...func(*Tree) (Op, error)) (op *OpTxn, failed int, err error) {
-	trial := applier{t.trial(), stamp{TxID: t.txid + 1, Time: t.time, reigned: t.reigned}, keeper{}}
+	trial := applier{trial(t), stamp{TxID: t.txid + 1, Time: t.time, reigned: t.reigned}, keeper{}}
 	op = new(OpTxn)
 	for i, plan := range plans {
 		p, err := plan(trial.Tree)
@@ -86,16 +86,57 @@ func PlanTxn(t *Tree, plans ...func(*Tree) (Op, error)) (op *OpTxn, failed int, 
 	return op, 0, nil
 }
 
+// PlanMade makes one record of a planned create and of the extended attributes of the new file,
+// as PlanTxn would; it needs no copy of the tree. Errors: as of PlanXattr.
+func PlanMade(t *Tree, c *Call, r CreateRequest, file *OpCreate) (*OpTxn, error) {
+	v, op := view{t, c, "setxattr"}, &OpTxn{Parts: []Op{file}, tried: t, at: t.txid}
+	for _, x := range r.Xattrs {
+		if x.Name == tables.TrashXattr {
+			return nil, mayTrash(v, &inode{Type: TypeFile}, "", tables.XattrSet, r.At.Path)
+		}
+		op.Parts = append(op.Parts, &OpXattr{Inode: file.makes(t), Name: x.Name, Value: x.Value})
+	}
+	user, _ := t.UserNames.Number(file.User)
+	memory, err := op.made(t)
+	if err = cmp.Or(err, xattrRoom(v, user, memory, "")); err != nil {
+		return nil, fserror.With(err, v.op, r.At.Path)
+	}
+	grows(t, file, &op.grows)
+	return op, nil
+}
+
+// made returns how much memory the extended attributes take that a record gives the file that it
+// makes, and an error if they do not fit, or if the record does anything else.
+func (op *OpTxn) made(t *Tree) (memory int64, err error) {
+	file, is := op.Parts[0].(*OpCreate)
+	its := tables.NewXattrs()
+	for _, p := range op.Parts[1:] {
+		x, sets := p.(*OpXattr)
+		if is = is && sets && !x.Remove && x.Inode == file.makes(t); !is {
+			break
+		}
+		set := tables.Xattr{Inode: x.Inode, Name: x.Name, Value: string(x.Value)}
+		if _, err := its.Plan(set, tables.XattrSet); err != nil {
+			return 0, err
+		}
+		memory += its.Put(set)
+	}
+	if !is {
+		return 0, misfit("it does not only make a file")
+	}
+	return memory, nil
+}
+
 // trial returns a copy of the tree on which records can be tried out. A call that looks at
 // it has to wait for what is not durable in the tree. It is valid until the tree changes.
-func (t *Tree) trial() *Tree {
-	c := t.copied()
+func trial(t *Tree) *Tree {
+	c := copied(t)
 	c.tracker = t.tracker.Still()
 	c.Uses = append(tables.OwnerUses(nil), t.Uses...)
 	return &c
 }
 
-// try applies all parts to a copy, unless PlanTxn did just now: what fits there fits the tree.
+// try applies all parts to a copy, unless they are planned or seen to fit: what fits there fits the tree.
 func (op *OpTxn) try(t applier) error {
 	if len(op.Parts) == 0 || len(op.Parts) > MaxTxn {
 		return misfitf("it has %d parts; 1 to %d can be", len(op.Parts), MaxTxn)
@@ -104,7 +145,10 @@ func (op *OpTxn) try(t applier) error {
 	if op.tried = nil; tried {
 		return nil
 	}
-	trial := applier{t.trial(), t.now, t.keep}
+	if _, err := op.made(t.Tree); err == nil { // the first part is refused, or all fit
+		return nil
+	}
+	trial := applier{trial(t.Tree), t.now, t.keep}
 	for i, p := range op.Parts {
 		if !part(p, op.Parts[0]) {
 			return misfitf("part %d cannot be of kind %s", i, opName(p))
@@ -127,7 +171,10 @@ func (op *OpTxn) apply(t applier) (Result, error) {
 			n = p.events(n)
 		}
 		r, err := p.apply(t)
-		if err != nil { // it fitted a copy of this tree
+		switch {
+		case err != nil && i == 0: // nothing was changed
+			return Result{}, err
+		case err != nil: // it fitted a copy of this tree
 			panic(fmt.Sprintf("part %d (%s) of a record, whose parts before are applied: %v", i, opName(p), err))
 		}
 		all.Opened, r.Opened = cmp.Or(all.Opened, r.Opened), nil // whose news come last

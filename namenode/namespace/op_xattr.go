@@ -36,25 +36,21 @@ func PlanXattr(t *Tree, c *Call, r Ref, name string, value []byte, action tables
 		return nil, err
 	}
 	n, path := at.node, at.path
-	if err := tables.CheckXattrName(name); err != nil {
-		return nil, fserror.With(err, v.op, path)
-	}
 	if n.Type == TypeSymlink {
 		return nil, v.errorf(fserror.Permission, path, "a symbolic link has no extended attributes")
 	}
 	if err := v.require(n, mayWrite, path); err != nil && !c.Made {
 		return nil, err
 	}
+	if n.Type == TypeDir && !v.stickyAllows(n, n) {
+		return nil, v.errorf(fserror.Permission, path, "user %s does not own the directory, whose sticky bit is set", c.User).Because(calls.NotOwner)
+	}
 	if name == tables.TrashXattr {
 		if err := mayTrash(v, n, string(value), action, path); err != nil {
 			return nil, err
 		}
 	}
-	if n.Type == TypeDir && !v.stickyAllows(n, n) {
-		return nil, v.errorf(fserror.Permission, path, "user %s does not own the directory, whose sticky bit is set", c.User).Because(calls.NotOwner)
-	}
-	x := tables.Xattr{Inode: n.ID, Name: name, Value: string(value)}
-	more, err := t.xattrs.Plan(x, action)
+	more, err := t.xattrs.Plan(tables.Xattr{Inode: n.ID, Name: name, Value: string(value)}, action)
 	switch {
 	case err != nil:
 		return nil, fserror.With(err, v.op, path)
@@ -63,10 +59,15 @@ func PlanXattr(t *Tree, c *Call, r Ref, name string, value []byte, action tables
 	case more < 0:
 		return nil, nil
 	}
-	if more > tables.XattrOverhead && t.counts.XattrBytes+more > share.Room(MaxXattrMemory, t.Uses.Of(n.User).Xattrs, more, c.IsSuper()) {
-		return nil, v.errorf(fserror.NoSpace, path, "the extended attributes of all files take %d of %d bytes of the namenode's memory, and the room that is left is for owners whose files have few; remove some of %s's", t.counts.XattrBytes, MaxXattrMemory, t.UserNames.Name(n.User))
+	return &OpXattr{Inode: n.ID, Name: name, Value: value}, xattrRoom(v, n.User, more, path)
+}
+
+// xattrRoom is for extended attributes of a user's that take more memory.
+func xattrRoom(v view, user uint16, more int64, path string) error {
+	if more > tables.XattrOverhead && v.counts.XattrBytes+more > share.Room(MaxXattrMemory, v.Uses.Of(user).Xattrs, more, v.c.IsSuper()) {
+		return v.errorf(fserror.NoSpace, path, "the extended attributes of all files take %d of %d bytes of the namenode's memory, and the room that is left is for owners whose files have few; remove some of %s's", v.counts.XattrBytes, MaxXattrMemory, v.UserNames.Name(user))
 	}
-	return &OpXattr{Inode: n.ID, Name: name, Value: value}, nil
+	return nil
 }
 
 func (op *OpXattr) apply(t applier) (Result, error) {
@@ -82,14 +83,15 @@ func (op *OpXattr) apply(t applier) (Result, error) {
 	case op.Remove && (!had || len(op.Value) > 0):
 		return Result{}, misfitf("inode %d has no extended attribute %q to remove", n.ID, op.Name)
 	case op.Remove:
-		t.deleteXattr(x)
+		t.countXattrs(n, -t.xattrs.Delete(x))
 	default:
 		x = tables.Xattr{Inode: n.ID, Name: strings.Clone(op.Name), Value: string(op.Value)}
 		if sum, fits := t.xattrs.Fits(x); !fits {
 			return Result{}, misfitf("the extended attributes of inode %d would have %d bytes", n.ID, sum)
 		}
-		t.putXattr(x)
+		t.countXattrs(n, t.xattrs.Put(x))
 	}
+	t.put(n) // as something that a snapshot may have otherwise
 	t.touch(Change{Kind: ChangeAttr, Inode: n.ID})
 	return fileResult(n), nil
 }

@@ -74,7 +74,7 @@ func TestPermissionMatrix(t *testing.T) {
 			return err
 		}},
 		{"read", file, 4, func(tr *Tree, c *Call) error { _, err := tr.File(c, Follow("/all/f")); return err }},
-		{"append", file, 2, func(tr *Tree, c *Call) error { _, err := PlanOpen(tr, c, Follow("/all/f")); return err }},
+		{"append", file, 2, func(tr *Tree, c *Call) error { _, err := PlanOpen(tr, c, Follow("/all/f"), false); return err }},
 		{"truncate", file, 2, func(tr *Tree, c *Call) error { _, err := PlanTruncate(tr, c, Follow("/all/f"), 0); return err }},
 		{"concat target", file, 2, func(tr *Tree, c *Call) error {
 			_, err := PlanConcat(tr, c, Follow("/all/f"), []Ref{At("/all/s")})

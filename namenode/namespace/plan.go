@@ -3,6 +3,7 @@ package namespace
 import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/namenode/namespace/snapshots"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
@@ -33,6 +34,9 @@ func (v view) planNew(at place, parents bool) (dirs []string, name string, err e
 		return nil, "", v.missing(at)
 	}
 	if dirs, name, err = fspath.Names(at.name, at.rest); err != nil {
+		return nil, "", fserror.With(err, v.op, at.path)
+	}
+	if err := snapshots.CheckNames(append(dirs, name)...); err != nil {
 		return nil, "", fserror.With(err, v.op, at.path)
 	}
 	if at.dir.Type != TypeDir {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/namespace/calls"
+	"github.com/leasefs/leasefs/namenode/namespace/snapshots"
 )
 
 // DefaultList is how many entries List returns if it is not told.
@@ -32,10 +33,13 @@ func (v view) attr(n *inode) Attr {
 			a.Open = &o
 		}
 	case TypeDir:
-		a.Entries = int(n.Entries())
+		a.Entries, a.Snapshots = int(n.Entries()), v.snaps.IsAllowed(n.ID)
 	case TypeSymlink:
 		a.LinkTarget = n.Target()
 		a.Length = n.Length()
+	}
+	if v.past != nil {
+		v.past.shown(&a)
 	}
 	return a
 }
@@ -44,8 +48,7 @@ func (v view) attr(n *inode) Attr {
 // search the directories on the way. Errors: NotFound, NotDirectory, Permission,
 // Loop, and those of a bad path.
 func (t *Tree) Stat(c *Call, r Ref) (Attr, error) {
-	v := view{t, c, "stat"}
-	at, err := v.find(r)
+	v, at, err := see(view{t, c, "stat"}, r)
 	if err != nil {
 		return Attr{}, err
 	}
@@ -59,8 +62,11 @@ const Gone = "gone"
 
 // reach returns an inode by number if it is in the tree and the caller may
 // search all directories above it.
-func (v view) reach(id InodeID) (*inode, error) {
+func (v view) reach(id InodeID) (view, *inode, error) {
 	path := inodeName(id)
+	if id>>snapshots.Bits != 0 {
+		return reachPast(v, id)
+	}
 	n := v.get(id)
 	v.lookAttr(id)
 	if v.c != nil && id >= v.nextInode {
@@ -70,16 +76,15 @@ func (v view) reach(id InodeID) (*inode, error) {
 	if n == nil || !v.reachable(n, v.lookAttr) {
 		err := v.errorf(fserror.NotFound, path, "it was deleted, or never was")
 		err.Reason = Gone
-		return nil, err
+		return v, nil, err
 	}
-	return n, v.requireSearch(n, path)
+	return v, n, v.requireSearch(n, path)
 }
 
 // MaySearch reports whether a caller may look for names in a directory: it is
 // in the tree, and it and all directories above may be searched.
 func (t *Tree) MaySearch(c *Call, dir InodeID) bool {
-	v := view{t, c, ""}
-	n, err := v.reach(dir)
+	v, n, err := view{t, c, ""}.reach(dir)
 	return err == nil && n.Type == TypeDir && v.allowed(n, mayExecute)
 }
 
@@ -94,8 +99,7 @@ func inodeName(id InodeID) string { return fmt.Sprintf("inode %d", uint64(id)) }
 // Of what the call collects, the first DirLooks are of the directory itself.
 // A file is an error of kind NotDirectory.
 func (t *Tree) List(c *Call, r Ref, after string, limit int) (dir Attr, entries []Attr, next string, err error) {
-	v := view{t, c, "ls"}
-	at, err := v.find(r)
+	v, at, err := see(view{t, c, "ls"}, r)
 	if err != nil {
 		return Attr{}, nil, "", err
 	}
@@ -108,17 +112,21 @@ func (t *Tree) List(c *Call, r Ref, after string, limit int) (dir Attr, entries 
 		return Attr{}, nil, "", err
 	}
 	limit = cmp.Or(max(limit, 0), DefaultList)
+	if v.past != nil && v.past.snap == nil {
+		entries, next = listPast(v, after, limit)
+		return v.attr(n), entries, next, nil
+	}
 	entries = make([]Attr, 0, min(int64(limit), n.Entries()))
 	if c != nil {
 		c.DirLooks = len(c.Looks)
 	}
 	last, dead := (*inode)(nil), 0
-	t.slots.Children(n.ID, after, func(e *inode) bool {
+	v.slots.Children(n.ID, after, func(e *inode) bool {
 		if len(entries) == limit || dead == maxDeadLook {
 			next = last.Name()
 			return false
 		}
-		if last = e; t.isDead(e) {
+		if last = e; v.isDead(e) {
 			dead++
 			return true
 		}
@@ -132,8 +140,7 @@ func (t *Tree) List(c *Call, r Ref, after string, limit int) (dir Attr, entries 
 // File returns attributes, blocks and tail of a file as one state. It takes
 // permission to read the file. Errors as for Stat, and IsDirectory.
 func (t *Tree) File(c *Call, r Ref) (calls.FileView, error) {
-	v := view{t, c, "read"}
-	at, err := v.find(r)
+	v, at, err := see(view{t, c, "read"}, r)
 	if err != nil {
 		return calls.FileView{}, err
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/namespace/calls"
 	"github.com/leasefs/leasefs/namenode/namespace/content"
 	"github.com/leasefs/leasefs/namenode/namespace/levels"
+	"github.com/leasefs/leasefs/namenode/namespace/snapshots"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
@@ -136,7 +137,7 @@ var ops = [...]func() Op{
 	25: empty[OpAges], 26: empty[OpCaching], 27: empty[OpCut], 28: empty[OpHide],
 	29: empty[OpXattr], 30: empty[OpReserve], 31: empty[OpCreateAs], 32: empty[OpEnd],
 	33: empty[OpTxn], 34: empty[OpGrantNamed],
-	36: empty[OpPass], 37: empty[OpPassChange], 38: empty[OpSetACL], 42: empty[OpQuota], TrashKind: empty[OpTrash], levels.Raise: empty[OpLevel],
+	36: empty[OpPass], 37: empty[OpPassChange], 38: empty[OpSetACL], 42: empty[OpQuota], TrashKind: empty[OpTrash], levels.Raise: empty[OpLevel], snapshots.Kind: empty[OpSnapshot],
 }
 
 func empty[T any, P interface {

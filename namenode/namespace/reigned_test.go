@@ -32,7 +32,7 @@ func TestOnlyTimeWithinReignsCounts(t *testing.T) {
 		r.must(t, &OpActivate{Term: term})
 		r.must(t, &OpSafeMode{})
 	}
-	if !known() || len(r.tree.Garbage(before-1, 1, math.MaxInt64)) != 0 {
+	if !known() || len(r.tree.Garbage().Oldest(before-1, 1, math.MaxInt64)) != 0 {
 		t.Error("three years without a reign have counted")
 	}
 	if lasted := r.tree.Reigned() - before; lasted != 3 {
@@ -47,7 +47,7 @@ func TestOnlyTimeWithinReignsCounts(t *testing.T) {
 	if known() {
 		t.Error("time within a reign forgets no result")
 	}
-	if g := r.tree.Garbage(r.tree.Reigned()-tables.SessionTTL, 1, math.MaxInt64); len(g) != 1 {
+	if g := r.tree.Garbage().Oldest(r.tree.Reigned()-tables.SessionTTL, 1, math.MaxInt64); len(g) != 1 {
 		t.Error("time within a reign lets no garbage age")
 	}
 }

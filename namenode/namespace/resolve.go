@@ -28,6 +28,7 @@ type place struct {
 	name string // the last component; or, with rest, the first that is missing
 	node *inode // nil if it is missing
 	rest string // what of the path comes after a missing component
+	in   view   // what dir and node are in
 	// unmeasured: the path of what it leads to may be longer than one that was
 	// checked, since a symbolic link was followed, or it began at an inode.
 	unmeasured bool
@@ -44,17 +45,16 @@ func (v view) begin(r Ref, root *inode) (at place, rest string, err error) {
 		}
 		v.slots.Read(RootID, root)
 		v.lookAttr(root.ID)
-		return place{path: r.Path, dir: root, node: root}, r.Path[1:], nil
+		return place{path: r.Path, dir: root, node: root, in: v}, r.Path[1:], nil
 	}
-	n, err := v.reach(r.Base)
+	in, n, err := v.reach(r.Base)
 	if err != nil {
 		return at, "", err
 	}
-	at = place{dir: n, node: n, unmeasured: true}
-	if n.Parent != 0 {
+	at = place{dir: n, node: n, in: in, unmeasured: true, path: in.where(n)}
+	if n.Parent != 0 && in.past == nil {
 		at.dir, at.name = v.get(n.Parent), n.Name()
 	}
-	at.path, _ = v.Path(n.ID)
 	if r.Path == "" {
 		return at, "", nil
 	}
@@ -62,14 +62,23 @@ func (v view) begin(r Ref, root *inode) (at place, rest string, err error) {
 	return at, r.Path, fserror.With(fspath.Check("/"+r.Path), v.op, at.path)
 }
 
-// resolve finds where a Ref leads. Symbolic links in the middle are followed, one
+// resolve is seek for what may be changed: what is in a snapshot is refused (ReadOnly).
+func (v view) resolve(r Ref) (place, error) {
+	at, err := v.seek(r)
+	if err == nil && at.in.past != nil {
+		err = changeless(at.in, at.path)
+	}
+	return at, err
+}
+
+// seek finds where a Ref leads. Symbolic links in the middle are followed, one
 // at the end only with FollowLast. A component that is missing is no error here,
-// unless Expect is set: see place. Errors are of kind InvalidPath, NameTooLong,
+// unless Expect is set: see place; of what is in a snapshot any is right. Errors are of kind InvalidPath, NameTooLong,
 // NotDirectory, Permission (a directory on the way may not be searched), Loop (also
 // with NoLinks), NotFound (the base: Gone; or Expect) and InvalidArgument (How).
-func (v view) resolve(r Ref) (place, error) {
+func (v view) seek(r Ref) (place, error) {
 	at, err := v.follow(r)
-	if err == nil && r.Expect != 0 && (at.node == nil || at.node.ID != r.Expect) {
+	if err == nil && r.Expect != 0 && (at.node == nil || at.in.past == nil && at.node.ID != r.Expect) {
 		err = v.errorf(fserror.NotFound, at.path, "inode %d does not have this name any more; look again", uint64(r.Expect))
 	}
 	return at, err
@@ -93,9 +102,9 @@ func (v view) follow(r Ref) (place, error) {
 			return at, nil
 		}
 		if cur.Type != TypeDir {
-			return place{}, v.notDirectory(cur, at.path)
+			return place{}, at.in.notDirectory(cur, at.path)
 		}
-		if err := v.require(cur, mayExecute, at.path); err != nil {
+		if err := at.in.require(cur, mayExecute, at.path); err != nil {
 			return place{}, err
 		}
 		child, next := (*inode)(nil), &both[0]
@@ -106,25 +115,22 @@ func (v view) follow(r Ref) (place, error) {
 		case ".":
 			child = cur
 		case "..":
-			if child = cur; cur.Parent != 0 {
-				child = next
-				v.slots.Read(cur.Parent, child)
-			}
+			at.in, child = up(at.in, cur)
 		default:
-			child = v.entry(cur.ID, name, next)
+			at.in, child = step(at.in, cur, name, next)
 		}
 		at.dir, at.name, at.node = cur, name, child
 		if child == nil {
 			at.rest = rest
 			return at, nil
 		}
-		v.lookAttr(child.ID)
+		at.in.lookAttr(child.ID)
 		if child.Type != TypeSymlink || rest == "" && r.How&FollowLast == 0 {
 			cur = child
 			continue
 		}
 		if r.How&NoLinks != 0 {
-			return place{}, v.errorf(fserror.Loop, at.path, "%s is a symbolic link, which is not followed here", v.where(child))
+			return place{}, v.errorf(fserror.Loop, at.path, "%s is a symbolic link, which is not followed here", at.in.where(child))
 		}
 		if links++; links > MaxLinks {
 			return place{}, v.errorf(fserror.Loop, at.path, "the path leads through more than %d symbolic links", MaxLinks)
@@ -134,7 +140,8 @@ func (v view) follow(r Ref) (place, error) {
 			return place{}, v.errorf(fserror.Loop, at.path, "the call leads through symbolic links with targets of more than %d bytes in all", calls.MaxLinkBytes)
 		}
 		if target[0] == '/' {
-			cur = v.get(RootID)
+			at.in = view{present(v.Tree), v.c, v.op}
+			cur = at.in.get(RootID)
 		}
 		at.dir, at.name, at.node, at.unmeasured = cur, "", cur, true
 		if rest == "" {
@@ -154,11 +161,20 @@ func (v view) find(r Ref) (place, error) {
 	return at, err
 }
 
+// see is find for what is only read, in a snapshot or not, with the view of it.
+func see(v view, r Ref) (view, place, error) {
+	at, err := v.seek(r)
+	if err == nil && at.node == nil {
+		err = v.missing(at)
+	}
+	return at.in, at, err
+}
+
 func (v view) missing(at place) error {
 	if at.rest == "" {
 		return v.errorf(fserror.NotFound, at.path, "no such file or directory")
 	}
-	return v.errorf(fserror.NotFound, at.path, "no such directory: %s", fspath.Join(v.where(at.dir), at.name))
+	return v.errorf(fserror.NotFound, at.path, "no such directory: %s", fspath.Join(at.in.where(at.dir), at.name))
 }
 
 func (v view) notDirectory(n *inode, path string) error {
@@ -221,6 +237,9 @@ func (v view) stickyAllows(dir, n *inode) bool {
 // directory above may be searched. The inode must be reachable.
 func (v view) requireSearch(n *inode, path string) error {
 	var up inode
+	if v.past != nil {
+		return requirePast(v, n, path)
+	}
 	for at := n.Parent; at != 0; at = up.Parent {
 		v.slots.Read(at, &up)
 		v.lookAttr(at)

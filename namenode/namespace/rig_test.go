@@ -186,7 +186,7 @@ func (r *rig) open(t tb, path, client string) Writer {
 	t.Helper()
 	h := Holder{User: "u", Client: client, Session: SessionID{client[0]}, Host: "host", PID: 42}
 	token := r.newToken()
-	a, err := PlanOpen(r.tree, nil, Follow(path))
+	a, err := PlanOpen(r.tree, nil, Follow(path), false)
 	var res Result
 	if errors.Is(err, fserror.NotFound) {
 		op, err := PlanCreate(r.tree, nil, CreateRequest{At: At(path), Mode: 0o644, DirMode: 0o755, Parents: true, Holder: h, Token: token})

@@ -83,7 +83,7 @@ func TestTrashAndLeases(t *testing.T) {
 					}
 				}
 				r.tree.open.Ascend(func(id InodeID) bool {
-					if r.tree.inTrash(r.tree.get(id)) {
+					if inTrash(r.tree, r.tree.get(id)) {
 						t.Fatalf("inode %d in the trash is open", id)
 					}
 					return true

@@ -9,6 +9,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/namespace/levels"
 	"github.com/leasefs/leasefs/namenode/namespace/node"
 	"github.com/leasefs/leasefs/namenode/namespace/quota"
+	"github.com/leasefs/leasefs/namenode/namespace/snapshots"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
@@ -32,6 +33,8 @@ type Tree struct {
 	space
 	tables.Clients
 	history
+	snaps snapshots.Table
+	past  *past // nil: it is the present
 
 	// What follows is no state: it is neither in the image nor compared.
 
@@ -66,6 +69,7 @@ func newTree() *Tree {
 		},
 		space:   space{blocks: tables.NewSet(blockstore.Key.Less), garbage: tables.NewGarbage()},
 		history: history{at: levels.State{Level: levels.First}},
+		snaps:   snapshots.NewTable(),
 		Clients: tables.Clients{ResultTable: tables.NewResults(), AgeTable: tables.NewAges(), CacherTable: tables.NewCachers(), PassTable: tables.NewPasses()},
 	}
 }
@@ -77,7 +81,7 @@ func (t *Tree) Clone() *Tree {
 	if t.frozen {
 		return t
 	}
-	c := t.copied()
+	c := copied(t)
 	c.frozen = true
 	c.ResultTable = t.ResultTable.Clone()
 	c.CacherTable = t.CacherTable.Clone()
@@ -87,7 +91,7 @@ func (t *Tree) Clone() *Tree {
 
 // copied returns a copy of the tree. Call results and what sessions may cache are
 // shared: the copy must not change them.
-func (t *Tree) copied() Tree {
+func copied(t *Tree) Tree {
 	c := *t
 	c.slots = t.slots.Clone()
 	c.open = t.open.Clone()
@@ -104,6 +108,7 @@ func (t *Tree) copied() Tree {
 	c.UserNames = t.UserNames.Clone()
 	c.GroupNames = t.GroupNames.Clone()
 	c.reigns = t.reigns.Clone()
+	c.snaps = t.snaps.Clone()
 	c.events = false
 	c.holders, c.Uses = nil, nil
 	return c
@@ -119,7 +124,9 @@ func (t *Tree) InSafeMode(c *Call) bool {
 func (t *Tree) Counts() calls.Counts {
 	c := t.counts
 	c.Inodes = c.Files + c.Dirs + c.Symlinks
-	c.Blocks = t.blocks.Len()
+	c.Held, c.HeldBytes = t.snaps.Held()
+	c.Blocks = t.blocks.Len() - c.Held
+	c.Snapshots = t.snaps.Len()
 	c.Open = t.open.Len()
 	c.Garbage = t.garbage.Len()
 	c.Detached = t.detached.Len()
@@ -138,26 +145,23 @@ func (t *Tree) Counts() calls.Counts {
 // As Walk it is meant for clones.
 func (t *Tree) CountReachable() calls.Counts {
 	c := t.Counts()
-	var dirs []InodeID
-	gone := func(n *inode) bool {
+	var tops []InodeID
+	gone := func(n *inode) {
 		c.Inodes--
 		c.Add(n.Type, -1)
-		if n.Type == TypeDir {
-			dirs = append(dirs, n.ID)
-		}
+	}
+	top := func(id InodeID) bool {
+		tops = append(tops, id)
+		gone(t.get(id))
 		return true
 	}
-	t.detached.Ascend(func(id InodeID) bool { return gone(t.get(id)) })
-	t.trash.Due(func(e *tables.Trashed) bool { return gone(t.get(e.Inode)) })
+	t.detached.Ascend(top)
+	t.trash.Due(func(e *tables.Trashed) bool { return top(e.Inode) })
 	t.Grants.EachDead(func(id InodeID) {
-		if n := t.get(id); t.reachable(t.get(n.Parent), nil) {
-			gone(n)
+		if t.reachable(t.get(t.get(id).Parent), nil) {
+			top(id)
 		}
 	})
-	for len(dirs) > 0 {
-		dir := dirs[len(dirs)-1]
-		dirs = dirs[:len(dirs)-1]
-		t.slots.Children(dir, "", gone)
-	}
+	t.slots.EachBelow(tops, gone)
 	return c
 }

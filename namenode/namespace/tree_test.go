@@ -300,10 +300,10 @@ func TestIterators(t *testing.T) {
 	if tails != 9 {
 		t.Fatal(tails)
 	}
-	if keys := r.tree.Garbage(r.tree.Reigned(), 1, math.MaxInt64); len(keys) != 1 || !r.tree.IsGarbage(keys[0]) || r.tree.HasBlock(keys[0]) {
+	if keys := r.tree.Garbage().Oldest(r.tree.Reigned(), 1, math.MaxInt64); len(keys) != 1 || !r.tree.IsGarbage(keys[0]) || r.tree.HasBlock(keys[0]) {
 		t.Fatal(keys)
 	}
-	if keys := r.tree.Garbage(-1, 10, math.MaxInt64); len(keys) != 0 {
+	if keys := r.tree.Garbage().Oldest(-1, 10, math.MaxInt64); len(keys) != 0 {
 		t.Fatal(keys)
 	}
 }
@@ -332,7 +332,7 @@ func TestCheckFinds(t *testing.T) {
 			r.tree.slots.LinkInode(a)
 		},
 		"block of garbage": func(r *rig) {
-			k := r.tree.Garbage(math.MaxInt64, 1, 1)[0]
+			k := r.tree.Garbage().Oldest(math.MaxInt64, 1, 1)[0]
 			r.tree.blocks.ReplaceOrInsert(k)
 		},
 		"age of a closed file":  func(r *rig) { r.tree.AgeTable.Put(Age{AgeKey: AgeKey{Inode: RootID}, MS: 1}) },

@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/namespace/calls"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
 // plans makes plans of changes by paths.
@@ -166,6 +167,12 @@ func TestTxnRefused(t *testing.T) {
 		"opens, more":  {Parts: []Op{&OpCreate{Parent: RootID, Name: "g"}, &OpDelete{Parent: RootID, Name: "g", Inode: made}}},
 		"of a kind":    {Parts: []Op{create("g"), &OpSafeMode{On: true}}},
 		"second fails": {Parts: []Op{create("g"), &OpXattr{Inode: made, Name: "user.a"}, create("g")}},
+		"made, large":  {Parts: []Op{create("g"), &OpXattr{Inode: made, Name: "user.a", Value: make([]byte, tables.MaxXattrValue+1)}}},
+		"made, others": {Parts: []Op{create("g"), &OpXattr{Inode: made, Name: "user.a", Value: make([]byte, 9000)}, &OpXattr{Inode: made, Name: "user.b", Value: make([]byte, 9000)}}},
+		"made, name":   {Parts: []Op{create("g"), &OpXattr{Inode: made, Name: "trusted.a"}}},
+		"made, gone":   {Parts: []Op{create("g"), &OpXattr{Inode: made, Name: "user.a", Remove: true}}},
+		"made, wrong":  {Parts: []Op{create("g"), &OpXattr{Inode: made + 1, Name: "user.a"}}},
+		"not made":     {Parts: []Op{create("f"), &OpXattr{Inode: made, Name: "user.a"}}},
 		"last fails":   {Parts: []Op{create("g"), create("h"), &OpDelete{Parent: RootID, Name: "f", Inode: made}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -221,6 +228,73 @@ func TestTxnOpens(t *testing.T) {
 	}
 	same(t, r.tree, replay(t, r.journal))
 	roundTrip(t, r.tree)
+}
+
+// TestPlanMade compares PlanMade, which copies nothing, with PlanTxn.
+func TestPlanMade(t *testing.T) {
+	r := newRig(t)
+	r.open(t, "/f", "old")
+	x := func(name string, size int) calls.Xattr { return calls.Xattr{Name: name, Value: make([]byte, size)} }
+	for name, c := range map[string]struct {
+		xattrs []calls.Xattr
+		kind   fserror.Kind
+	}{
+		"one":        {xattrs: []calls.Xattr{x("user.a", 3)}},
+		"two":        {xattrs: []calls.Xattr{x("user.b", 3), x("user.a", 0)}},
+		"same twice": {xattrs: []calls.Xattr{x("user.a", 3), x("user.a", 3)}},
+		"changed":    {xattrs: []calls.Xattr{x("user.a", 9000), x("user.a", 3), x("user.b", 9000)}},
+		"all":        {xattrs: []calls.Xattr{x("user.a", 9000), x("user.b", 9000)}, kind: fserror.NoSpace},
+		"value":      {xattrs: []calls.Xattr{x("user.a", tables.MaxXattrValue+1)}, kind: fserror.TooLarge},
+		"name":       {xattrs: []calls.Xattr{x("user.a", 1), x("trusted.a", 1)}, kind: fserror.Unsupported},
+		"trash":      {xattrs: []calls.Xattr{x(tables.TrashXattr, 1)}, kind: fserror.NotDirectory},
+	} {
+		for _, at := range []string{"/f", "/g", "/d/e/g"} {
+			t.Run(name+at, func(t *testing.T) {
+				call := &Call{User: "u", Super: true, Made: true}
+				req := CreateRequest{At: At(at), Overwrite: true, Parents: true, Holder: Holder{User: "u", Client: "c"}, Xattrs: c.xattrs}
+				plans := []func(*Tree) (Op, error){func(t *Tree) (Op, error) { return orNil(PlanCreate(t, call, req)) }}
+				for _, x := range c.xattrs {
+					plans = append(plans, func(t *Tree) (Op, error) {
+						return orNil(PlanXattr(t, call, req.At, x.Name, x.Value, calls.XattrSet))
+					})
+				}
+				want, _, wantErr := PlanTxn(r.tree, plans...)
+				file, err := PlanCreate(r.tree, call, req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := PlanMade(r.tree, call, req, file)
+				if fserror.KindOf(err) != c.kind || fmt.Sprint(err) != fmt.Sprint(wantErr) {
+					t.Fatalf("%v, should be %v", err, wantErr)
+				}
+				if err != nil {
+					return
+				}
+				one := replay(t, r.journal)
+				two := replay(t, r.journal)
+				e := Entry{TxID: one.txid + 1, Time: one.time, Op: &OpTxn{Parts: want.Parts}}
+				if _, err := one.Apply(e); err != nil {
+					t.Fatal(err)
+				}
+				e.Op = got
+				if _, err := two.Apply(e); err != nil {
+					t.Fatal(err)
+				}
+				same(t, one, two)
+			})
+		}
+	}
+	// Memory that attributes of the same record take counts.
+	call := &Call{User: "poor", Made: true}
+	r.tree.counts.XattrBytes = MaxXattrMemory*15/16 - 9000
+	defer func() { r.tree.counts.XattrBytes = 0 }()
+	for n, kind := range map[int]fserror.Kind{1: 0, 2: fserror.NoSpace} {
+		req := CreateRequest{At: At("/g"), Holder: Holder{User: "poor"}, Xattrs: []calls.Xattr{x("user.a", 5000), x("user.b", 5000)}[:n]}
+		file := &OpCreate{Parent: RootID, Name: "g", User: "poor"}
+		if _, err := PlanMade(r.tree, call, req, file); fserror.KindOf(err) != kind {
+			t.Errorf("%d attributes: %v", n, err)
+		}
+	}
 }
 
 // One within another could nest without end: it is not even decoded.

@@ -1,11 +1,12 @@
 package namespace
 
 import (
-	"errors"
-	"io/fs"
+	"slices"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/namenode/namespace/node"
+	"github.com/leasefs/leasefs/namenode/namespace/snapshots"
 )
 
 // Walk calls fn for the inode root and for all that is below it: a directory
@@ -13,8 +14,9 @@ import (
 // returns: all are in one buffer, so that memory grows with the depth alone.
 // If fn returns fs.SkipDir for a directory its entries are left out; any other
 // error ends the walk and is returned. It is meant for clones: the tree must
-// not change meanwhile. NotFound if root is neither in the tree nor an entry of
-// the trash, whose paths are those that they had. No permissions are checked.
+// not change meanwhile. NotFound if root is neither in the tree, nor in a snapshot, nor an entry
+// of the trash, whose paths are those that they had. A directory .snapshot is walked only if it
+// is the root. No permissions are checked.
 func (t *Tree) Walk(root InodeID, fn func(path []byte, a Attr) error) error {
 	top, ok := t.Path(root)
 	if e := t.trash.Get(root); e != nil {
@@ -23,53 +25,28 @@ func (t *Tree) Walk(root InodeID, fn func(path []byte, a Attr) error) error {
 	if !ok {
 		return fserror.New(fserror.NotFound, "walk", inodeName(root), "it was deleted, or never was")
 	}
-	path := []byte(top)
-	var stack []*node.Level
-	visit := func(n *inode) error {
-		err := fn(path, view{t, nil, "walk"}.attr(n))
-		switch {
-		case errors.Is(err, fs.SkipDir):
-			return nil
-		case err != nil:
-			return err
-		case n.Type == TypeDir && n.Entries() > 0:
-			stack = append(stack, &node.Level{ID: n.ID, Path: len(path)})
-		}
-		return nil
+	v, n := view{t, nil, "walk"}, t.get(root)
+	if root>>snapshots.Bits != 0 {
+		v, n, _ = reachPast(v, root)
 	}
-	if err := visit(t.get(root)); err != nil {
-		return err
+	visit := func(path []byte, n *inode) error { return fn(path, v.attr(n)) }
+	if v.past == nil || v.past.snap != nil {
+		return v.slots.Walk(n, top, v.isDead, visit)
 	}
-	for len(stack) > 0 {
-		l := stack[len(stack)-1]
-		n := t.slots.Next(l)
-		if n == nil {
-			stack = stack[:len(stack)-1]
-		}
-		if n == nil || t.isDead(n) {
-			continue
-		}
-		if path = path[:l.Path]; l.Path > 1 { // not the root
-			path = append(path, '/')
-		}
-		path = n.AppendName(path)
-		if err := visit(n); err != nil {
-			return err
-		}
+	if err := visit([]byte(top), n); err != nil {
+		return node.Ended(err)
 	}
-	return nil
+	dir, failed := v, error(nil)
+	t.snaps.Of(n.ID, "", func(s *snapshots.Snapshot) bool {
+		v, n = enter(dir, s.Dir, s)
+		failed = v.slots.Walk(n, fspath.Join(top, s.Name), v.isDead, visit)
+		return failed == nil
+	})
+	return failed
 }
 
 // RemoveCheck is where CanRemoveAll continues. The zero value begins.
-type RemoveCheck struct {
-	begun bool
-	stack []removeLevel
-}
-
-type removeLevel struct {
-	id    InodeID
-	after string
-}
+type RemoveCheck = node.Descent
 
 // CanRemoveAll checks that a caller may empty the directory id and all
 // directories below it: that those which have entries may be written and
@@ -83,78 +60,32 @@ func (t *Tree) CanRemoveAll(c *Call, id InodeID, check *RemoveCheck, budget int)
 	if c.IsSuper() {
 		return true, nil
 	}
-	if !check.begun {
-		check.begun = true
-		if err := v.enterRemove(id, check); err != nil {
-			return false, err
+	return t.slots.Descend(id, check, budget, t.isDead, func(dir *inode) error {
+		if v.lookAttr(dir.ID); v.allowed(dir, mayWrite|mayExecute) {
+			return nil
 		}
-	}
-	for len(check.stack) > 0 {
-		if budget <= 0 {
-			return false, nil
+		return v.requireChange(dir, v.where(dir))
+	}, func(dir, n *inode) error {
+		if v.stickyAllows(dir, n) {
+			return nil
 		}
-		l := &check.stack[len(check.stack)-1]
-		dir := t.get(l.id)
-		if dir == nil {
-			check.stack = check.stack[:len(check.stack)-1]
-			continue
-		}
-		var sub, kept *inode
-		end := true
-		t.slots.Children(l.id, l.after, func(n *inode) bool {
-			budget--
-			switch {
-			case t.isDead(n):
-			case !v.stickyAllows(dir, n):
-				kept = n
-			case n.Type == TypeDir && n.Entries() > 0:
-				sub = n
-			}
-			if kept != nil || sub != nil || budget <= 0 {
-				l.after, end = n.Name(), false
-			}
-			return end
-		})
-		switch {
-		case kept != nil:
-			return false, v.requireRemove(dir, kept, v.where(kept))
-		case sub != nil:
-			if err := v.enterRemove(sub.ID, check); err != nil {
-				return false, err
-			}
-		case end:
-			check.stack = check.stack[:len(check.stack)-1]
-		}
-	}
-	return true, nil
-}
-
-// enterRemove checks one directory and has its entries checked next.
-func (v view) enterRemove(id InodeID, check *RemoveCheck) error {
-	n := v.get(id)
-	if n == nil || n.Type != TypeDir || n.Entries() == 0 {
-		return nil
-	}
-	v.lookAttr(id)
-	if !v.allowed(n, mayWrite|mayExecute) {
-		return v.requireChange(n, v.where(n))
-	}
-	check.stack = append(check.stack, removeLevel{id: id})
-	return nil
+		return v.requireRemove(dir, n, v.where(n))
+	})
 }
 
 // Referenced calls fn for all blocks of all files from an inode number on, in the order
 // of numbers, those of deleted subtrees that are not reclaimed yet included, until it
-// returns false.
-func (t *inodes) Referenced(from InodeID, fn func(id InodeID, b Block) bool) {
+// returns false; then for the blocks that only snapshots have, also deleted ones that are not
+// reclaimed yet, in the order of inodes, with numbers of the files in any of them (snapshots.FileOf).
+func (t *Tree) Referenced(from InodeID, fn func(id InodeID, b Block) bool) {
+	more := true
 	t.each(from, func(n *inode) bool {
-		for _, b := range n.Blocks() {
-			if !fn(n.ID, b) {
-				return false
-			}
-		}
-		return true
+		more = !slices.ContainsFunc(n.Blocks(), func(b Block) bool { return !fn(n.ID, b) })
+		return more
 	})
+	if more {
+		t.snaps.EachHeld(from, func(h snapshots.Held) bool { return fn(h.Number(), h.Block) })
+	}
 }
 
 // Tails calls fn for every file that has a tail, by inode number, until it

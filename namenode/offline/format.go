@@ -197,7 +197,7 @@ func (w *restore) makeKnown(ctx context.Context, sess *zkconn.Session, id [16]by
 
 // formatNode is the content of the node that says what the namespace is.
 func (w *restore) formatNode(id [16]byte) ([]byte, error) {
-	at := levels.State{Level: levels.Newest()}
+	at := levels.State{Level: levels.Newest(), Release: w.cfg.Release}
 	if w.tree != nil {
 		at = w.tree.Level()
 	}

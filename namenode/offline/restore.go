@@ -60,6 +60,7 @@ type Config struct {
 	Clock     clock.Clock
 	Logger    *slog.Logger
 	By        string // the program and its version
+	Release   string // the version of the program
 	// Incarnation is what is put into the store of one with that token.
 	Incarnation func(token string) marker.Incarnation
 }

@@ -30,6 +30,8 @@ type Rewinding struct {
 	Dir    string // what is written: the folder of a backup
 	// TreeOnly leaves the blocks out: for a namenode that takes the store over.
 	TreeOnly bool
+	// Path is what RewindFiles brings back.
+	Path     string
 	Progress func(bytes int64)
 }
 
@@ -46,32 +48,11 @@ type Rewound struct {
 // NotFound if the moment is not kept, or a block of it is gone; InvalidArgument if it has not
 // come yet; Exists if Dir is not empty.
 func Rewind(ctx context.Context, r Rewinding) (Rewound, error) {
-	w := &restore{Restoring: Restoring{ID: r.ID}, cfg: r.Config, close: func() error { return nil }}
-	id, err := w.findID(ctx)
-	if err == nil {
-		err = w.open(ctx, id, false)
-	}
-	if err != nil {
-		return Rewound{}, errors.Join(err, w.close())
-	}
-	defer func() { _ = w.close() }() // nothing was written
-	catalog, err := archive.Open(ctx, w.objects, id, r.Config.Logger)
+	from, newest, end, err := then(ctx, r)
 	if err != nil {
 		return Rewound{}, err
 	}
-	now := r.Config.Clock.Wall()
-	if newest, _ := catalog.Times(0); r.At.Time.After(now) && r.At.Time.After(time.UnixMilli(newest)) {
-		return Rewound{}, fserror.New(fserror.InvalidArgument, "", "", "%s has not come yet: it is %s", r.At.Time.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
-	}
-	t, err := catalog.Tree(ctx, r.At)
-	if err == nil {
-		err = sound(t, id)
-	}
-	if err != nil {
-		return Rewound{}, err
-	}
-	doubt(r, catalog, t, now)
-	from := source{backups.Contents{Tree: t, ID: id, By: r.Config.By, Made: r.Config.Clock.Wall(), Store: w.store}}
+	defer end()
 	o := backup.Options{TreeOnly: r.TreeOnly}
 	if r.Progress != nil {
 		o.Progress = func(so backup.Result) { r.Progress(so.Bytes) }
@@ -80,11 +61,48 @@ func Rewind(ctx context.Context, r Rewinding) (Rewound, error) {
 	if err != nil {
 		return Rewound{}, err
 	}
-	last, ms := t.Last()
+	last, ms := from.Tree.Last()
 	return Rewound{Restored{
-		ID: id, TxID: last, Time: time.UnixMilli(ms), Files: t.CountReachable().Files,
+		ID: from.ID, TxID: last, Time: time.UnixMilli(ms), Files: from.Tree.CountReachable().Files,
 		Blocks: int(wrote.Blocks), BlockBytes: wrote.BlockBytes, Copied: int(wrote.Blocks) - wrote.Reused, CopiedBytes: wrote.BlockBytes, //nolint:gosec // a count
-	}, max(catalog.Newest(), last)}, nil
+	}, newest}, nil
+}
+
+// then makes the tree of the moment, checked, with the store that has its blocks, until end is
+// called. newest is the newest record that the archive has.
+func then(ctx context.Context, r Rewinding) (from source, newest uint64, end func(), err error) {
+	w := &restore{Restoring: Restoring{ID: r.ID}, cfg: r.Config, close: func() error { return nil }}
+	end = func() { _ = w.close() } // nothing was written
+	defer func() {
+		if err != nil {
+			end()
+		}
+	}()
+	id, err := w.findID(ctx)
+	if err == nil {
+		err = w.open(ctx, id, false)
+	}
+	if err != nil {
+		return from, 0, end, err
+	}
+	catalog, err := archive.Open(ctx, w.objects, id, r.Config.Logger)
+	if err != nil {
+		return from, 0, end, err
+	}
+	now := r.Config.Clock.Wall()
+	if last, _ := catalog.Times(0); r.At.Time.After(now) && r.At.Time.After(time.UnixMilli(last)) {
+		return from, 0, end, fserror.New(fserror.InvalidArgument, "", "", "%s has not come yet: it is %s", r.At.Time.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	}
+	t, err := catalog.Tree(ctx, r.At)
+	if err == nil {
+		err = sound(t, id)
+	}
+	if err != nil {
+		return from, 0, end, err
+	}
+	doubt(r, catalog, t, now)
+	last, _ := t.Last()
+	return source{backups.Contents{Tree: t, ID: id, By: r.Config.By, Made: now, Store: w.store}}, max(catalog.Newest(), last), end, nil
 }
 
 // doubt logs why the tree of a time may not be what was there at that time.

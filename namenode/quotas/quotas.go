@@ -3,7 +3,9 @@
 package quotas
 
 import (
+	"cmp"
 	"context"
+	"slices"
 
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
@@ -21,6 +23,8 @@ type Calls struct {
 	// Caller finds out who asks, Asked also for which call.
 	Caller func(context.Context, *pb.Caller) (*namespace.Call, error)
 	Asked  func(context.Context, *pb.SetQuotaRequest) (*namespace.Call, namespace.CallID, error)
+	// Held is how many bytes only snapshots have, by directory above them.
+	Held func(*namespace.Tree, *namespace.Call) map[namespace.InodeID]int64
 }
 
 // SetQuota sets a quota: see namespace.PlanQuota.
@@ -63,9 +67,10 @@ func (s *Calls) GetQuota(ctx context.Context, r *pb.GetQuotaRequest) (*pb.GetQuo
 			return err
 		}
 		*resp = pb.GetQuotaResponse{}
+		held := s.Held(tx.Tree, c)
 		for _, e := range namespace.QuotasAbove(tx.Tree, c, a.ID) {
 			path, _ := tx.Tree.Path(e.Dir)
-			resp.Quotas = append(resp.Quotas, told(e, path))
+			resp.Quotas = append(resp.Quotas, told(e, path, held))
 			resp.Own = resp.Own || e.Dir == a.ID
 		}
 		return nil
@@ -73,20 +78,49 @@ func (s *Calls) GetQuota(ctx context.Context, r *pb.GetQuotaRequest) (*pb.GetQuo
 	return resp, err
 }
 
-func told(e quota.Entry, path string) *pb.Quota {
-	return &pb.Quota{Inode: uint64(e.Dir), Path: path, Names: e.Limits.Names, Bytes: e.Limits.Bytes, UsedNames: e.Use.Names, UsedBytes: e.Use.Bytes}
+func told(e quota.Entry, path string, held map[namespace.InodeID]int64) *pb.Quota {
+	return &pb.Quota{Inode: uint64(e.Dir), Path: path, Names: e.Limits.Names, Bytes: e.Limits.Bytes, UsedNames: e.Use.Names, UsedBytes: e.Use.Bytes, SnapshotBytes: held[e.Dir]}
 }
+
+// mostFull is how many of the fullest quotas are told.
+const mostFull = 10
 
 // Tally is how many quotas there are, and how many of them are nearly used up or more; those of
 // directories that were deleted are not counted.
 func (s *Calls) Tally() (all, full int) {
 	s.Engine.Look(func(t *namespace.Tree) {
-		all, full = namespace.Quotas(t, nil).Tally(func(dir namespace.InodeID) bool {
-			_, there := t.Path(dir)
-			return there
-		})
+		all = tally(t, func(quota.Entry) { full++ })
 	})
 	return all, full
+}
+
+// Fullest are the fullest of the quotas that are nearly used up or more, at most ten, the fullest first.
+func (s *Calls) Fullest() (fullest []*pb.Quota) {
+	s.Engine.Look(func(t *namespace.Tree) {
+		var top []quota.Entry
+		tally(t, func(e quota.Entry) {
+			i, _ := slices.BinarySearchFunc(top, e, func(a, b quota.Entry) int {
+				return cmp.Or(cmp.Compare(b.Ratio(), a.Ratio()), cmp.Compare(a.Dir, b.Dir))
+			})
+			if i < mostFull {
+				top = slices.Insert(top, i, e)
+				top = top[:min(len(top), mostFull)]
+			}
+		})
+		held := s.Held(t, nil)
+		for _, e := range top {
+			path, _ := t.Path(e.Dir)
+			fullest = append(fullest, told(e, path, held))
+		}
+	})
+	return fullest
+}
+
+func tally(t *namespace.Tree, full func(quota.Entry)) int {
+	return namespace.Quotas(t, nil).Tally(func(dir namespace.InodeID) bool {
+		_, there := t.Path(dir)
+		return there
+	}, full)
 }
 
 // ListQuotas tells of a page of all quotas, but not of directories that the caller may not stat.
@@ -103,6 +137,7 @@ func (s *Calls) ListQuotas(ctx context.Context, r *pb.ListQuotasRequest) (*pb.Li
 	err = s.Engine.View(ctx, c, func(tx *engine.Tx) error {
 		last, looked := namespace.InodeID(r.GetAfter()), 0
 		*resp = pb.ListQuotasResponse{}
+		held := s.Held(tx.Tree, c)
 		namespace.Quotas(tx.Tree, c).From(last+1, func(e quota.Entry) bool {
 			if looked == limit {
 				resp.Next = uint64(last)
@@ -112,7 +147,7 @@ func (s *Calls) ListQuotas(ctx context.Context, r *pb.ListQuotasRequest) (*pb.Li
 			last = e.Dir
 			if _, err := tx.Tree.Stat(c, namespace.Inode(e.Dir)); err == nil {
 				path, _ := tx.Tree.Path(e.Dir)
-				resp.Quotas = append(resp.Quotas, told(e, path))
+				resp.Quotas = append(resp.Quotas, told(e, path, held))
 			}
 			return true
 		})

@@ -43,7 +43,7 @@ func Encode(by *namespace.Owner, call namespace.CallID, op namespace.Op) (kind u
 	return Signed, body
 }
 
-// Decode is the inverse of Encode. Its errors are of kind Damaged, as of namespace.DecodeOp.
+// Decode is the inverse of Encode. Its errors are those of namespace.DecodeOp.
 func Decode(kind uint8, body []byte) (by *namespace.Owner, call namespace.CallID, op namespace.Op, err error) {
 	if kind != Signed {
 		call, op, err = namespace.DecodeOp(kind, body)

@@ -55,9 +55,9 @@ func (a *alone) openJournal(_ context.Context, image uint64) (journal.Journal, e
 
 // own: the token of the incarnation is in VERSION.
 func (a *alone) own(cfg *owner.Config) {
-	cfg.Token = cmp.Or(a.dir.Info.Incarnation, marker.NewToken())
+	cfg.Token = cmp.Or(a.dir.Version().Incarnation, marker.NewToken())
 	cfg.Keep = func(_ context.Context, token string) error {
-		if a.dir.Info.Incarnation == token {
+		if a.dir.Version().Incarnation == token {
 			return nil
 		}
 		if a.dir.Fresh {

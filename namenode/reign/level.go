@@ -77,6 +77,16 @@ func (r *Role) Raise(ctx context.Context, to uint64) error {
 	return r.mark(ctx)
 }
 
+// markInTurn is mark, beside which nobody raises the level. It may take as long as ZooKeeper is away.
+func (r *Role) markInTurn(ctx context.Context) error {
+	unlock, err := r.raising.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return r.mark(ctx)
+}
+
 // mark has the format say at which level the namespace is: older programs look there first.
 func (r *Role) mark(ctx context.Context) error {
 	at := r.rooms.Engine.Facts().Level
@@ -100,7 +110,8 @@ func (f inFolder) level() uint64 {
 	if f.dir.Fresh {
 		return levels.Newest()
 	}
-	return f.dir.Info.At().Level
+	v := f.dir.Version()
+	return v.At().Level
 }
 
 func (f inFolder) mark(_ context.Context, at levels.State) error {

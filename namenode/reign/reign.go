@@ -196,9 +196,6 @@ func (r *Role) activate(ctx context.Context, term uint64, token string, began ti
 	}}); err != nil {
 		return err
 	}
-	if err := r.mark(ctx); err != nil { // somebody died between the record and this
-		r.log.Warn("the format of the namespace does not say its feature level yet; the next reign tries again", "cause", err)
-	}
 	if err := r.rooms.Leases.Begin(ctx); err != nil {
 		return err
 	}
@@ -218,6 +215,12 @@ func (r *Role) answer() {
 			return fmt.Errorf("the journal cannot be written: %w", r.journal.Err())
 		}
 	})
+	r.cfg.Loops.Run("feature level", func(ctx context.Context) error { // somebody may have died between the record and its mark
+		if err := r.markInTurn(ctx); err != nil && ctx.Err() == nil {
+			r.log.Warn("the format of the namespace does not say its feature level yet; the next reign tries again", "cause", err)
+		}
+		return nil
+	})
 	r.cfg.Begun()
 	r.rooms.Engine.WhileItLasts(func() {
 		r.ready.Store(true)
@@ -233,11 +236,11 @@ func (r *Role) finishFolder() error {
 	if !r.dir.Fresh {
 		return nil
 	}
-	level := uint64(levels.First) // of one of several, whose folder has nothing of the namespace
+	at := levels.State{Level: levels.First} // of one of several, whose folder has nothing of the namespace
 	if r.cfg.HA == nil {
-		level = r.format.level()
+		at = levels.State{Level: r.format.level(), Release: r.cfg.Version}
 	}
-	return r.dir.Finish(int(level), "leasefs "+r.cfg.Version, r.cfg.Clock.Wall().UTC().Format(time.RFC3339))
+	return r.dir.Finish(at, "leasefs "+r.cfg.Version, r.cfg.Clock.Wall().UTC().Format(time.RFC3339))
 }
 
 // Reigned reports whether the namenode is active, or was.

@@ -13,6 +13,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/journal"
 	"github.com/leasefs/leasefs/internal/journal/zk"
+	"github.com/leasefs/leasefs/namenode/loops"
 	"github.com/leasefs/leasefs/namenode/namespace"
 )
 
@@ -253,11 +254,12 @@ func (s *several) electedTerm(ctx context.Context, last uint64) (uint64, error) 
 	last = max(last, s.rooms.Engine.Facts().Term)
 	short, cancel := context.WithTimeout(ctx, s.cfg.HA.SessionTimeout/4)
 	defer cancel()
-	err := s.rooms.Owner.StillOurs(short)
-	term := uint64(0)
-	if err == nil {
-		term, err = s.rooms.Owner.NextTerm(short, last)
-	}
+	term, err := loops.Within(short, func(ctx context.Context) (uint64, error) {
+		if err := s.rooms.Owner.StillOurs(ctx); err != nil {
+			return 0, err
+		}
+		return s.rooms.Owner.NextTerm(ctx, last)
+	})
 	if err == nil || ctx.Err() != nil || s.cfg.Loops.Err() != nil {
 		return term, err
 	}

@@ -38,6 +38,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/namespace/snapshots"
 )
 
 // Defaults and limits of a Config.
@@ -284,19 +285,20 @@ func (s *Scrub) fill(ctx context.Context) error {
 	s.mu.Lock()
 	next, from := s.state.Next, s.state.Block
 	s.mu.Unlock()
-	id, index := next, 0
+	id, index := snapshots.FileOf(next), 0
 	s.queue = s.queue[:0]
 	t.Referenced(next, func(of namespace.InodeID, b namespace.Block) bool {
-		if of != id {
-			id, index = of, 0
+		if file := snapshots.FileOf(of); file != id {
+			id, index = file, 0
 		}
-		if of != next || index >= from {
+		if id != snapshots.FileOf(next) || index >= from {
 			s.queue = append(s.queue, item{of, index, b})
 		}
 		index++
 		return len(s.queue) < batch
 	})
-	s.stored = t.Counts().StoredBytes
+	c := t.Counts()
+	s.stored = c.StoredBytes + c.HeldBytes
 	if len(s.queue) == 0 {
 		s.end()
 	}

@@ -88,7 +88,8 @@ type Config struct {
 	Answer func(ctx context.Context, waits func(context.Context)) (context.Context, Answer)
 
 	MaxConnections int
-	MaxUnfinished  int64 // bytes of messages that are not complete
+	MaxUnfinished  int64 // bytes of messages that are not complete, and as many of answers that are not taken
+	MaxWaiting     int   // calls that wait at once for something else than the disk
 	MaxInFlight    int   // calls served at once; more are told to retry
 	MaxStreams     int   // of one connection
 }
@@ -129,7 +130,7 @@ type Front struct {
 func Listen(cfg Config) (f *Front, err error) {
 	f = &Front{
 		cfg: cfg, calls: newCalls(), conns: conns.New(cfg.MaxConnections, cfg.MaxUnfinished), shared: newShared(cfg.Quota),
-		Served: share.New(int64(cfg.MaxInFlight)), Parked: share.Of(maxParked, share.Waiting, cfg.Quota(share.Waiting)),
+		Served: share.Of(int64(cfg.MaxInFlight), "calls under way", nil), Parked: share.Of(int64(cfg.MaxWaiting), share.Waiting, cfg.Quota(share.Waiting)),
 	}
 	f.conns.Bound(cfg.Quota(share.Connections))
 	if f.grpcLis, err = f.listen(cfg.Listen, fserror.ReasonListen); err != nil {
@@ -199,7 +200,9 @@ func (f *Front) Serve(role *reign.Role, metrics prometheus.Gatherer, register fu
 	}
 	f.role = role
 	f.grpcSrv = grpc.NewServer(f.grpcOptions()...)
-	f.inside = inside{r: callstream.NewServer(f.cfg.Loops.Context(), f.carry, f.cfg.MaxStreams).Register(f.grpcSrv), unary: map[string]insideMethod{}, streams: map[string]insideStream{}}
+	carried := callstream.NewServer(f.cfg.Loops.Context(), f.carry, f.cfg.MaxStreams)
+	carried.OnPanic(func(method string, p any) error { return wire.ToStatus(f.panicked(method, p)) })
+	f.inside = inside{r: carried.Register(f.grpcSrv), unary: map[string]insideMethod{}, streams: map[string]insideStream{}}
 	register(&f.inside)
 	hs := health.NewServer()
 	healthpb.RegisterHealthServer(f.grpcSrv, hs)
@@ -332,11 +335,14 @@ func underWay(h http.Handler) http.Handler {
 }
 
 func (f *Front) grpcOptions() []grpc.ServerOption {
-	creds := insecure.NewCredentials()
+	creds, readBuffer := insecure.NewCredentials(), 32<<10 // lent to a connection that has something to read
 	if f.cfg.TLS != nil {
-		creds = credentials.NewTLS(f.cfg.TLS)
+		// Each connection has its own for as long as it lives, and it saves no calls of the
+		// system: TLS reads whole records.
+		creds, readBuffer = credentials.NewTLS(f.cfg.TLS), 4<<10
 	}
 	return []grpc.ServerOption{
+		grpc.ReadBufferSize(readBuffer),
 		grpc.Creds(f.conns.Creds(f.cfg.Guard.Creds(auditedCreds{creds, f}))),
 		grpc.MaxRecvMsgSize(MaxMessage),
 		grpc.MaxHeaderListSize(maxHeaders),
@@ -350,8 +356,9 @@ func (f *Front) grpcOptions() []grpc.ServerOption {
 		grpc.StaticStreamWindowSize(1 << 20),
 		grpc.StaticConnWindowSize(4 << 20),
 		grpc.NumStreamWorkers(streamWorkers),
-		grpc.UnaryInterceptor(f.unary),
-		grpc.StreamInterceptor(f.stream),
+		grpc.ForceServerCodecV2(conns.Codec()),
+		grpc.UnaryInterceptor(countedUnary(f.unary)),
+		grpc.StreamInterceptor(countedStream(f.stream)),
 	}
 }
 
@@ -372,9 +379,6 @@ func growStack(use bool) {
 		runtime.KeepAlive(&room)
 	}
 }
-
-// maxParked is how many calls may wait for something else than the disk at once.
-const maxParked = 100_000
 
 // Park is called by a call of who that is going to wait for others: it takes no place
 // among those served meanwhile. The func that it returns ends that.
@@ -427,7 +431,12 @@ func (f *Front) scarce() bool {
 const adminPrefix = "/leasefs.v1.Admin/"
 
 // unary wraps every unary call.
-func (f *Front) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
+func (f *Front) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (resp any, err error) {
+	defer func() { // what follows has barriers of its own, where there is something to be given back
+		if p := recover(); p != nil {
+			resp, err = nil, wire.ToStatus(f.panicked(info.FullMethod, p))
+		}
+	}()
 	who, err := f.prove(ctx, info.FullMethod)
 	if err != nil {
 		f.calls.failed(info.FullMethod, err)
@@ -462,15 +471,17 @@ const maxOpen = 256
 const ours = "/leasefs.v1."
 
 // carry wraps every call, however it came: limit, panic barrier, metrics, errors.
-func (f *Front) carry(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) callstream.Answer {
+func (f *Front) carry(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (a callstream.Answer) {
 	growStack(false)
 	ctx, span := tracing.Serve(ctx, f.cfg.Tracer, info.FullMethod)
-	c := &call{f: f, ctx: ctx, method: info.FullMethod, req: req, who: f.servedFor(ctx, info.FullMethod, req), span: span}
+	c := &call{f: f, ctx: ctx, method: info.FullMethod, req: req, span: span, answer: atOnce{}}
+	a = c
+	defer c.barrier()
+	c.who = f.servedFor(ctx, info.FullMethod, req)
 	if c.err = identity.Ended(ctx); c.err != nil {
 		return c
 	}
 	if c.err = f.slow(ctx, c.who, req); c.err != nil {
-		f.calls.shed.Inc()
 		return c
 	}
 	if c.served = f.Served.Take(1, c.who); !c.served {
@@ -488,20 +499,24 @@ func (f *Front) carry(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 		c.err = f.gate(c.method)
 	}
 	if c.err == nil {
-		c.run(h)
+		c.resp, c.err = h(c.ctx, c.req)
 	}
 	return c
 }
 
-// run calls the handler. A panic in it is the call's error.
-func (c *call) run(h grpc.UnaryHandler) {
-	defer func() {
-		if p := recover(); p != nil {
-			c.err = c.f.panicked(c.method, p)
-		}
-	}()
-	c.resp, c.err = h(c.ctx, c.req)
+// barrier makes a panic the call's error. It is deferred.
+func (c *call) barrier() {
+	if p := recover(); p != nil {
+		c.err = c.f.panicked(c.method, p)
+	}
 }
+
+// atOnce is the Answer of a call that has come to none.
+type atOnce struct{}
+
+func (atOnce) Ready() bool                { return true }
+func (atOnce) Wait(context.Context) error { return nil }
+func (atOnce) Wrote() uint64              { return 0 }
 
 // call is a call that was carried out and is yet to be answered.
 type call struct {
@@ -525,27 +540,35 @@ func (c *call) Ready() bool { return !c.served || c.answer.Ready() }
 // Wait implements callstream.Answer.
 func (c *call) Wait() (any, error) {
 	defer func() { c.span.End(c.err) }()
+	c.finish()
+	if c.err != nil {
+		return nil, wire.ToStatus(withRequest(c.err, c.method, c.req))
+	}
+	return c.resp, nil
+}
+
+// finish waits until the answer may be given, gives the call's place back, and tells of it.
+func (c *call) finish() {
+	defer c.barrier()
 	if c.served {
+		defer func() {
+			if c.cancel != nil {
+				c.cancel()
+			}
+			c.f.Served.Give(1, c.who)
+		}()
 		c.err = cmp.Or(c.settle(), c.err)
 	}
 	if errors.Is(c.err, context.Canceled) {
 		c.err = cmp.Or(identity.Ended(c.ctx), c.err)
 	}
 	if c.served {
-		if c.cancel != nil {
-			c.cancel()
-		}
-		c.f.Served.Give(1, c.who)
 		took := c.f.cfg.Clock.Mono() - c.began
 		c.f.calls.observe(c.method, took, c.err, c.span.ID())
 		c.f.audit(c.ctx, c.method, c.req, c.resp, c.err, c.answer.Wrote(), took)
 	} else {
 		c.f.audit(c.ctx, c.method, c.req, nil, c.err, 0, 0)
 	}
-	if c.err != nil {
-		return nil, wire.ToStatus(withRequest(c.err, c.method, c.req))
-	}
-	return c.resp, nil
 }
 
 // settle waits until the answer may be given. The end of the proof with which the call came ends the call
@@ -573,6 +596,7 @@ func (f *Front) gate(method string) error {
 func (f *Front) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, h grpc.StreamHandler) (err error) {
 	told := &auditStream{f: f, method: info.FullMethod, began: f.cfg.Clock.Mono()}
 	ctx := ss.Context()
+	b := &boundStream{ServerStream: ss, told: told, status: statusOf(ctx), says: func(err error) error { return err }}
 	defer func() {
 		if p := recover(); p != nil {
 			err = f.panicked(info.FullMethod, p)
@@ -582,6 +606,9 @@ func (f *Front) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 				kind = fserror.Deadline
 			}
 			err = fserror.Wrap(kind, "", "", err)
+		}
+		if ours := err; !b.interrupted.CompareAndSwap(nil, &ours) {
+			err = *b.interrupted.Load() // what the client is told
 		}
 		f.calls.failed(info.FullMethod, err)
 		told.ended(ctx, err)
@@ -603,7 +630,7 @@ func (f *Front) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 	defer done()
 	defer told.give()
 	if info.FullMethod == pb.Calls_Carry_FullMethodName {
-		return h(srv, bind(held, ss, told)) // each call comes to the gate by itself, and is answered when the loops end
+		return h(srv, b.bind(held)) // each call comes to the gate by itself, and is answered when the loops end
 	}
 	ctx, cancel := context.WithCancelCause(held)
 	defer cancel(nil)
@@ -611,15 +638,17 @@ func (f *Front) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 	if err := f.gate(info.FullMethod); err != nil {
 		return err
 	}
-	err = h(srv, bind(ctx, ss, told))
-	if why := identity.Ended(held); why != nil && errors.Is(err, context.Canceled) {
-		return why
+	b.says = func(err error) error {
+		if why := identity.Ended(held); why != nil && errors.Is(err, context.Canceled) {
+			return why
+		}
+		if why := f.cfg.Loops.Err(); why != nil && ss.Context().Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, why)) {
+			// It was not the client who broke it off: he continues with the next namenode.
+			return &fserror.Error{Kind: fserror.NotActive, Message: why.Error(), RetryAfter: 100 * time.Millisecond}
+		}
+		return err
 	}
-	if why := f.cfg.Loops.Err(); why != nil && ss.Context().Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, why)) {
-		// It was not the client who broke it off: he continues with the next namenode.
-		return &fserror.Error{Kind: fserror.NotActive, Message: why.Error(), RetryAfter: 100 * time.Millisecond}
-	}
-	return err
+	return b.says(h(srv, b.bind(context.WithValue(ctx, boundKey{}, b))))
 }
 
 // boundStream has a context that ends with the namenode, and with the proof of who its
@@ -629,10 +658,13 @@ type boundStream struct {
 	ctx   atomic.Pointer[context.Context]
 	begun atomic.Bool // a message has come
 	told  *auditStream
+
+	status      statusWriter          // nil: it cannot be interrupted
+	says        func(error) error     // what the client is told of an end
+	interrupted atomic.Pointer[error] // what it was told: by Interrupt, or by the handler's return
 }
 
-func bind(ctx context.Context, ss grpc.ServerStream, told *auditStream) *boundStream {
-	b := &boundStream{ServerStream: ss, told: told}
+func (b *boundStream) bind(ctx context.Context) *boundStream {
 	b.ctx.Store(&ctx)
 	return b
 }

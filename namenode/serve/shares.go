@@ -40,8 +40,21 @@ func (f *Front) Limits() []*share.Limit {
 	return []*share.Limit{f.conns.Limit(), f.shared.sessions, f.shared.keepAlives, f.Parked}
 }
 
-// SlowedDown are those whose calls had to wait, or were refused, of late.
-func (f *Front) SlowedDown() []share.Holding { return f.shared.rates.Greedy(time.Now()) }
+// Refusals is how often somebody was refused more of what callers share here, and of calls a
+// second.
+func (f *Front) Refusals() uint64 {
+	n := f.shared.rates.Refusals()
+	for _, l := range f.Limits() {
+		n += l.Refusals()
+	}
+	return n
+}
+
+// Callers are those whose calls had to wait, or were refused, of late, and those who have many
+// under way.
+func (f *Front) Callers() []share.Holding {
+	return append(f.shared.rates.Greedy(time.Now()), f.Served.Greedy()...)
+}
 
 // TooMany is the error of who was refused n of something.
 func TooMany(l *share.Limit, n int64, who share.Taker) error {

@@ -35,12 +35,20 @@ type Line struct {
 	table  *Table
 	id     namespace.SessionID
 	number uint64 // the client's, of the stream
-	losses chan Loss
 
-	revokedMu sync.Mutex
-	revoked   []readlease.Revocation // to be sent
-	revoking  chan struct{}          // has an element when there are some
+	mu      sync.Mutex // of the rest
+	losses  []Loss     // to be sent, as revoked
+	revoked []readlease.Revocation
+	send    Send
+	// A goroutine sends revocations, another one losses: those wait until they are durable,
+	// and a revocation must not.
+	revoking, losing bool
+	tellers          sync.WaitGroup // of both
 }
+
+// Send sends revocations, or a loss when it is durable, to a session. It returns false if it
+// cannot: then no more is sent. It may be called for both at once.
+type Send func(revoked []readlease.Revocation, loss *Loss) bool
 
 // Loss is a file that a session does not have any more, by another's doing.
 type Loss struct {
@@ -80,7 +88,7 @@ func (t *Table) Begin(id namespace.SessionID, number uint64, connect func()) *Li
 	if old := t.lines[id]; old != nil && number < old.number {
 		return nil
 	}
-	l := &Line{table: t, id: id, number: number, losses: make(chan Loss, maxLosses), revoking: make(chan struct{}, 1)}
+	l := &Line{table: t, id: id, number: number}
 	t.lines[id] = l
 	connect()
 	return l
@@ -104,37 +112,98 @@ func (t *Table) tell(l Loss) {
 	if line == nil {
 		return
 	}
-	select {
-	case line.losses <- l:
-	default:
+	line.mu.Lock()
+	defer line.mu.Unlock()
+	if len(line.losses) < maxLosses {
+		line.losses = append(line.losses, l)
+		line.due()
 	}
 }
 
-// Losses has the files that the session has lost.
-func (l *Line) Losses() <-chan Loss { return l.losses }
-
 // Revoke hands a revocation to the stream. It does not wait.
 func (l *Line) Revoke(r readlease.Revocation) {
-	l.revokedMu.Lock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if len(l.revoked) == maxRevoked {
 		clear(l.revoked)
 		l.revoked, r = l.revoked[:0], readlease.Revocation{Seq: r.Seq, All: true}
 	}
 	l.revoked = append(l.revoked, r)
-	l.revokedMu.Unlock()
-	wake(l.revoking)
+	l.due()
 }
 
-// Revoking has an element when Revoked has some.
-func (l *Line) Revoking() <-chan struct{} { return l.revoking }
+// Begin begins to send what the session has to be told: what waits, and at once what comes.
+// The goroutine that does that is there only while there is something.
+func (l *Line) Begin(send Send) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.send = send
+	l.due()
+}
 
-// Revoked takes the revocations that wait.
-func (l *Line) Revoked() []readlease.Revocation {
-	l.revokedMu.Lock()
-	defer l.revokedMu.Unlock()
-	waiting := l.revoked
-	l.revoked = nil
-	return waiting
+// Stop stops sending. If something is being sent, it has interrupt end that, and waits; if that
+// returns false, which says that it cannot, what is being sent ends later.
+func (l *Line) Stop(interrupt func() bool) {
+	l.mu.Lock()
+	l.send = nil
+	telling := l.revoking || l.losing
+	l.mu.Unlock()
+	if telling && interrupt() {
+		l.tellers.Wait()
+	}
+}
+
+// due has what waits sent. The caller holds mu.
+func (l *Line) due() {
+	if l.send == nil {
+		return
+	}
+	if !l.revoking && len(l.revoked) > 0 {
+		l.revoking = true
+		l.tellers.Go(func() { l.tell(&l.revoking, l.takeRevoked) })
+	}
+	if !l.losing && len(l.losses) > 0 {
+		l.losing = true
+		l.tellers.Go(func() { l.tell(&l.losing, l.takeLoss) })
+	}
+}
+
+// tell sends what take returns until there is nothing, or it could not be sent.
+func (l *Line) tell(telling *bool, take func() (revoked []readlease.Revocation, loss *Loss)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.send != nil {
+		revoked, loss := take()
+		if revoked == nil && loss == nil {
+			break
+		}
+		send := l.send
+		l.mu.Unlock()
+		sent := send(revoked, loss)
+		l.mu.Lock()
+		if !sent {
+			l.send = nil
+		}
+	}
+	*telling = false
+}
+
+// takeRevoked takes all revocations. The caller holds mu.
+func (l *Line) takeRevoked() (revoked []readlease.Revocation, _ *Loss) {
+	revoked, l.revoked = l.revoked, nil
+	return revoked, nil
+}
+
+// takeLoss takes one loss, which waits for the disk. The caller holds mu.
+func (l *Line) takeLoss() (_ []readlease.Revocation, loss *Loss) {
+	switch len(l.losses) {
+	case 0:
+	case 1:
+		loss, l.losses = &l.losses[0], nil
+	default:
+		loss, l.losses = &l.losses[0], l.losses[1:]
+	}
+	return nil, loss
 }
 
 func wake(ch chan<- struct{}) {

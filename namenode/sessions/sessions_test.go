@@ -1,8 +1,11 @@
 package sessions
 
 import (
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/leasemanager/readlease"
@@ -33,30 +36,105 @@ func TestLines(t *testing.T) {
 		tab.Applied(lostFile(i+1, id))
 		tab.Applied(lostFile(i+1, namespace.SessionID{2}))
 	}
-	if n := len(l.Losses()); n != maxLosses || len(old.Losses()) != 0 {
-		t.Fatalf("%d losses wait, and %d on the old stream", n, len(old.Losses()))
+	var revoked []readlease.Revocation
+	var losses []Loss
+	var mu sync.Mutex // of both, which are told at once
+	told := func() (int, int) { l.tellers.Wait(); return len(revoked), len(losses) }
+	l.Begin(func(r []readlease.Revocation, loss *Loss) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if revoked = append(revoked, r...); loss != nil {
+			losses = append(losses, *loss)
+		}
+		return true
+	})
+	if r, n := told(); r != 0 || n != maxLosses || len(old.losses) != 0 {
+		t.Fatalf("%d losses were told, and %d wait on the old stream", n, len(old.losses))
 	}
-	if got := <-l.Losses(); got.TxID != 1 || got.Inode != 7 || got.By.Client != "taker" {
+	if got := losses[0]; got.TxID != 1 || got.Inode != 7 || got.By.Client != "taker" {
 		t.Fatalf("%+v", got)
 	}
 	tab.Applied(namespace.Result{Closed: []namespace.ClosedFile{{Session: id, Reason: namespace.ReasonClosed}}})
-	if n := len(l.Losses()); n != maxLosses-1 {
+	if _, n := told(); n != maxLosses {
 		t.Fatal("it is told what it has closed itself")
 	}
-	for i := range uint64(maxRevoked) {
+	tab.Applied(lostFile(99, id))
+	l.Revoke(readlease.Revocation{Seq: 7})
+	if r, n := told(); r != 1 || n != maxLosses+1 {
+		t.Fatalf("%d revocations were told, and %d losses", r, n)
+	}
+	l.Stop(func() bool { t.Error("nothing is to be interrupted"); return true })
+	revoked = nil
+	for i := range uint64(maxRevoked + 1) {
 		l.Revoke(readlease.Revocation{Seq: i + 1, Keys: make([]readlease.Key, 1)})
 	}
-	<-l.Revoking()
-	l.Revoke(readlease.Revocation{Seq: maxRevoked + 1})
-	if got := l.Revoked(); len(got) != 1 || !got[0].All || got[0].Seq != maxRevoked+1 {
-		t.Fatalf("%d revocations, the first of %+v", len(got), got[0])
+	if r, _ := told(); r != 0 {
+		t.Fatal("it is told after the stop")
 	}
-	if <-l.Revoking(); len(l.Revoked()) != 0 {
-		t.Fatal("revocations are told twice")
+	l.Begin(func(r []readlease.Revocation, _ *Loss) bool { revoked = r; return false })
+	if r, _ := told(); r != 1 || !revoked[0].All || revoked[0].Seq != maxRevoked+1 {
+		t.Fatalf("%d revocations, the first of %+v", r, revoked[0])
+	}
+	l.Revoke(readlease.Revocation{Seq: maxRevoked + 2})
+	if told(); len(revoked) != 1 || l.revoking {
+		t.Fatal("it is told after a failure")
 	}
 	l.End(func() { connected-- })
 	if connected != 1 || len(tab.lines) != 0 {
 		t.Fatalf("connected %d times, %d lines", connected, len(tab.lines))
+	}
+}
+
+// The end of a stream interrupts what is being sent on it, and waits for that.
+func TestLineStops(t *testing.T) {
+	l := new(Table).Begin(namespace.SessionID{1}, 1, func() {})
+	began, interrupted := make(chan bool), make(chan bool)
+	l.Begin(func([]readlease.Revocation, *Loss) bool {
+		close(began)
+		<-interrupted
+		return true
+	})
+	l.Revoke(readlease.Revocation{Seq: 1})
+	<-began
+	l.Revoke(readlease.Revocation{Seq: 2})
+	l.Stop(func() bool { return false }) // it cannot, and so it does not wait
+	l.Stop(func() bool { close(interrupted); return true })
+	if l.revoking || len(l.revoked) != 1 {
+		t.Errorf("revoking %t, %d revocations wait", l.revoking, len(l.revoked))
+	}
+}
+
+// A revocation waits for no loss, not for one that is being told either, as soon as it is durable.
+func TestRevocationsComeFirst(t *testing.T) {
+	var tab Table
+	id := namespace.SessionID{1}
+	l := tab.Begin(id, 1, func() {})
+	began, durable, revoked := make(chan bool, 3), make(chan bool), make(chan uint64, 1)
+	var told []uint64
+	l.Begin(func(r []readlease.Revocation, loss *Loss) bool {
+		if loss == nil {
+			revoked <- r[0].Seq
+			return true
+		}
+		told = append(told, loss.TxID)
+		began <- true
+		<-durable
+		return true
+	})
+	for txid := range uint64(3) {
+		tab.Applied(lostFile(txid+1, id))
+	}
+	<-began
+	l.Revoke(readlease.Revocation{Seq: 100})
+	select {
+	case <-revoked:
+	case <-time.After(time.Minute):
+		t.Error("the revocation waits for a loss")
+	}
+	close(durable)
+	l.tellers.Wait()
+	if want := []uint64{1, 2, 3}; !slices.Equal(told, want) {
+		t.Errorf("told %v, want %v", told, want)
 	}
 }
 

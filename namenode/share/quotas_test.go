@@ -133,6 +133,9 @@ func TestRates(t *testing.T) {
 	if g := r.Greedy(now); len(g) != 1 || g[0].Who != "user ann" || g[0].Delayed != 50 || g[0].Refused != 3 || g[0].Most != 10 {
 		t.Errorf("%+v", g)
 	}
+	if n := r.Refusals(); n != 3 {
+		t.Errorf("%d refusals in all", n)
+	}
 	if wait, over := r.Next(ann, now.Add(7*time.Second), 0); wait != 0 || over != "" {
 		t.Errorf("a while later: %s, %q", wait, over)
 	}

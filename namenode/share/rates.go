@@ -15,6 +15,8 @@ type Rates struct {
 	mu   sync.Mutex
 	of   map[string]*bucket
 	most int // how many there were after the last look for those that are full
+
+	refuses uint64 // how many calls in all
 }
 
 // bucket is what one holder may begin.
@@ -52,11 +54,19 @@ func (r *Rates) Next(who Taker, now time.Time, patience time.Duration) (wait tim
 		}
 	}
 	if over != "" {
+		r.refuses++
 		for _, v := range held {
 			v.CancelAt(now)
 		}
 	}
 	return wait, over
+}
+
+// Refusals is how many calls were not to be begun.
+func (r *Rates) Refusals() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.refuses
 }
 
 // bucket returns a holder's; nil if his calls have no limit.

@@ -224,6 +224,12 @@ func (l *Limit) Give(n int64, who Taker) {
 	}
 }
 
+// Room is up to where those who hold little may fill it: then all but the operators are refused.
+func (l *Limit) Room() int64 { return Room(l.most, 0, 1, false) }
+
+// What says of what; empty: it has no name.
+func (l *Limit) What() string { return l.what }
+
 // Used is how much is taken.
 func (l *Limit) Used() int64 {
 	l.mu.Lock()

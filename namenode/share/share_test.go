@@ -94,3 +94,18 @@ func TestGivenBackTwice(t *testing.T) {
 		t.Errorf("%d used, by %v", l.used, l.held)
 	}
 }
+
+// Room is full once somebody who holds nothing is refused, and not before.
+func TestRoomOfThoseWhoHoldLittle(t *testing.T) {
+	for _, most := range []int64{1, 2, 15, 16, 100, 1024} {
+		l, n := New(most), 0
+		for ; l.Take(1, user(fmt.Sprint(n))); n++ {
+			if l.Used() > l.Room() {
+				t.Fatalf("of %d: %d taken, room for %d", most, l.Used(), l.Room())
+			}
+		}
+		if l.Used() < l.Room() {
+			t.Errorf("of %d: refused at %d, room for %d", most, l.Used(), l.Room())
+		}
+	}
+}

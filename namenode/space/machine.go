@@ -1,6 +1,10 @@
 package space
 
 import (
+	"errors"
+	"io"
+	"math"
+	"os"
 	"runtime"
 
 	"golang.org/x/sys/unix"
@@ -13,6 +17,44 @@ func MachineMemory() int64 {
 		return 4 << 30
 	}
 	return int64(si.Totalram) * int64(si.Unit) //nolint:gosec // fits
+}
+
+// Descriptors is how many open files this process has, and how many it may have; a limit of 0: that
+// is not known.
+func Descriptors() (used, limit int64) {
+	var most unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &most) != nil || most.Cur > math.MaxInt64 {
+		return 0, 0
+	}
+	if info, err := os.Stat(openFiles); err == nil && info.Size() > 0 { // from Linux 6.2 on
+		return info.Size(), int64(most.Cur)
+	}
+	used, err := countOpen()
+	if err != nil {
+		return 0, 0
+	}
+	return used, int64(most.Cur)
+}
+
+const openFiles = "/proc/self/fd"
+
+// countOpen counts the open files of this process one by one.
+func countOpen() (n int64, err error) {
+	d, err := os.Open(openFiles)
+	if err != nil {
+		return 0, err
+	}
+	defer d.Close() //nolint:errcheck // it is only read
+	for {
+		names, err := d.Readdirnames(1024)
+		n += int64(len(names))
+		switch {
+		case errors.Is(err, io.EOF):
+			return n - 1, nil // d itself is one of them
+		case err != nil:
+			return 0, err
+		}
+	}
 }
 
 // Connections is how many connections fit the limit of open files of this process.

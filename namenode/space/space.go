@@ -15,6 +15,8 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/blocks"
 	"github.com/leasefs/leasefs/namenode/datadir"
+	"github.com/leasefs/leasefs/namenode/forecast"
+	"github.com/leasefs/leasefs/namenode/loops"
 )
 
 // Every is how often the room should be measured.
@@ -28,10 +30,10 @@ type Config struct {
 	Blocks  *blocks.Blocks // is told when the store has little room
 	Reserve int64          // bytes of disk kept free for deleting
 	Memory  int64          // bytes that the process may take
+	Apart   bool           // the store is on another disk than Dir
 }
 
-// Space is the room of one namenode. Its methods are safe for concurrent use, but for
-// Measure.
+// Space is the room of one namenode. Its methods are safe for concurrent use.
 type Space struct {
 	Config
 	short atomic.Pointer[string] // of what there is too little; nil: of nothing
@@ -56,6 +58,41 @@ func (s *Space) Refuse() error {
 		return &fserror.Error{Kind: fserror.NoSpace, Message: why, RetryAfter: time.Second}
 	}
 	return nil
+}
+
+// Readings are how much of disk, memory and descriptors is in use.
+func (s *Space) Readings() []forecast.Reading {
+	all := []forecast.Reading{{Resource: "memory", Used: HeapBytes(), Limit: s.Memory / 4 * 3}}
+	if free, total, err := s.Dir.Usage(); err == nil {
+		all = append(all, forecast.Reading{Resource: "disk", Used: total - free, Limit: total - s.Reserve})
+	}
+	used, limit := Descriptors()
+	return append(all, forecast.Reading{Resource: "descriptors", Used: used, Limit: limit})
+}
+
+// StoreReading is how much of the store is in use, if that is on another disk. It may take as long as the store
+// does not answer.
+func (s *Space) StoreReading(ctx context.Context) []forecast.Reading {
+	if !s.Apart {
+		return nil
+	}
+	left, total, err := s.Store.Usage(ctx) // left is beyond the reserve
+	if err != nil {
+		return nil
+	}
+	return []forecast.Reading{{Resource: "store", Used: total - s.Reserve - left, Limit: total - s.Reserve}}
+}
+
+// firstLook is how long a reign waits until it knows how much room there is.
+const firstLook = 2 * time.Second
+
+// Begin measures for the first time in a reign. A store that hangs keeps none from beginning.
+func (s *Space) Begin(ctx context.Context) {
+	first, cancel := context.WithTimeout(ctx, firstLook)
+	defer cancel()
+	if _, err := loops.Within(first, func(context.Context) (struct{}, error) { return struct{}{}, s.Measure(ctx) }); err != nil {
+		s.Log.Error("the room that is left could not be measured; it will be tried again", "cause", err)
+	}
 }
 
 // Measure looks how much room there is.

@@ -1,6 +1,7 @@
 package space
 
 import (
+	"os"
 	"runtime"
 	"runtime/debug"
 	"testing"
@@ -25,4 +26,30 @@ func TestDeadObjectsTakeNoMemory(t *testing.T) {
 		t.Errorf("%d bytes grown by %d that live", grown, dead)
 	}
 	sink = nil
+}
+
+// Open files are counted, one by one as well.
+func TestOpenFilesAreCounted(t *testing.T) {
+	open := func() {
+		f, err := os.Open(os.DevNull)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = f.Close() })
+	}
+	open() // so that the runtime has what it needs
+	was, most := Descriptors()
+	counted, err := countOpen()
+	if err != nil || most < was || was < 4 {
+		t.Fatalf("%d, one by one %d, of %d: %v", was, counted, most, err)
+	}
+	for range 10 {
+		open()
+	}
+	if now, _ := Descriptors(); now != was+10 {
+		t.Errorf("%d, and with ten more %d", was, now)
+	}
+	if now, err := countOpen(); err != nil || now != counted+10 || counted != was {
+		t.Errorf("%d (%d one by one), and with ten more %d: %v", was, counted, now, err)
+	}
 }

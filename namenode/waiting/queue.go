@@ -25,14 +25,22 @@ type Table struct {
 	cfg    Config
 	mu     sync.Mutex
 	queues map[namespace.InodeID][]*waiter
-	away   int // waiters that are away, over all queues
-	sweep  int // how many there may be before those whose time is over are looked for
+	away   int            // waiters that are away, over all queues
+	users  map[string]int // of whom they are
+	swept  time.Duration  // when those whose time is over were looked for last, by the clock's Mono
 }
 
 // placeKept is for how long a place is kept for a waiter whose call has ended: a
 // client that waits long asks again and again. So long the ones behind it wait
 // too if it does not come back.
 const placeKept = 5 * time.Second
+
+// So many places are kept at most, of one user and of all. Nobody has to come back for
+// his, so they count for no call. Who finds no room for his place goes to the end of the queue.
+const (
+	maxAwayOfUser = 1 << 10
+	maxAway       = 1 << 14
+)
 
 // place is whose place in which queue.
 type place struct {
@@ -43,6 +51,7 @@ type place struct {
 // waiter is one who wants to open a file for write.
 type waiter struct {
 	place
+	user string        // set before its call ends
 	turn chan struct{} // has an element when this waiter should look again
 
 	// Guarded by Table.mu: its call has ended, and it said that it asks again,
@@ -53,7 +62,7 @@ type waiter struct {
 
 // New returns a Table in which nobody waits.
 func New(cfg Config) *Table {
-	return &Table{cfg: cfg, queues: map[namespace.InodeID][]*waiter{}}
+	return &Table{cfg: cfg, queues: map[namespace.InodeID][]*waiter{}, users: map[string]int{}}
 }
 
 // join puts a waiter at the end of the file's queue, or where it was before.
@@ -63,7 +72,7 @@ func (t *Table) join(at place, now time.Duration) *waiter {
 	w := &waiter{place: at, turn: make(chan struct{}, 1)}
 	q := t.drop(at.inode, now)
 	if i := slices.IndexFunc(q, func(o *waiter) bool { return o.away && o.place == at }); i >= 0 {
-		t.away--
+		t.goes(q[i], -1)
 		q[i] = w
 		return w
 	}
@@ -71,18 +80,30 @@ func (t *Table) join(at place, now time.Duration) *waiter {
 	return w
 }
 
-// keep keeps the place of a waiter whose call ends, and who asks again.
+// keep keeps the place of a waiter whose call ends, and who asks again, if there is room for it.
 func (t *Table) keep(w *waiter, now time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	w.away, w.until = true, now+placeKept
-	t.away++
-	t.nudge(w.inode) // they go by the clock now
-	if t.away > t.sweep {
+	if now-t.swept > placeKept {
+		t.swept = now
 		for inode := range t.queues {
 			t.drop(inode, now)
 		}
-		t.sweep = max(64, 2*t.away)
+	}
+	if t.away >= maxAway || t.users[w.user] >= maxAwayOfUser {
+		t.takeOut(w)
+		return
+	}
+	w.away, w.until = true, now+placeKept
+	t.goes(w, 1)
+	t.nudge(w.inode) // they go by the clock now
+}
+
+// goes counts a waiter that is away, with 1, or is no more, with -1.
+func (t *Table) goes(w *waiter, n int) {
+	t.away += n
+	if t.users[w.user] += n; t.users[w.user] == 0 {
+		delete(t.users, w.user)
 	}
 }
 
@@ -90,6 +111,10 @@ func (t *Table) keep(w *waiter, now time.Duration) {
 func (t *Table) leave(w *waiter) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.takeOut(w)
+}
+
+func (t *Table) takeOut(w *waiter) {
 	q := t.queues[w.inode]
 	if i := slices.Index(q, w); i >= 0 {
 		t.set(w.inode, slices.Delete(q, i, i+1))
@@ -101,8 +126,13 @@ func (t *Table) leave(w *waiter) {
 func (t *Table) drop(inode namespace.InodeID, now time.Duration) []*waiter {
 	q := t.queues[inode]
 	n := len(q)
-	q = slices.DeleteFunc(q, func(o *waiter) bool { return o.away && now > o.until })
-	t.away -= n - len(q)
+	q = slices.DeleteFunc(q, func(o *waiter) bool {
+		over := o.away && now > o.until
+		if over {
+			t.goes(o, -1)
+		}
+		return over
+	})
 	if len(q) < n {
 		t.set(inode, q)
 	}
@@ -136,6 +166,9 @@ func (t *Table) look(w *waiter, now time.Duration) (mine bool, in time.Duration)
 
 // Applied has the first in the queue of each file that a record has freed look again.
 func (t *Table) Applied(r namespace.Result) {
+	if len(r.Closed) == 0 { // as of most records: the namespace is locked
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, f := range r.Closed {

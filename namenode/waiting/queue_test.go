@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/leasefs/leasefs/namenode/namespace"
@@ -60,6 +61,44 @@ func TestWaitersWhoStayAwayAreForgotten(t *testing.T) {
 	if most := 2*int(placeKept/time.Millisecond) + 64; len(w.queues) > most || w.away != len(w.queues) {
 		t.Fatalf("%d queues with %d who are away, want at most %d", len(w.queues), w.away, most)
 	}
+}
+
+// However many sessions of one user say that they come back, and do not, few places are kept for
+// them, and there is room for another's.
+func TestPlacesOfOneUserAreBounded(t *testing.T) {
+	w := New(Config{})
+	for i := range 3 * maxAwayOfUser {
+		greedy := w.join(place{1, namespace.SessionID{1, byte(i), byte(i >> 8)}}, time.Second)
+		greedy.user = "greedy"
+		w.keep(greedy, time.Second)
+	}
+	if n := len(w.queues[1]); n != maxAwayOfUser || w.away != n {
+		t.Errorf("%d places are kept, want %d", n, maxAwayOfUser)
+	}
+	modest := w.join(placeOf(1, 'm'), time.Second)
+	modest.user = "modest"
+	w.keep(modest, time.Second)
+	again := w.join(placeOf(1, 'm'), time.Second)
+	if n := len(w.queues[1]); n != maxAwayOfUser+1 {
+		t.Errorf("%d places are kept, want one of a modest user more than %d", n, maxAwayOfUser)
+	}
+	w.leave(again)
+	late := w.join(placeOf(2, 'm'), time.Second+2*placeKept)
+	late.user = "greedy"
+	w.keep(late, time.Second+2*placeKept)
+	if w.away != 1 || w.users["greedy"] != 1 || len(w.users) != 1 {
+		t.Errorf("%d places are kept when their time is over, of %v", w.away, w.users)
+	}
+}
+
+// A record that frees no file asks nothing of the queues: the namespace is locked.
+func TestAppliedWithoutAFile(t *testing.T) {
+	synctest.Test(t, func(*testing.T) {
+		w := New(Config{})
+		w.mu.Lock() // with which this would never end
+		w.Applied(namespace.Result{})
+		w.mu.Unlock()
+	})
 }
 
 // Random waiters are served in the order in which they came, those who asked

@@ -30,6 +30,7 @@ type Call struct {
 // file, and when its holder can be dispossessed.
 func (t *Table) Wait(ctx context.Context, c *Call) (err error) {
 	w := t.join(place{c.Inode, c.By.Session}, t.cfg.Clock.Mono())
+	w.user = c.By.User
 	defer func() {
 		if c.Again && errors.Is(err, ErrOver) {
 			t.keep(w, t.cfg.Clock.Mono())

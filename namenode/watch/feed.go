@@ -68,12 +68,13 @@ func (f *Feed) Show(ctx context.Context, j Journal) error {
 }
 
 // Watchers that have something to read are woken wakesAtOnce at a time, or a
-// wakeShare of all, if these are more, with a wakePause after them. So however many
-// there are, calls of others do not queue behind them, and each is told of a change
-// within about half a second.
+// wakeShare of all, if these are more, with a wakePause after them; no more are woken until
+// at most wakesAtOnce of those woken have still to read. So however many there are, calls of others do
+// not queue behind them, and each is told of a change within about a fifth of a second, as
+// far as the processors suffice: if they do not, it is told of more at a time.
 const (
 	wakesAtOnce = 10
-	wakeShare   = 500
+	wakeShare   = 100
 	wakePause   = time.Millisecond
 )
 
@@ -87,7 +88,7 @@ func (f *Feed) WakeWatchers(ctx context.Context) error {
 			return nil
 		case <-f.due:
 		}
-		for f.Wake(wakesAtOnce, wakeShare) >= wakesAtOnce {
+		for f.Reading() > wakesAtOnce || f.Wake(wakesAtOnce, wakeShare) >= wakesAtOnce {
 			pause.Reset(wakePause)
 			select {
 			case <-ctx.Done():

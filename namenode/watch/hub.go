@@ -21,6 +21,7 @@ type Hub struct {
 	waits    map[uint64]*wait
 	scratch  []*chunk
 	queue    []*Watcher // those to be woken, each once, in order
+	reading  int        // those that were woken while they waited, and have not looked yet
 }
 
 // wait is what all have that wait for an inode's next event.
@@ -99,6 +100,10 @@ func (h *Hub) Wake(most, share int) (woken int) {
 		if !w.idle && w.err == nil { // it may have looked by itself
 			w.poke()
 			woken++
+			if w.waits && !w.woken {
+				w.woken = true
+				h.reading++
+			}
 		}
 	}
 	clear(h.queue[:n])
@@ -106,6 +111,14 @@ func (h *Hub) Wake(most, share int) (woken int) {
 		h.queue = nil
 	}
 	return woken
+}
+
+// Reading returns how many watchers were woken while they waited in Next and have not
+// looked yet: the processors are still to come to them.
+func (h *Hub) Reading() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.reading
 }
 
 // wake wakes all that wait for the event.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 	"unsafe"
 
 	"go.uber.org/goleak"
@@ -732,6 +733,51 @@ func TestWake(t *testing.T) {
 	}
 	if n := h.Wake(100, 100); n != 2 || h.Wake(100, 100) != 0 { // ws[6] and ws[9]
 		t.Fatal(n)
+	}
+	sound(t, h)
+}
+
+// TestReading: those count that were woken in Next, until they have looked, and not those
+// that are elsewhere: sending to a client that takes nothing, say.
+func TestReading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := New(Config{}, 0)
+		waits, away := watch(t, h, 0, Filter{Path: "/"}), watch(t, h, 0, Filter{Path: "/"})
+		read := make(chan error)
+		go func() {
+			_, _, err := waits.Next(t.Context())
+			read <- err
+		}()
+		synctest.Wait()
+		h.Add([]Event{file("/a")}, 1)
+		h.Publish(1)
+		h.ring.mu.Lock() // it cannot look
+		woken, reading := h.Wake(10, 1), h.reading
+		h.ring.mu.Unlock()
+		if woken != 2 || reading != 1 {
+			t.Errorf("%d are woken, %d of them are reading", woken, reading)
+		}
+		if err := <-read; err != nil || h.Reading() != 0 {
+			t.Errorf("%v, and %d are reading", err, h.Reading())
+		}
+		wantNext(t, away, 1, "1 /a")
+		sound(t, h)
+	})
+}
+
+// TestNextUntil: a watcher that waits is told when the time is over, and nothing is lost.
+func TestNextUntil(t *testing.T) {
+	h := New(Config{}, 0)
+	w := watch(t, h, 0, Filter{Path: "/"})
+	over := make(chan time.Time, 1)
+	over <- time.Time{}
+	if events, upTo, err := w.NextUntil(t.Context(), over); len(events) != 0 || upTo != 0 || err != nil {
+		t.Fatal(events, upTo, err)
+	}
+	put(h, 1, file("/a"))
+	over <- time.Time{}
+	if events, upTo, err := w.NextUntil(t.Context(), over); len(events) != 1 || upTo != 1 || err != nil {
+		t.Fatal(events, upTo, err)
 	}
 	sound(t, h)
 }

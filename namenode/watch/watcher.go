@@ -1,6 +1,9 @@
 package watch
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // What one batch may be. One txid alone may be more.
 const (
@@ -11,6 +14,9 @@ const (
 	// has leastBatch: those who take nothing of it keep it in memory.
 	allBatches = 256 << 20
 	leastBatch = 8 << 10
+
+	// firstRoom is for how many events a batch has room at first.
+	firstRoom = 32
 )
 
 // Watcher is one watch. Next is called by one goroutine at a time; UpTo and
@@ -28,9 +34,11 @@ type Watcher struct {
 	slot int   // at that spot
 	idle bool  // it has read all that is visible; pos and upTo mean nothing then
 	due  bool  // it is in the hub's queue
-	pos  uint64
-	upTo uint64
-	err  error // it is over
+	// waits: Next waits for notice; woken: it was given that while it did, and has not looked yet.
+	waits, woken bool
+	pos          uint64
+	upTo         uint64
+	err          error // it is over
 }
 
 // poke makes Next look.
@@ -116,17 +124,28 @@ func (w *Watcher) Close() {
 // *TooOldError: events after upTo were dropped. The latter two are for good.
 // There are no events with an error.
 func (w *Watcher) Next(ctx context.Context) (events []*Kept, upTo uint64, err error) {
+	return w.NextUntil(ctx, nil)
+}
+
+// NextUntil is Next which returns no events, and no error, when over has an element while it
+// waits.
+func (w *Watcher) NextUntil(ctx context.Context, over <-chan time.Time) (events []*Kept, upTo uint64, err error) {
 	h := w.hub
-	for {
+	for quiet := false; ; {
 		// Before looking: what was published before ctx ended is returned.
 		ended := ctx.Err()
 		h.mu.Lock()
 		if dropped := h.ring.droppedTo(); dropped > w.progress() {
 			w.fall(dropped)
 		}
+		if w.woken {
+			w.woken = false
+			h.reading--
+		}
 		idle, pos, seen, newest := w.idle, w.pos, h.seen, h.newest
 		upTo, err = w.progress(), w.err
 		room := min(MaxBatchBytes, max(leastBatch, int64(allBatches/max(1, len(h.watchers)))))
+		w.waits = err == nil && idle && ended == nil && !quiet
 		h.mu.Unlock()
 		switch {
 		case err != nil:
@@ -140,10 +159,14 @@ func (w *Watcher) Next(ctx context.Context) (events []*Kept, upTo uint64, err er
 			continue
 		case ended != nil:
 			return nil, upTo, ended
+		case quiet:
+			return nil, upTo, nil
 		}
 		select {
 		case <-w.notice:
 		case <-ctx.Done():
+		case <-over:
+			quiet = true
 		}
 	}
 }
@@ -190,6 +213,9 @@ func (w *Watcher) scan(pos, end, upTo, done uint64, room int64) (batch []*Kept, 
 			}
 			if !w.filter.match(&e.Event) {
 				continue
+			}
+			if batch == nil {
+				batch = make([]*Kept, 0, min(end-pos, firstRoom))
 			}
 			batch = append(batch, e)
 			bytes += e.size()

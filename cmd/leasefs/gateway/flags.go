@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"net"
 	"os"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -59,9 +60,10 @@ func BesideFlags() []cli.Flag {
 func common() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringSliceFlag{Name: "alias", Usage: "serve requests to the host `NAME`, too, as that of a load balancer (WebHDFS)"},
-		&cli.StringSliceFlag{Name: "doas", Usage: "let the user `NAME` act for others (Hadoop's proxy users)"},
+		&cli.GenericFlag{Name: "doas", Value: new(rules), Usage: "let the user NAME act for others: `RULE` is NAME [users=NAME,...] [from=ADDR,...]"},
 		&cli.IntFlag{Name: "streams", Usage: "read and write at most `N` files at once by WebHDFS", Value: webhdfs.DefaultStreams},
 		&cli.IntFlag{Name: "open", Usage: "have at most `N` files open for write by hdfs://", Value: files.DefaultOpen},
+		&cli.BoolFlag{Name: "hdfs-pair", Usage: "hdfs:// clients know another gateway: send them there while no namenode answers this one"},
 		&cli.DurationFlag{Name: "idle", Usage: "end what a client of HDFS reads or writes when it is silent for so `LONG`", Value: webhdfs.DefaultIdle},
 		&cli.StringFlag{Name: "clients-keytab", Usage: "clients of HDFS have to prove by Kerberos who they are: `FILE` with the keys of --clients-principal, and of HTTP/HOST for WebHDFS", EnvVars: []string{"LEASEFS_CLIENTS_KEYTAB"}},
 		&cli.StringFlag{Name: "clients-principal", Usage: "the `PRINCIPAL` that clients of hdfs:// know it by, such as nn/HOST@REALM", EnvVars: []string{"LEASEFS_CLIENTS_PRINCIPAL"}},
@@ -72,6 +74,26 @@ func common() []cli.Flag {
 		&cli.StringFlag{Name: "web-cert", Usage: "serve WebHDFS with TLS (swebhdfs://): PEM `FILE` of the certificate", EnvVars: []string{"LEASEFS_WEB_CERT"}},
 		&cli.StringFlag{Name: "web-key", Usage: "PEM `FILE` of its key", EnvVars: []string{"LEASEFS_WEB_KEY"}},
 	}
+}
+
+// rules are the values of a flag that is given once for each, and in which commas mean nothing.
+type rules []string
+
+// Set implements cli.Generic.
+func (r *rules) Set(rule string) error {
+	*r = append(*r, rule)
+	return nil
+}
+
+// String implements cli.Generic.
+func (r *rules) String() string { return strings.Join(*r, "; ") }
+
+// doas are those who may act for others.
+func doas(flags *cli.Context) []string {
+	if r, ok := flags.Generic("doas").(*rules); ok {
+		return *r
+	}
+	return nil
 }
 
 // leastKey is how many bytes a file of a secret has.

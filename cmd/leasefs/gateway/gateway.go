@@ -10,11 +10,13 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/urfave/cli/v2"
+	"google.golang.org/grpc"
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
@@ -72,6 +74,7 @@ type Gateway struct {
 
 	servers []server
 	pages   *pages.Server
+	inside  atomic.Pointer[grpc.UnaryClientInterceptor] // to the namenode of this process; nil: by a connection
 	end     context.CancelFunc
 	work    sync.WaitGroup // what reads files again
 	ended   chan struct{}
@@ -100,7 +103,7 @@ func Serve(ctx context.Context, flags *cli.Context, c client.Config, log *slog.L
 	if native == "" {
 		web = cmp.Or(web, webhdfs.DefaultListen)
 	}
-	g, err := start(ctx, "gateway", flags, c, log, places{web, native, flags.String("data"), flags.String("advertise"), flags.String("pages")})
+	g, err := new(Gateway).start(ctx, "gateway", flags, c, log, places{web, native, flags.String("data"), flags.String("advertise"), flags.String("pages")})
 	if err != nil {
 		return err
 	}
@@ -117,7 +120,8 @@ func Serve(ctx context.Context, flags *cli.Context, c client.Config, log *slog.L
 }
 
 // Beside starts a gateway in the process of a namenode. It is a client of that one, at address
-// at, or, where there are several, of the namenodes in the flags. It is nil if no flag asks for one.
+// at, or, where there are several, of the namenodes in the flags. When that one has ended and
+// another starts in its place, Calls has to be called. It is nil if no flag asks for one.
 func Beside(ctx context.Context, flags *cli.Context, config func() (client.Config, error), log *slog.Logger, at *namenode.Server) (*Gateway, error) {
 	const op = "namenode"
 	p := places{flags.String("webhdfs"), flags.String("hdfs"), flags.String("hdfs-data"), flags.String("hdfs-advertise"), ""}
@@ -140,16 +144,41 @@ func Beside(ctx context.Context, flags *cli.Context, config func() (client.Confi
 		c.Namenodes = []string{at.Addr()}
 	}
 	c.Timeout = 0 // the gateway's own
-	c.DialOptions = append(c.DialOptions, at.Local())
-	return start(ctx, op, flags, c, log, p)
+	g := new(Gateway)
+	g.Calls(at)
+	c.DialOptions = append(c.DialOptions, grpc.WithChainUnaryInterceptor(g.within))
+	return g.start(ctx, op, flags, c, log, p)
+}
+
+// Calls says which namenode runs in the process by now, nil if none does: a namenode that was
+// deposed ends and starts again. Calls to its address go to it without a connection. It may be
+// called of a nil Gateway, and at any time.
+func (g *Gateway) Calls(at *namenode.Server) {
+	switch {
+	case g == nil:
+	case at == nil:
+		g.inside.Store(nil)
+	default:
+		local := at.Local()
+		g.inside.Store(&local)
+	}
+}
+
+// within makes calls to the namenode that runs in the process now.
+func (g *Gateway) within(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	if local := g.inside.Load(); local != nil {
+		return (*local)(ctx, method, req, reply, cc, next, opts...)
+	}
+	return next(ctx, method, req, reply, cc, opts...)
 }
 
 // places are where to listen.
 type places struct{ web, native, data, advertise, pages string }
 
-func start(ctx context.Context, op string, flags *cli.Context, c client.Config, log *slog.Logger, at places) (g *Gateway, err error) {
+func (g *Gateway) start(ctx context.Context, op string, flags *cli.Context, c client.Config, log *slog.Logger, at places) (_ *Gateway, err error) {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
-	s := starting{&Gateway{end: end, ended: make(chan struct{})}, op, flags, c, log, nil, nil, prometheus.NewRegistry(), nil}
+	g.end, g.ended = end, make(chan struct{})
+	s := starting{g, op, flags, c, log, nil, nil, prometheus.NewRegistry(), nil}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -212,7 +241,7 @@ func (s *starting) web(ctx, life context.Context, at places) error {
 	cfg := webhdfs.Config{
 		Client: s.client, Logger: s.log, Guard: s.guard, Observe: s.calls.Of("webhdfs"),
 		Listen: at.web, Advertise: at.advertise, TrustClients: f.Bool("insecure-trust-clients"),
-		Names: f.StringSlice("alias"), Proxies: f.StringSlice("doas"), Streams: f.Int("streams"), Idle: f.Duration("idle"),
+		Names: f.StringSlice("alias"), Proxies: doas(f), Streams: f.Int("streams"), Idle: f.Duration("idle"),
 	}
 	cert, key := f.String("web-cert"), f.String("web-key")
 	if (cert == "") != (key == "") {
@@ -265,7 +294,7 @@ func (s *starting) native(ctx context.Context, at places) error {
 	native, err := hdfs.Start(ctx, hdfs.Config{
 		Client: s.client, Logger: s.log, Guard: s.guard, Key: s.key, Observe: s.calls.Of("hdfs"),
 		Listen: at.native, Data: at.data, Advertise: host, TrustClients: f.Bool("insecure-trust-clients"),
-		Proxies: f.StringSlice("doas"), Open: f.Int("open"), Idle: f.Duration("idle"),
+		Proxies: doas(f), Open: f.Int("open"), Idle: f.Duration("idle"), Pair: f.Bool("hdfs-pair"),
 	})
 	if err != nil {
 		return err
@@ -317,12 +346,16 @@ func (g *Gateway) Close() error {
 	g.closing.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), endTime)
 		defer cancel()
+		errs := make([]error, len(g.servers))
+		var closing sync.WaitGroup
+		for n, s := range g.servers { // together: none takes the others' time
+			closing.Go(func() { errs[n] = s.Close(ctx) })
+		}
 		if g.pages != nil {
 			g.err = g.pages.Close(ctx)
 		}
-		for _, s := range g.servers {
-			g.err = cmp.Or(g.err, s.Close(ctx))
-		}
+		closing.Wait()
+		g.err = cmp.Or(g.err, cmp.Or(errs...))
 		g.end()
 		g.work.Wait()
 	})

@@ -27,6 +27,9 @@ type ACL struct {
 	inherit *ACL
 }
 
+// Memory is how many bytes of memory the ACL takes.
+func (a *ACL) Memory() int64 { return a.size }
+
 // overhead is how many bytes of memory an ACL takes besides its entries and names.
 const overhead, perEntry = 200, 40
 

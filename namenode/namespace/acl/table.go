@@ -29,8 +29,9 @@ type Of struct {
 
 // Table has the ACLs of inodes. Each different ACL is there once.
 type Table struct {
-	lists tables.Set[shared]
-	of    tables.Set[Of]
+	lists   tables.Set[shared]
+	of      tables.Set[Of]
+	version *byte // another one after each change of what inodes have
 }
 
 // Count is told how many more bytes of memory, or less, go to the account of a user.
@@ -45,7 +46,7 @@ func NewTable() Table {
 }
 
 // Clone returns a snapshot.
-func (t *Table) Clone() Table { return Table{t.lists.Clone(), t.of.Clone()} }
+func (t *Table) Clone() Table { return Table{t.lists.Clone(), t.of.Clone(), t.version} }
 
 // Len is how many inodes have ACLs.
 func (t *Table) Len() int { return t.of.Len() }
@@ -166,6 +167,7 @@ func (t *Table) Give(o Of, by uint16, count Count) bool {
 }
 
 func (t *Table) put(o Of, count Count) bool {
+	t.version = new(byte)
 	old, _ := t.of.Get(o)
 	has := o.Access != nil || o.Default != nil
 	if has {

@@ -34,6 +34,7 @@ type Attr struct {
 	LinkTarget string
 	Open       *OpenFile      // nil unless it is a file open for write
 	Entries    int            // of a directory
+	Snapshots  bool           // it is a directory that may have snapshots
 	Blocks     int            // of a file
 	TailLength int64          // of a file, in bytes
 	Lease      tables.LeaseID // the granted lease that it is attached to; 0: none
@@ -91,4 +92,9 @@ func Exists(op, path string, typ Type) error {
 		return fserror.New(fserror.Exists, op, path, "a symbolic link of this name exists")
 	}
 	return fserror.New(fserror.Exists, op, path, "the file exists")
+}
+
+// NotOpen is the error of a call that resumes a file which no process of its client has open.
+func NotOpen(c *Call, path string) error {
+	return fserror.New(fserror.LeaseLost, "append", path, "lease lost: no earlier process of client %s has the file open any more", c.Client)
 }

@@ -22,6 +22,7 @@ type CreateRequest struct {
 	Holder    tables.Holder
 	Token     tables.Token
 	Data      []byte
+	Xattrs    []Xattr        // of the new file
 	MTime     int64          // Unix milliseconds; 0: now
 	Lease     tables.LeaseID // granted, to attach the file to; 0: none
 }

@@ -48,7 +48,7 @@ type Counts struct {
 	Files    int
 	Dirs     int
 	Symlinks int
-	Blocks   int // of files, detached ones included; no garbage
+	Blocks   int // of files, detached ones included; neither garbage nor Held
 	Open     int // files open for write
 	// StoredBytes is what the blocks of files take in the block store.
 	StoredBytes int64
@@ -70,6 +70,11 @@ type Counts struct {
 	ACLBytes int64
 	Passes   int // delegation tokens
 	Trashed  int // entries of the trash
+
+	Snapshots int // of directories
+	Held      int // blocks that only snapshots have, or had before they were deleted
+	// HeldBytes is what they take in the block store.
+	HeldBytes int64
 }
 
 // AddTail counts a tail that takes so many bytes of memory, sign times.

@@ -34,7 +34,7 @@ const First = 1
 // table has the levels from First on.
 var table = []Level{
 	{Image: 12, Brings: "what the first release has"},
-	{Image: 13, Records: []uint8{Raise, 42}, Brings: "quotas"},
+	{Image: 13, Records: []uint8{Raise, 42, 46}, Brings: "quotas, snapshots"},
 }
 
 // Raise is the kind of the record that raises the level. It is of the second level, and the

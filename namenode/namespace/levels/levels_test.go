@@ -41,14 +41,14 @@ func TestCheck(t *testing.T) {
 		want  string
 	}{
 		{1, 1, ""}, {2, 1, ""}, {2, Raise, ""},
-		{1, Raise, "quotas: feature level 2 has this, and the namespace is at level 1, so that the release before can still serve it"},
+		{1, Raise, "quotas, snapshots: feature level 2 has this, and the namespace is at level 1, so that the release before can still serve it"},
 	} {
 		err := Check(c.level, c.kind)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || err.Error() != c.want || fserror.ReasonOf(err) != fserror.ReasonLevel) {
 			t.Errorf("kind %d at level %d: %v", c.kind, c.level, err)
 		}
 	}
-	if got := Between(1, 2); got != "quotas" {
+	if got := Between(1, 2); got != "quotas, snapshots" {
 		t.Error(got)
 	}
 	if got := Between(2, 2); got != "" {

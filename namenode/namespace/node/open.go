@@ -8,6 +8,19 @@ import (
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
+// MayOpen is why a caller may not open a file for append, which it may write unless err is not
+// nil. To resume, a process of the caller's client has to have it open, and what the mode says
+// counts no more: that was looked at when it was opened.
+func (n *Inode) MayOpen(c *calls.Call, resume bool, path string, err error) error {
+	if n == nil || !resume || c == nil {
+		return err
+	}
+	if o := n.Open(); o == nil || c.Client == "" || o.Grant.Holder.Client != c.Client || o.Grant.Holder.User != c.User {
+		return calls.NotOpen(c, path)
+	}
+	return nil
+}
+
 // OpenBudget is how many inodes of subtrees are looked at, by the number of open files,
 // before the open files are looked at one by one instead.
 func OpenBudget(open int) int { return 64 + 2*open }

@@ -15,6 +15,12 @@ func NewTable() Table { return Table{slots.New((*Ext).nameRest)} }
 // Clone returns a snapshot, in constant time.
 func (t *Table) Clone() Table { return Table{t.Table.Clone()} }
 
+// View is the inodes on one page of a table; see slots.View.
+type View = slots.View[Ext]
+
+// PageOf is the number of the page that an inode is on.
+func PageOf(id tables.InodeID) uint64 { return slots.PageOf(id) }
+
 // Read makes n the inode of a number; false if there is none.
 func (t *Table) Read(id tables.InodeID, n *Inode) bool {
 	s, x := t.Get(id)

@@ -1,6 +1,8 @@
 package node
 
 import (
+	"errors"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -78,6 +80,53 @@ func (t *Table) TooDeep(dir tables.InodeID, depth, size, budget int, hidden func
 		}
 	}
 	return nil
+}
+
+// Walk calls fn for an inode, whose path is top, and for all that is below it and not hidden: a
+// directory before its entries, entries by name. A path is good until fn returns. If that returns
+// fs.SkipDir for a directory its entries are left out; any other error ends the walk and is
+// returned. The table does not change meanwhile.
+func (t *Table) Walk(n *Inode, top string, hidden func(*Inode) bool, fn func(path []byte, n *Inode) error) error {
+	path := []byte(top)
+	var stack []*Level
+	visit := func(n *Inode) error {
+		if err := fn(path, n); err != nil {
+			return Ended(err)
+		}
+		if n.Type == calls.TypeDir && n.Entries() > 0 {
+			stack = append(stack, &Level{ID: n.ID, Path: len(path)})
+		}
+		return nil
+	}
+	if err := visit(n); err != nil {
+		return err
+	}
+	for len(stack) > 0 {
+		l := stack[len(stack)-1]
+		n := t.Next(l)
+		if n == nil {
+			stack = stack[:len(stack)-1]
+		}
+		if n == nil || hidden(n) {
+			continue
+		}
+		if path = path[:l.Path]; l.Path > 1 { // not the root
+			path = append(path, '/')
+		}
+		path = n.AppendName(path)
+		if err := visit(n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Ended is the error with which a walk ends that got err of fn: fs.SkipDir is none.
+func Ended(err error) error {
+	if errors.Is(err, fs.SkipDir) {
+		return nil
+	}
+	return err
 }
 
 // Path is the path of an inode from what it hangs from, which is no part of it unless that is

@@ -105,7 +105,26 @@ func (m *machine) Move(t *rapid.T) {
 	if m.below(to, id) {
 		t.Skip("into itself")
 	}
+	m.agree(t, id, to)
 	m.move(id, to)
+}
+
+// agree makes sure that a move, in whose place something else goes, is refused just when it would be
+// if it was counted to its end.
+func (m *machine) agree(t *rapid.T, id, to tables.InodeID) {
+	refused := func(g Growth) bool {
+		for instead := tables.InodeID(calls.RootID); instead < m.next; instead++ {
+			if parent, there := m.parent[instead]; there && parent == to && !m.below(id, instead) {
+				m.t.Grows(&m.s, instead, to, 0, &g)
+				break
+			}
+		}
+		m.t.Grows(&m.s, id, m.parent[id], to, &g)
+		return m.t.Fits(g, func(tables.InodeID) string { return "" }) != nil
+	}
+	if whole, part := refused(Growth{}), refused(Growth{Alone: true}); whole != part {
+		t.Fatalf("%d is refused in %d: %v if it is counted to its end, else %v", id, to, whole, part)
+	}
 }
 
 func (m *machine) Remove(t *rapid.T) {
@@ -185,6 +204,46 @@ func TestModel(t *testing.T) {
 	})
 }
 
+// What does not fit is counted no further than to what is too much.
+func TestMovesAreCountedUpToTheLimit(t *testing.T) {
+	m := &machine{
+		s: slots.New(func(*int64) string { return "" }), t: NewTable(length), next: calls.RootID + 1,
+		parent: map[tables.InodeID]tables.InodeID{calls.RootID: 0}, size: map[tables.InodeID]int64{}, limits: map[tables.InodeID]Limits{},
+	}
+	n, x := m.node(calls.RootID)
+	m.s.Put(calls.RootID, n, x)
+	const limited, full, old, files = 2, 3, 4, 1000
+	m.move(limited, calls.RootID)
+	m.move(full, calls.RootID)
+	m.move(old, limited)
+	for i := tables.InodeID(5); i < 10; i++ {
+		m.move(i, old)
+	}
+	for i := tables.InodeID(10); i < 10+files; i++ {
+		m.size[i] = 7
+		m.move(i, full)
+	}
+	for _, c := range []struct {
+		Limits
+		want string
+	}{
+		{Limits{11, None}, "/q has a quota of 11 names and has 7; this would add 5 or more"},
+		{Limits{None, 70}, "/q has a quota of 70 bytes and has 0; this would add 77 or more"},
+		{Limits{files + 1, None}, "/q has a quota of 1,001 names and has 7; this would add 995 or more"},
+		{Limits{math.MaxInt64, 7 * files}, ""},
+		{Limits{files + 2, math.MaxInt64}, ""},
+	} {
+		m.t.Set(&m.s, limited, c.Limits)
+		g := Growth{Alone: true}
+		m.t.Grows(&m.s, old, limited, 0, &g) // in whose place it goes
+		m.t.Grows(&m.s, full, calls.RootID, limited, &g)
+		err := m.t.Fits(g, func(tables.InodeID) string { return "/q" })
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v", c.Limits, err)
+		}
+	}
+}
+
 // A wrong count, of a directory that is there, is found.
 func TestCheckFinds(t *testing.T) {
 	s, tab := slots.New(func(*int64) string { return "" }), NewTable(length)
@@ -261,7 +320,7 @@ func TestFits(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if tab := NewTable(length); tab.Fits(Growth{{Dir: 5, Use: Use{1, 1}}}, nil) != nil {
+	if tab := NewTable(length); tab.Fits(Growth{of: []Entry{{Dir: 5, Use: Use{1, 1}}}}, nil) != nil {
 		t.Error("a quota that is gone refuses")
 	}
 }
@@ -291,14 +350,22 @@ func TestTally(t *testing.T) {
 		{Limits: Limits{None, 100}, Use: Use{9, 90}},                   // full
 		{Limits: Limits{0, None}, Use: Use{1, 0}},                      // full
 		{Limits: Limits{math.MaxInt64, math.MaxInt64}, Use: Use{1, 1}}, // no overflow
+		{Limits: Limits{10, 0}, Use: Use{1, 0}},                        // an unused one of 0
 	} {
 		e.Dir = tables.InodeID(i + 1)
 		tab.set.ReplaceOrInsert(e)
 	}
-	if all, full := tab.Tally(func(tables.InodeID) bool { return true }); all != 6 || full != 3 {
-		t.Errorf("%d of %d", full, all)
+	tally := func(counts func(dir tables.InodeID) bool) (all int, full []Entry) {
+		all = tab.Tally(counts, func(e Entry) { full = append(full, e) })
+		return all, full
 	}
-	if all, full := tab.Tally(func(dir tables.InodeID) bool { return dir != 2 }); all != 5 || full != 2 {
-		t.Errorf("%d of %d without one that was deleted", full, all)
+	if all, full := tally(func(tables.InodeID) bool { return true }); all != 7 || len(full) != 3 || full[0].Ratio() >= full[2].Ratio() {
+		t.Errorf("%v of %d", full, all)
+	}
+	if all, full := tally(func(dir tables.InodeID) bool { return dir != 2 }); all != 6 || len(full) != 2 {
+		t.Errorf("%v of %d without one that was deleted", full, all)
+	}
+	if e, _ := tab.Get(7); e.Ratio() >= 0.9 {
+		t.Errorf("%v is %f full", e, e.Ratio())
 	}
 }

@@ -88,22 +88,32 @@ func (t *Table[X]) From(first tables.InodeID, fn func(Entry) bool) {
 	t.set.From(Entry{Dir: first}, fn)
 }
 
-// Tally is how many quotas there are, and how many of them have a limit of which nine tenths are
-// used, or more, among those of directories that counts says count. It takes the time of a look
-// at all.
-func (t *Table[X]) Tally(counts func(dir tables.InodeID) bool) (all, full int) {
-	near := func(limit, use int64) bool { return limit != None && use >= limit-limit/10 }
+// Ratio is the part of a limit that is in use, of the one of which that is more.
+func (e *Entry) Ratio() (most float64) {
+	for _, of := range [2][2]int64{{e.Limits.Names, e.Use.Names}, {e.Limits.Bytes, e.Use.Bytes}} {
+		if limit, use := of[0], of[1]; limit != None && (limit > 0 || use > 0) { // an unused one of 0 lacks nothing
+			most = max(most, float64(use+1)/float64(limit+1)) // one of 0 is used up
+		}
+	}
+	return most
+}
+
+// Tally is how many quotas there are, and calls full for those of them that have a limit of which
+// nine tenths are used, or more, among those of directories that counts says count. It takes the time of a
+// look at all.
+func (t *Table[X]) Tally(counts func(dir tables.InodeID) bool, full func(Entry)) (all int) {
+	near := func(limit, use int64) bool { return limit != None && use > 0 && use >= limit-limit/10 }
 	t.From(0, func(e Entry) bool {
 		if !counts(e.Dir) {
 			return true
 		}
 		all++
 		if near(e.Limits.Names, e.Use.Names) || near(e.Limits.Bytes, e.Use.Bytes) {
-			full++
+			full(e)
 		}
 		return true
 	})
-	return all, full
+	return all
 }
 
 // Set gives a directory a quota, or takes it if the limits are free. It takes
@@ -151,6 +161,11 @@ func (t *Table[X]) Above(list []Entry, s *slots.Table[X], dir tables.InodeID) []
 // leaves (-1), when it moves from one directory to another; 0 is none. Those that are above
 // both are not concerned. fn may change the table.
 func (t *Table[X]) Moves(s *slots.Table[X], id, from, to tables.InodeID, fn func(e Entry, u Use, sign int64)) {
+	t.moves(s, from, to, func([]Entry) Use { return t.UseOf(s, id) }, fn)
+}
+
+// moves is Moves of an inode of which use says what it has, told what it enters.
+func (t *Table[X]) moves(s *slots.Table[X], from, to tables.InodeID, use func(entered []Entry) Use, fn func(e Entry, u Use, sign int64)) {
 	if t.set.Len() == 0 {
 		return
 	}
@@ -162,7 +177,7 @@ func (t *Table[X]) Moves(s *slots.Table[X], id, from, to tables.InodeID, fn func
 	if len(left)+len(entered) == 0 {
 		return
 	}
-	u := t.UseOf(s, id)
+	u := use(entered)
 	for _, e := range left {
 		fn(e, u, -1)
 	}
@@ -202,9 +217,15 @@ func (t *Table[X]) add(e Entry, u Use, sign int64) {
 
 // UseOf counts an inode with all that is below it. It takes the time of a walk that ends at
 // directories with a quota.
-func (t *Table[X]) UseOf(s *slots.Table[X], id tables.InodeID) (u Use) {
+func (t *Table[X]) UseOf(s *slots.Table[X], id tables.InodeID) Use {
+	u, _ := t.useWithin(s, id, unbounded)
+	return u
+}
+
+// useWithin is UseOf, or something of it that is more than room, and false.
+func (t *Table[X]) useWithin(s *slots.Table[X], id tables.InodeID, room Use) (u Use, whole bool) {
 	dirs := t.take(s, id, &u, nil)
-	for len(dirs) > 0 {
+	for whole = true; whole && len(dirs) > 0; {
 		dir := dirs[len(dirs)-1]
 		dirs = dirs[:len(dirs)-1]
 		s.Ascend(dir, "", func(id tables.InodeID) bool {
@@ -212,10 +233,11 @@ func (t *Table[X]) UseOf(s *slots.Table[X], id tables.InodeID) (u Use) {
 				return false
 			}
 			dirs = t.take(s, id, &u, dirs)
-			return true
+			whole = u.Names <= room.Names && u.Bytes <= room.Bytes
+			return whole
 		})
 	}
-	return u
+	return u, whole
 }
 
 // take counts an inode and appends it to dirs if it is a directory to be looked into.

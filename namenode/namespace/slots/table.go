@@ -87,6 +87,14 @@ func (t *Table[X]) Each(from tables.InodeID, fn func(tables.InodeID, *Node, *X) 
 	t.root.each(from, 0, t.bits()-branchBits, fn)
 }
 
+// Up is the directory of an inode; 0 if it has none, or is not there.
+func (t *Table[X]) Up(id tables.InodeID) tables.InodeID {
+	if n, _ := t.Get(id); n != nil {
+		return n.Parent
+	}
+	return 0
+}
+
 // IsBelow reports whether an inode that is there is another one or somewhere below it.
 func (t *Table[X]) IsBelow(id, top tables.InodeID) bool {
 	for id != top {

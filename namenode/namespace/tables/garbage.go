@@ -76,6 +76,15 @@ func (t *Garbage) Oldest(before int64, limit int, enough int64) []blockstore.Key
 	return keys
 }
 
+// Since is when the oldest block became garbage; false: there is none.
+func (t *Garbage) Since() (time int64, there bool) {
+	t.byTime.Ascend(func(g garbage) bool {
+		time, there = g.time, true
+		return false
+	})
+	return time, there
+}
+
 // Add makes a block that no file has garbage as of time, unless it is.
 func (t *Garbage) Add(b StoredBlock, time int64) {
 	g := garbage{time, b}

@@ -2,6 +2,7 @@ package tables
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -57,7 +58,8 @@ func CheckXattrName(name string) error {
 // tree, which knows the owners.
 type Xattrs struct {
 	set     Set[Xattr]
-	trashes int // how many are TrashXattr
+	trashes int   // how many are TrashXattr
+	version *byte // another one after each change
 }
 
 // NewXattrs returns an empty table.
@@ -68,7 +70,7 @@ func NewXattrs() Xattrs {
 }
 
 // Clone returns a snapshot.
-func (t *Xattrs) Clone() Xattrs { return Xattrs{t.set.Clone(), t.trashes} }
+func (t *Xattrs) Clone() Xattrs { return Xattrs{t.set.Clone(), t.trashes, t.version} }
 
 // Len is how many there are.
 func (t *Xattrs) Len() int { return t.set.Len() }
@@ -78,22 +80,30 @@ func (t *Xattrs) Get(inode InodeID, name string) (Xattr, bool) {
 	return t.set.Get(Xattr{Inode: inode, Name: name})
 }
 
-// Put makes or replaces one, and returns the one that it replaces.
-func (t *Xattrs) Put(x Xattr) (old Xattr, had bool) {
-	old, had = t.set.ReplaceOrInsert(x)
-	if !had && x.Name == TrashXattr {
+// Put makes or replaces one, and returns how many bytes of memory that takes.
+func (t *Xattrs) Put(x Xattr) (more int64) {
+	old, had := t.set.ReplaceOrInsert(x)
+	t.version = new(byte)
+	switch {
+	case had:
+		return x.Memory() - old.Memory()
+	case x.Name == TrashXattr:
 		t.trashes++
 	}
-	return old, had
+	return x.Memory()
 }
 
-// Delete deletes one, and returns it.
-func (t *Xattrs) Delete(x Xattr) (old Xattr, had bool) {
-	old, had = t.set.Delete(x)
-	if had && x.Name == TrashXattr {
+// Delete deletes one, and returns how many bytes of memory it took.
+func (t *Xattrs) Delete(x Xattr) (less int64) {
+	old, had := t.set.Delete(x)
+	t.version = new(byte)
+	if !had {
+		return 0
+	}
+	if x.Name == TrashXattr {
 		t.trashes--
 	}
-	return old, had
+	return old.Memory()
 }
 
 // Trash is for how many milliseconds what is deleted below an inode is kept, as that says
@@ -109,6 +119,18 @@ func (t *Xattrs) Trash(inode InodeID) (ms int64, says bool) {
 	return ms, says
 }
 
+// KeptFor is for how many milliseconds an inode is kept when it is deleted: as the nearest
+// directory says that says something, from itself on. up is the directory above one that is there;
+// 0: none.
+func (t *Xattrs) KeptFor(id InodeID, up func(InodeID) InodeID) int64 {
+	for ; id != 0 && t.AnyTrash(); id = up(id) {
+		if ms, says := t.Trash(id); says {
+			return ms
+		}
+	}
+	return 0
+}
+
 // AnyTrash reports whether any inode says something about the trash.
 func (t *Xattrs) AnyTrash() bool { return t.trashes > 0 }
 
@@ -121,6 +143,26 @@ func (t *Xattrs) Of(inode InodeID, fn func(Xattr)) {
 		fn(x)
 		return true
 	})
+}
+
+// All returns those of an inode in the order of names.
+func (t *Xattrs) All(inode InodeID) (list []Xattr) {
+	t.Of(inode, func(x Xattr) { list = append(list, x) })
+	return list
+}
+
+// Drop takes those of an inode away, and returns how many bytes of memory they took.
+func (t *Xattrs) Drop(inode InodeID) (less int64) {
+	for _, x := range t.All(inode) {
+		less += t.Delete(x)
+	}
+	return less
+}
+
+// Memory is how many bytes of memory those of an inode take.
+func (t *Xattrs) Memory(inode InodeID) (sum int64) {
+	t.Of(inode, func(x Xattr) { sum += x.Memory() })
+	return sum
 }
 
 // Look returns how many an inode has, and the value of the one of a name.
@@ -163,6 +205,77 @@ func (t *Xattrs) Code(c *codec.Coder, put func(Xattr) bool) {
 	})
 }
 
+// DifferOf reports whether those of an inode differ.
+func (t *Xattrs) DifferOf(o *Xattrs, inode InodeID) bool {
+	if t.version == o.version {
+		return false
+	}
+	return !slices.Equal(t.All(inode), o.All(inode))
+}
+
+// CodeChange codes how a table of inodes below a number differs from a newer one, for the inodes
+// that each calls its argument with, until that returns false; with true for one of which the newer
+// table is taken to have none. One that is read is a clone of the newer one. It returns the inodes
+// that it has read.
+func (t *Xattrs) CodeChange(c *codec.Coder, newer *Xattrs, below InodeID, each func(func(id InodeID, only bool) bool)) (inodes []InodeID) {
+	if c.Writes() {
+		each(func(id InodeID, only bool) bool {
+			switch {
+			case only:
+				t.writeChange(c, id, nil)
+			case t.version != newer.version:
+				t.writeChange(c, id, newer.All(id))
+			}
+			return c.Next()
+		})
+		c.Put(0)
+		return nil
+	}
+	for c.Next() {
+		var x Xattr
+		var gone bool
+		if c.U64((*uint64)(&x.Inode)); x.Inode == 0 {
+			break
+		}
+		c.Text(&x.Name)
+		if c.Bool(&gone); !gone {
+			c.Text(&x.Value)
+		}
+		if x.Inode >= below || CheckXattrName(x.Name) != nil || len(x.Value) > MaxXattrValue {
+			c.Fail("an extended attribute cannot be")
+		}
+		if gone {
+			t.Delete(x)
+		} else {
+			t.Put(x)
+		}
+		inodes = append(inodes, x.Inode)
+	}
+	return inodes
+}
+
+// writeChange writes how those of an inode differ from what it is in a newer table.
+func (t *Xattrs) writeChange(c *codec.Coder, inode InodeID, is []Xattr) {
+	one := func(x Xattr, gone bool) {
+		c.Put(uint64(x.Inode))
+		c.Text(&x.Name)
+		if c.Bool(&gone); !gone {
+			c.Text(&x.Value)
+		}
+	}
+	was := t.All(inode)
+	for _, x := range was {
+		if !slices.Contains(is, x) {
+			one(x, false)
+		}
+	}
+	for _, x := range is {
+		if !slices.ContainsFunc(was, func(y Xattr) bool { return y.Name == x.Name }) {
+			one(x, true)
+		}
+	}
+}
+
 // XattrAction is what is to be done with an extended attribute.
 type XattrAction uint8
 
@@ -182,6 +295,9 @@ const NoXattr = "no such attribute"
 // returns how much more memory that takes; -1 if it has that value already. Errors:
 // InvalidArgument (the action), Exists, NotFound, TooLarge and NoSpace (all of the inode).
 func (t *Xattrs) Plan(x Xattr, action XattrAction) (more int64, err error) {
+	if err := CheckXattrName(x.Name); err != nil {
+		return 0, err
+	}
 	old, had := t.Get(x.Inode, x.Name)
 	switch {
 	case action > XattrRemove:

@@ -2,6 +2,10 @@ import { bytes, count, duration, el, list, num, show, table, time } from "./dom.
 import { call, get } from "./api.js";
 import { pageOf } from "./app.js";
 
+// counted in bytes are these; the others are numbers of things.
+const inBytes = ["memory", "disk", "store", "zookeeper", "tails"];
+const amount = (r, n) => (inBytes.includes(r.resource) ? bytes(n) : count(n));
+
 // fleet is the namenodes, and how this one is.
 export async function fleet({ main, signal }) {
   const load = async () => {
@@ -27,6 +31,7 @@ export async function fleet({ main, signal }) {
         ["Oldest overdue", num(s.oldest_overdue_ms) && duration(s.oldest_overdue_ms)],
         ["Stored", `${bytes(s.stored_bytes)} in blocks, ${bytes(s.tail_bytes)} in tails, ${bytes(s.garbage_bytes)} wait to be deleted`],
         ["Trash", num(s.trash_files) && `${count(s.trash_files)} deleted files of ${bytes(s.trash_bytes)} can be restored`],
+        ["Snapshots", num(s.snapshots) && `${count(s.snapshots)}; ${bytes(s.snapshot_bytes)} in blocks are only in them`],
         ["Disk", num(s.disk_total) && `${bytes(s.disk_free)} free of ${bytes(s.disk_total)}`], ["Memory", bytes(s.heap_bytes)],
         ["ZooKeeper", num(s.zookeeper_nodes) && `${bytes(s.zookeeper_bytes)} in ${count(s.zookeeper_nodes)} nodes`],
         ["Clocks", (s.clocks || []).map((c) => `${num(c.ahead_ms)} ms ahead of ${c.than} (± ${num(c.bound_ms)} ms)`).join(", ")],
@@ -34,6 +39,14 @@ export async function fleet({ main, signal }) {
         ["Archive", s.archive && `${num(s.archive.records) ? `${count(s.archive.records)} changes of the last ${duration(s.archive.lag_ms)} are not in it yet` : "has every change"}${num(s.archive.holes) ? `, ${count(s.archive.holes)} holes` : ""}${s.archive.problem ? `: ${s.archive.problem}` : ""}`],
         ["Audit log", s.audit && `${count(s.audit.lines)} lines, ${count(s.audit.lost)} lost${s.audit.problem ? `: ${s.audit.problem}` : ""}`],
       ]),
+      el("h2", {}, "Limits"),
+      table("Limits", [
+        ["Of", (r) => r.resource], ["In use", (r) => amount(r, r.used), "num"], ["At most", (r) => amount(r, r.limit), "num"], ["", (r) => `${Math.round(100 * num(r.used) / num(r.limit))} %`, "num"],
+        ["Full in", (r) => (r.full_ms === undefined ? "" : el("span", { class: num(r.full_ms) < 86400000 ? "bad" : "" }, num(r.full_ms) ? duration(r.full_ms) : "now"))], ["Refused then", (r) => r.refused],
+      ], (s.rooms || []).slice(0, 5)),
+      s.quotas?.length ? [el("h2", {}, "Quotas that are nearly used up"), table("Quotas that are nearly used up", [
+        ["Directory", (q) => q.path], ["Names", (q) => count(q.used_names), "num"], ["of", (q) => (num(q.names) < 0 ? "" : count(q.names)), "num"], ["Bytes", (q) => bytes(q.used_bytes), "num"], ["of", (q) => (num(q.bytes) < 0 ? "" : bytes(q.bytes)), "num"],
+      ], s.quotas)] : null,
       el("h2", {}, "Slow or greedy clients"),
       s.greedy?.length ? table("Greedy clients", [
         ["Who", (g) => g.who], ["Of", (g) => g.what], ["Has", (g) => count(g.held), "num"], ["At most", (g) => (num(g.most) ? count(g.most) : ""), "num"], ["Refused", (g) => count(g.refused), "num"], ["Delayed", (g) => count(g.delayed), "num"],

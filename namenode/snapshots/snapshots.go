@@ -1,0 +1,279 @@
+// Package snapshots answers calls about the snapshots of directories (docs/adr/0037): it makes, renames
+// and deletes them, lists them, and tells what differs. What is in them is read by the calls for files.
+package snapshots
+
+import (
+	"cmp"
+	"context"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/engine"
+	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
+	"github.com/leasefs/leasefs/namenode/namespace/quota"
+	"github.com/leasefs/leasefs/namenode/namespace/snapshots"
+	"github.com/leasefs/leasefs/namenode/share"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+// maxPage is how many snapshots, directories or changes one answer has.
+const maxPage = 1000
+
+// memoryShare is the part of the namenode's memory, one in so many, that snapshots may take: what
+// changes since one was made is kept as it was, also outside of its directory.
+const memoryShare = 4
+
+// Request is what all requests about snapshots that change something have.
+type Request interface {
+	proto.Message
+	GetCall() *pb.CallId
+	GetCaller() *pb.Caller
+}
+
+// Config is what a Service works with. All is required.
+type Config struct {
+	Engine *engine.Engine
+	// Caller finds out who asks, Asked also for which call.
+	Caller func(context.Context, *pb.Caller) (*namespace.Call, error)
+	Asked  func(context.Context, Request) (*namespace.Call, namespace.CallID, error)
+	// Attr is the wire form of attributes.
+	Attr func(namespace.Attr) *pb.Attr
+	// Deleted is told that there may be blocks of a deleted snapshot to be freed.
+	Deleted func()
+	// Turn waits until it is the caller's turn to look at much of the tree. Without an error, the
+	// function that it returns lets the next one begin.
+	Turn func(context.Context, *namespace.Call) (end func(), err error)
+	// Memory is how many bytes the namenode should take.
+	Memory int64
+}
+
+// Service answers calls. Its methods are safe for concurrent use.
+type Service struct {
+	Config
+	memory atomic.Int64
+}
+
+// MeasureSnapshots counts the memory that snapshots take. Without a snapshot nothing is cloned,
+// of which the next changes would have to copy what they change.
+func (s *Service) MeasureSnapshots(context.Context) error {
+	none := false
+	s.Engine.Look(func(t *namespace.Tree) { none = t.SnapshotTable().Len() == 0 })
+	if none {
+		s.memory.Store(0)
+		return nil
+	}
+	s.memory.Store(s.Engine.Clone().SnapshotMemory())
+	return nil
+}
+
+// SnapshotMemory is about how many bytes of memory snapshots took when that was counted last.
+func (s *Service) SnapshotMemory() int64 { return s.memory.Load() }
+
+// refuse returns an error of kind NoSpace if snapshots take so much memory that none is made.
+func (s *Service) refuse() error {
+	if took, most := s.SnapshotMemory(), s.Memory/memoryShare; took > most {
+		return fserror.New(fserror.NoSpace, "", "", "snapshots take %d MiB of the namenode's memory, of %d MiB that they may take; delete snapshots, the oldest first, and try again a minute later", took>>20, most>>20)
+	}
+	return nil
+}
+
+// HeldBelow is how many bytes blocks take that only snapshots have, of directories that are in one, or
+// are it, for each of which that is not 0.
+func HeldBelow(t *namespace.Tree, c *namespace.Call) map[namespace.InodeID]int64 {
+	return namespace.SnapshotsOf(t, c).HeldBelow(func(dir namespace.InodeID) namespace.InodeID {
+		a, _ := t.Stat(nil, namespace.Inode(dir))
+		return a.Parent
+	})
+}
+
+// refuseGreedy returns an error of kind NoSpace if the namespace has few numbers of snapshots left, and
+// the directories of a directory's owner have many.
+func refuseGreedy(t *namespace.Tree, c *namespace.Call, dir namespace.InodeID) error {
+	table := namespace.SnapshotsOf(t, c)
+	if int64(table.Len()) < share.Room(snapshots.Max, snapshots.Max, 1, c.IsSuper()) {
+		return nil // there is enough for everybody
+	}
+	owner, err := t.Stat(nil, namespace.Inode(dir))
+	if err != nil {
+		return err
+	}
+	held := 0
+	table.Dirs(func(other namespace.InodeID) bool {
+		if a, err := t.Stat(nil, namespace.Inode(other)); err == nil && a.User == owner.User {
+			held += table.Count(other)
+		}
+		return true
+	})
+	if int64(table.Len()) < share.Room(snapshots.Max, int64(held), 1, c.IsSuper()) {
+		return nil
+	}
+	return fserror.New(fserror.NoSpace, "", "", "the namespace has %d snapshots of %d that it can have, of which directories of user %s have %d; the others are for those who have few; delete some", table.Len(), snapshots.Max, owner.User, held)
+}
+
+// refuseBelowQuota returns an error of kind NoSpace if, below a quota in which a directory counts,
+// snapshots alone have more bytes than it allows: so they never have much more than twice as many,
+// whoever makes, changes and deletes in turn.
+func refuseBelowQuota(t *namespace.Tree, c *namespace.Call, dir namespace.InodeID) error {
+	var held map[namespace.InodeID]int64
+	for _, q := range namespace.QuotasAbove(t, c, dir) {
+		if q.Limits.Bytes == quota.None {
+			continue
+		}
+		if held == nil {
+			held = HeldBelow(t, c)
+		}
+		if n := held[q.Dir]; n > q.Limits.Bytes {
+			path, _ := t.Path(q.Dir)
+			return fserror.New(fserror.NoSpace, "", "", "%s has a quota of %d bytes, and its snapshots alone have %d; delete some", path, q.Limits.Bytes, n).Because(fserror.ReasonQuotaBytes)
+		}
+	}
+	return nil
+}
+
+func ref(r *pb.Ref) namespace.Ref {
+	return namespace.Ref{Base: namespace.InodeID(r.GetBase()), Path: r.GetPath(), How: calls.How(r.GetHow()), Expect: namespace.InodeID(r.GetExpect())}
+}
+
+// plan makes the record of a change.
+type plan func(*namespace.Tree, *namespace.Call) (*namespace.OpSnapshot, error)
+
+func (s *Service) change(ctx context.Context, r Request, grows bool, p plan) (engine.Outcome, error) {
+	c, id, err := s.Asked(ctx, r)
+	if err != nil {
+		return engine.Outcome{}, err
+	}
+	return s.Engine.DoAnswer(ctx, engine.Request{Call: c, ID: id, Grows: grows, Plan: func(tx *engine.Tx) (namespace.Op, error) {
+		return engine.OrNil(p(tx.Tree, c))
+	}})
+}
+
+// answer is that of a call that changed something.
+func answer(out engine.Outcome, err error) (*pb.MutateResponse, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &pb.MutateResponse{Txid: out.TxID, Attr: &pb.Attr{Inode: uint64(out.Inode)}}, nil
+}
+
+// AllowSnapshots says whether a directory may have snapshots: see namespace.PlanAllowSnapshots.
+func (s *Service) AllowSnapshots(ctx context.Context, r *pb.AllowSnapshotsRequest) (*pb.MutateResponse, error) {
+	return answer(s.change(ctx, r, false, func(t *namespace.Tree, c *namespace.Call) (*namespace.OpSnapshot, error) {
+		return namespace.PlanAllowSnapshots(t, c, ref(r.GetAt()), r.GetAllow())
+	}))
+}
+
+// defaultName is the name of a snapshot that is given none, as in HDFS.
+const defaultName = "s20060102-150405.000"
+
+// MakeSnapshot makes a snapshot: see namespace.PlanSnapshot.
+func (s *Service) MakeSnapshot(ctx context.Context, r *pb.MakeSnapshotRequest) (*pb.MutateResponse, error) {
+	out, err := s.change(ctx, r, true, func(t *namespace.Tree, c *namespace.Call) (op *namespace.OpSnapshot, err error) {
+		name := r.GetName()
+		for now := s.Engine.Now(); ; now++ { // the next millisecond, if one was made in this
+			if r.GetName() == "" {
+				name = time.UnixMilli(now).UTC().Format(defaultName)
+			}
+			if op, err = namespace.PlanSnapshot(t, c, ref(r.GetAt()), name); err == nil {
+				return op, cmp.Or(s.refuse(), refuseGreedy(t, c, op.Dir), refuseBelowQuota(t, c, op.Dir))
+			}
+			if r.GetName() != "" || fserror.KindOf(err) != fserror.Exists {
+				return nil, err
+			}
+		}
+	})
+	resp, err := answer(out, err)
+	if err == nil {
+		resp.Snapshot = r.GetName()
+		id, _ := snapshots.Split(out.Inode)
+		s.Engine.Look(func(t *namespace.Tree) {
+			if made := t.SnapshotTable().Get(id); made != nil { // else it was deleted meanwhile
+				resp.Snapshot = made.Name
+			}
+		})
+	}
+	return resp, err
+}
+
+// RenameSnapshot gives a snapshot another name: see namespace.PlanRenameSnapshot.
+func (s *Service) RenameSnapshot(ctx context.Context, r *pb.RenameSnapshotRequest) (*pb.MutateResponse, error) {
+	return answer(s.change(ctx, r, false, func(t *namespace.Tree, c *namespace.Call) (*namespace.OpSnapshot, error) {
+		return namespace.PlanRenameSnapshot(t, c, ref(r.GetAt()), r.GetName(), r.GetNewName())
+	}))
+}
+
+// DeleteSnapshot deletes a snapshot: see namespace.PlanDeleteSnapshot.
+func (s *Service) DeleteSnapshot(ctx context.Context, r *pb.DeleteSnapshotRequest) (*pb.MutateResponse, error) {
+	resp, err := answer(s.change(ctx, r, false, func(t *namespace.Tree, c *namespace.Call) (*namespace.OpSnapshot, error) {
+		return namespace.PlanDeleteSnapshot(t, c, ref(r.GetAt()), r.GetName())
+	}))
+	if err == nil {
+		s.Deleted()
+	}
+	return resp, err
+}
+
+// page is how many of something an answer has at most.
+func page(limit int32) int {
+	if limit <= 0 || limit > maxPage {
+		return maxPage
+	}
+	return int(limit)
+}
+
+// ListSnapshots tells of a page of a directory's snapshots: see namespace.Tree.Snapshots.
+func (s *Service) ListSnapshots(ctx context.Context, r *pb.ListSnapshotsRequest) (*pb.ListSnapshotsResponse, error) {
+	c, err := s.Caller(ctx, r.GetCaller())
+	if err != nil {
+		return nil, err
+	}
+	resp := new(pb.ListSnapshotsResponse)
+	err = s.Engine.ViewAnswer(ctx, c, func(tx *engine.Tx) error {
+		_, list, next, err := tx.Tree.Snapshots(c, ref(r.GetAt()), r.GetAfter(), page(r.GetLimit()))
+		if err != nil {
+			return err
+		}
+		*resp = pb.ListSnapshotsResponse{Next: next}
+		for _, one := range list {
+			a, err := tx.Tree.Stat(nil, namespace.Inode(one.Number())) // who may read the directory need not be able to search it
+			if err != nil {
+				return err
+			}
+			resp.Snapshots = append(resp.Snapshots, &pb.Snapshot{Id: uint64(one.ID), Name: one.Name, TimeUnixMs: one.Time, Attr: s.Attr(a), HeldBytes: tx.Tree.SnapshotTable().HeldBy(one.ID)})
+		}
+		return nil
+	})
+	return resp, err
+}
+
+// ListSnapshotDirs lists a page of the directories that may have snapshots: those of the caller,
+// or all for a superuser.
+func (s *Service) ListSnapshotDirs(ctx context.Context, r *pb.ListSnapshotDirsRequest) (*pb.ListSnapshotDirsResponse, error) {
+	c, err := s.Caller(ctx, r.GetCaller())
+	if err != nil {
+		return nil, err
+	}
+	resp := new(pb.ListSnapshotDirsResponse)
+	err = s.Engine.ViewAnswer(ctx, c, func(tx *engine.Tx) error {
+		left, table := page(r.GetLimit()), namespace.SnapshotsOf(tx.Tree, c)
+		*resp = pb.ListSnapshotDirsResponse{}
+		table.EachAllowed(namespace.InodeID(r.GetFrom()), func(dir namespace.InodeID) bool {
+			if left == 0 {
+				resp.Next = uint64(dir)
+				return false
+			}
+			left--
+			a, err := tx.Tree.Stat(c, namespace.Inode(dir))
+			if err == nil && (c.IsSuper() || a.User == c.User && !c.Nobody) {
+				path, _ := tx.Tree.Path(dir)
+				resp.Dirs = append(resp.Dirs, &pb.SnapshotDir{Path: path, Snapshots: uint64(table.Count(dir)), HeldBytes: table.HeldOf(dir), Attr: s.Attr(a)}) //nolint:gosec // a count
+			}
+			return true
+		})
+		return nil
+	})
+	return resp, err
+}
