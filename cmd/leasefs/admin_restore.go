@@ -18,7 +18,7 @@ func restoreCommand(p *program) *cli.Command {
 		Name:  "restore",
 		Usage: "bring a namespace back to a new ZooKeeper ensemble, or as it was into a folder",
 		UsageText: "leasefs admin restore --zookeeper HOSTS --namespace NAME --blocks URL [--id ID] [DIR]\n" +
-			"   leasefs admin restore --at MOMENT --blocks URL [--id ID] [--tree-only] DIR\n\nExample:\n" +
+			"   leasefs admin restore --at MOMENT --blocks URL [--id ID] [--tree-only | --path PATH] DIR\n\nExample:\n" +
 			"  leasefs admin restore --zookeeper zk1:2181,zk2:2181,zk3:2181 --namespace main \\\n    --blocks 's3://bucket/leasefs?endpoint=https://s3.example:9000'\n" +
 			"  leasefs admin restore --zookeeper zk1:2181,zk2:2181,zk3:2181 --namespace main \\\n    --blocks 's3://new-bucket/leasefs?endpoint=https://s3.example:9000' /mnt/backup/leasefs-2026-01-31",
 		Description: "Makes a namespace known to an ensemble that does not have it, so that namenodes can be started on\n" +

@@ -51,7 +51,7 @@ func (p *program) commands() []*cli.Command {
 		putCommand(p), getCommand(p),
 		catCommand(p), headCommand(p), tailCommand(p),
 		lsCommand(p), treeCommand(p), findCommand(p), statCommand(p), duCommand(p), dfCommand(p),
-		mkdirCommand(p), cpCommand(p), mvCommand(p), rmCommand(p), trashCommand(p), quotaCommand(p), touchCommand(p), truncateCommand(p), concatCommand(p),
+		mkdirCommand(p), cpCommand(p), mvCommand(p), rmCommand(p), trashCommand(p), quotaCommand(p), snapshotCommand(p), touchCommand(p), truncateCommand(p), concatCommand(p),
 		chmodCommand(p), chownCommand(p), xattrCommand(p), aclCommand(p), lnCommand(p), txnCommand(p),
 		leaseCommand(p), lockCommand(p), registerCommand(p), watchCommand(p), delegationCommand(p),
 		mountCommand(p), gateway.Command(p.action(operands{}, serveGateway), logLevelFlag("info")), csi.Command(p.action(operands{}, serveCSI), logLevelFlag("info")),

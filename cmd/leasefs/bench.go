@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -30,6 +31,8 @@ func benchCommand(p *program) *cli.Command {
 			&cli.IntFlag{Name: "workers", Usage: "`N` calls under way at once", Value: 32},
 			&cli.IntFlag{Name: "n", Usage: "`N` operations of each namespace workload; the others are scaled from it", Value: 10_000},
 			&cli.IntFlag{Name: "rate", Usage: "start `N` operations a second, and time each from when it was due (namespace workloads)", DefaultText: "as fast as it goes"},
+			&cli.IntFlag{Name: "files", Usage: "first make `N` empty files, which are there besides", DefaultText: "0"},
+			&cli.IntFlag{Name: "leases", Usage: "first have `N` leases granted, which are kept alive meanwhile, and end a minute or more afterwards", DefaultText: "0"},
 			&cli.IntFlag{Name: "conns", Usage: "`N` connections", Value: 4},
 			&cli.IntFlag{Name: "mb", Usage: "`N` MiB of seqwrite and seqread", Value: 1024},
 			&cli.StringFlag{Name: "dir", Usage: "the `PATH` of the directory to work in; it must not exist", DefaultText: "/bench- and a random part"},
@@ -60,8 +63,10 @@ func runBench(e *invocation) error {
 			return argv.Usagef(e.op, "--%s: at least 1 is needed", name)
 		}
 	}
-	if e.flags.Int("rate") < 0 {
-		return argv.Usagef(e.op, "--rate: at least 0 is needed")
+	for _, name := range []string{"rate", "files", "leases"} {
+		if e.flags.Int(name) < 0 {
+			return argv.Usagef(e.op, "--%s: at least 0 is needed", name)
+		}
 	}
 	var run []string
 	if list := e.flags.String("run"); list != "" {
@@ -72,7 +77,7 @@ func runBench(e *invocation) error {
 	}
 	cfg := bench.Config{
 		Workers: e.flags.Int("workers"), N: e.flags.Int("n"), Rate: e.flags.Int("rate"), Conns: e.flags.Int("conns"), MB: e.flags.Int("mb"), DataDir: e.flags.String("data-dir"),
-		Run: run,
+		Run: run, Files: e.flags.Int("files"), Leases: e.flags.Int("leases"),
 	}
 	var err error
 	if dir := e.flags.String("dir"); dir != "" {
@@ -87,7 +92,8 @@ func runBench(e *invocation) error {
 	if cfg.Client, err = e.clientConfig(); err != nil {
 		return err
 	}
-	return e.benchRows(len(names), func(step func(string, int), emit func(bench.Row) error) error {
+	with := map[string]any{"workers": cfg.Workers, "rate": screen.OrNull(cfg.Rate), "files": cfg.Files, "leases": cfg.Leases}
+	return e.benchRows(len(names), with, func(step func(string, int), emit func(bench.Row) error) error {
 		cfg.Step = step
 		return bench.Run(e.ctx, cfg, emit)
 	})
@@ -111,15 +117,15 @@ func runFolderBench(e *invocation, run []string) error {
 		return err
 	}
 	cfg.Worker = []string{self, "bench", "--worker"}
-	return e.benchRows(len(names), func(step func(string, int), emit func(bench.Row) error) error {
+	return e.benchRows(len(names), nil, func(step func(string, int), emit func(bench.Row) error) error {
 		cfg.Step = step
 		return bench.RunFolder(e.ctx, cfg, emit)
 	})
 }
 
 // benchRows runs so many workloads and prints what they hand out: what was
-// measured before an error or Ctrl-C, too.
-func (e *invocation) benchRows(n int, run func(step func(string, int), emit func(bench.Row) error) error) error {
+// measured before an error or Ctrl-C, too. In JSON a row also has with.
+func (e *invocation) benchRows(n int, with map[string]any, run func(step func(string, int), emit func(bench.Row) error) error) error {
 	bar := e.NewSteps(n)
 	var rows []bench.Row
 	err := run(bar.Step, func(r bench.Row) error {
@@ -127,7 +133,9 @@ func (e *invocation) benchRows(n int, run func(step func(string, int), emit func
 			rows = append(rows, r)
 			return nil
 		}
-		if err := e.PrintJSON(benchJSON(r)); err != nil {
+		row := benchJSON(r)
+		maps.Copy(row, with)
+		if err := e.PrintJSON(row); err != nil {
 			return err
 		}
 		return e.Flush()

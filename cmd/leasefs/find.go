@@ -56,15 +56,9 @@ func findFilter(c *invocation) (func(*client.FileInfo) bool, error) {
 	if _, err := path.Match(glob, ""); err != nil {
 		return nil, argv.Usagef(c.op, "--name: %q is not a valid pattern: %v", glob, err)
 	}
-	var want fs.FileMode
 	kind := c.flags.String("type")
-	switch kind {
-	case "", "f":
-	case "d":
-		want = fs.ModeDir
-	case "l":
-		want = fs.ModeSymlink
-	default:
+	want, is := map[string]fs.FileMode{"": 0, "f": 0, "d": fs.ModeDir, "l": fs.ModeSymlink}[kind]
+	if !is {
 		return nil, argv.Usagef(c.op, "--type: %q is none of f, d, l", kind)
 	}
 	return func(i *client.FileInfo) bool {
@@ -103,17 +97,22 @@ func (e *invocation) duSum(path string) error {
 	if err != nil {
 		return e.fail(err, path)
 	}
-	return e.duLine(path, duCount{s.Length, s.Files, s.Directories})
+	return e.duLine(path, duCount{s.Length, s.Files, s.Directories, &s.SnapshotBytes})
 }
 
 // duCount is what is below one directory, the directory included.
 type duCount struct {
 	length      int64
 	files, dirs uint64
+	snapshots   *int64 // bytes that only snapshots have; nil: nobody asked
 }
 
 func (e *invocation) duLine(path string, c duCount) error {
-	return e.Result(map[string]any{"path": path, "length": c.length, "files": c.files, "directories": c.dirs}, "%s\t%s\n", screen.Size(c.length, e.flags.Bool("human")), e.Name(path))
+	line := map[string]any{"path": path, "length": c.length, "files": c.files, "directories": c.dirs}
+	if c.snapshots != nil {
+		line["snapshot_bytes"] = *c.snapshots
+	}
+	return e.Result(line, "%s\t%s\n", screen.Size(c.length, e.flags.Bool("human")), e.Name(path))
 }
 
 // duTree counts below each directory: by its parent, so that one pass from the

@@ -44,6 +44,7 @@ const patience = 2 * time.Minute
 //	ended NAME CODE         waits for its end; its output is in NAME.out, NAME.err
 //	special PATH            makes a named pipe on this machine
 //	eventually COMMAND...   runs it until it succeeds
+//	quiet FILE              stderr, or a file, says nothing but what is waited for on a busy machine
 //
 // The soft limit is 2 s in scripts named *lapse*, and a minute in others; a
 // script named offline_* has no namenode.
@@ -74,7 +75,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"code": cmdCode, "namenode": cmdNamenode, "writer": cmdWriter, "feed": cmdFeed, "acked": cmdAcked,
-			"eof": cmdEOF, "signal": cmdSignal, "ended": cmdEnded, "special": cmdSpecial, "eventually": cmdEventually,
+			"eof": cmdEOF, "signal": cmdSignal, "ended": cmdEnded, "special": cmdSpecial, "eventually": cmdEventually, "quiet": cmdQuiet,
 		},
 	})
 }
@@ -314,6 +315,18 @@ func cmdEventually(ts *testscript.TestScript, neg bool, args []string) {
 		case <-limit:
 			ts.Fatalf("%s never succeeded", strings.Join(args, " "))
 		}
+	}
+}
+
+// waitNote is a line about what a command waits for, which is no error.
+var waitNote = regexp.MustCompile(`(?m)^leasefs: .*; waiting up to \S+ \(--timeout\)\n`)
+
+func cmdQuiet(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: quiet FILE")
+	}
+	if said := waitNote.ReplaceAllString(ts.ReadFile(args[0]), ""); said != "" {
+		ts.Fatalf("%s: %s", args[0], said)
 	}
 }
 

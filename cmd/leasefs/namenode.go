@@ -133,6 +133,7 @@ func serve(e *invocation) (err error) {
 		case err != nil:
 			return e.fail(err, "")
 		case again: // it was told once
+			hadoop.Calls(s)
 		default:
 			if hadoop, err = gateway.Beside(e.ctx, e.flags, e.clientConfig, cfg.Logger, s); err == nil {
 				err = e.ready(s, hadoop)
@@ -157,6 +158,7 @@ func serve(e *invocation) (err error) {
 		if cfg.Pages != "" {
 			cfg.Pages = s.PagesAddr()
 		}
+		hadoop.Calls(nil)
 		cerr := s.Close() // the error that ended it is the one to tell
 		switch {
 		case err == nil:

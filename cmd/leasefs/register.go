@@ -108,7 +108,11 @@ func (e *invocation) registered(says string) ([]byte, error) {
 // begin makes the path, and returns its token. After an error nothing is left of it, if
 // a namenode answers.
 func (r *registration) begin(ttl time.Duration) (token uint64, err error) {
-	g, err := r.fs.Leases().Grant(r.ctx, ttl, 0)
+	// A lease whose grant a signal cut short could not be revoked: nobody would know its id.
+	granting, enough := context.WithCancel(context.WithoutCancel(r.ctx))
+	defer enough()
+	defer context.AfterFunc(r.ctx, func() { time.AfterFunc(giveUpGrace, enough) })()
+	g, err := r.fs.Leases().Grant(granting, ttl, 0)
 	if err != nil {
 		return 0, err
 	}

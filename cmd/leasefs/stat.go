@@ -70,19 +70,19 @@ func df(e *invocation) error {
 		}
 		return e.PrintJSON(map[string]any{
 			"namespace": s.NamespaceID, "disk_total": total, "disk_used": taken, "disk_free": free,
-			"stored": s.StoredBytes, "garbage": s.GarbageBytes, "trash": s.TrashBytes, "tails": s.TailBytes, "journal": s.JournalBytes, "inodes": s.Inodes,
+			"stored": s.StoredBytes, "garbage": s.GarbageBytes, "trash": s.TrashBytes, "snapshots": s.SnapshotBytes, "tails": s.TailBytes, "journal": s.JournalBytes, "inodes": s.Inodes,
 		})
 	}
 	human := e.flags.Bool("human")
 	w := e.Table()
-	fmt.Fprintln(w, "NAMESPACE\tSIZE\tUSED\tFREE\tUSE%\tBLOCKS\tGARBAGE\tTRASH\tTAILS\tINODES")
+	fmt.Fprintln(w, "NAMESPACE\tSIZE\tUSED\tFREE\tUSE%\tBLOCKS\tGARBAGE\tTRASH\tSNAPSHOTS\tTAILS\tINODES")
 	percent := int64(0)
 	if s.DiskTotal > 0 {
 		percent = used * 100 / s.DiskTotal
 	}
 	fmt.Fprintln(w, strings.Join([]string{
 		screen.OrDash(s.NamespaceID[:min(8, len(s.NamespaceID))]), screen.Size(s.DiskTotal, human), screen.Size(used, human), screen.Size(s.DiskFree, human),
-		fmt.Sprintf("%d%%", percent), screen.Size(s.StoredBytes, human), screen.Size(s.GarbageBytes, human), screen.Size(s.TrashBytes, human), screen.Size(s.TailBytes, human), fmt.Sprint(s.Inodes),
+		fmt.Sprintf("%d%%", percent), screen.Size(s.StoredBytes, human), screen.Size(s.GarbageBytes, human), screen.Size(s.TrashBytes, human), screen.Size(s.SnapshotBytes, human), screen.Size(s.TailBytes, human), fmt.Sprint(s.Inodes),
 	}, "\t"))
 	return w.Flush()
 }

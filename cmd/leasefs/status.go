@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/rewind"
+	"github.com/leasefs/leasefs/cmd/leasefs/room"
 	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
@@ -30,7 +31,9 @@ func statusCommand(p *program) *cli.Command {
 			"reaches it who he is (--insecure-trust-clients): anybody can act as any user. One \"(audit lost)\"\n" +
 			"has lost lines of its audit log, or cannot write it now; --json says how many, and why. One\n" +
 			"\"(damaged blocks)\" has found blocks of files damaged or gone; leasefs admin fsck names the files.\nA namenode marked \"(archive behind)\" cannot archive its journal, or is over a minute late;\n--json says why.\n" +
-			"Superusers are told who is greedy: who holds much of what all share, was refused more, or had to wait.",
+			"Then it shows what will be used up within 30 days at the rate of the last hour, or is nearly used up,\n" +
+			"and what is refused then; --json shows all that is bounded.\n" +
+			"Superusers are told which quotas are nearly used up, and who is greedy: who holds\nmuch of what all share, was refused more, or had to wait.",
 		Action: p.action(operands{}, status),
 	}
 }
@@ -71,12 +74,17 @@ type statusJSON struct {
 	sharesJSON
 }
 
-// dataJSON is how many bytes files have, and what was deleted.
+// dataJSON is how many bytes files have, what was deleted, and what is nearly used up.
 type dataJSON struct {
-	TailBytes    *int64 `json:"tail_bytes"`
-	StoredBytes  *int64 `json:"stored_bytes"`
-	GarbageBytes *int64 `json:"garbage_bytes"` // of blocks that wait to be deleted
-	TrashBytes   *int64 `json:"trash_bytes"`   // of files in the trash, which the others count, too; null of a standby
+	TailBytes     *int64  `json:"tail_bytes"`
+	StoredBytes   *int64  `json:"stored_bytes"`
+	GarbageBytes  *int64  `json:"garbage_bytes"` // of blocks that wait to be deleted
+	TrashBytes    *int64  `json:"trash_bytes"`   // of files in the trash, which the others count, too; null of a standby
+	Snapshots     *uint64 `json:"snapshots"`
+	SnapshotBytes *int64  `json:"snapshot_bytes"` // of blocks that only snapshots have
+	// SnapshotMemory is about how much memory snapshots take; null of a standby.
+	SnapshotMemory *int64 `json:"snapshot_memory_bytes"`
+	room.Report
 }
 
 // scrubJSON is what its scrub has found, and how far its archive is.
@@ -183,9 +191,10 @@ func statusToJSON(s *client.NamenodeStatus) statusJSON {
 		ms := s.Scrubbed.UnixMilli()
 		j.ScrubbedMS = &ms
 	}
-	j.Status = rewind.StatusOf(s.Archive)
+	j.Status, j.Report = rewind.StatusOf(s.Archive), room.ReportOf(s)
 	j.AuditLost, j.AuditProblem = &s.AuditLost, screen.OrNull(s.AuditProblem)
 	j.TailBytes, j.StoredBytes, j.GarbageBytes, j.JournalBytes, j.HeapBytes = &s.TailBytes, &s.StoredBytes, &s.GarbageBytes, &s.JournalBytes, &s.HeapBytes
+	j.Snapshots, j.SnapshotBytes = &s.Snapshots, &s.SnapshotBytes
 	if s.ZooKeeperNodes > 0 {
 		j.ZooKeeperBytes, j.ZooKeeperNodes = &s.ZooKeeperBytes, &s.ZooKeeperNodes
 	}
@@ -195,7 +204,7 @@ func statusToJSON(s *client.NamenodeStatus) statusJSON {
 	j.ClockSkewMS, j.ClockBoundMS = skewJSON(s.ZooKeeperClock)
 	j.StoreClockSkewMS, j.StoreClockBoundMS = skewJSON(s.StoreClock)
 	if s.Role != "standby" {
-		j.Leases, j.Sessions, j.OldestOverdueMS, j.TrashBytes = &s.Leases, &s.Sessions, &overdue, &s.TrashBytes
+		j.Leases, j.Sessions, j.OldestOverdueMS, j.TrashBytes, j.SnapshotMemory = &s.Leases, &s.Sessions, &overdue, &s.TrashBytes, &s.SnapshotMemory
 	}
 	return j
 }
@@ -267,6 +276,9 @@ func (p *program) statusTable(list []client.NamenodeStatus) error {
 			s.Inodes, s.Blocks, screen.Size(s.GarbageBytes, true), leases, s.GrantedLeases, s.OpenFiles, fserror.Round(s.Uptime), screen.OrDash(s.Version))
 	}
 	if err := w.Flush(); err != nil {
+		return err
+	}
+	if err := room.Tables(&p.Printer, list); err != nil {
 		return err
 	}
 	return p.greedyTable(list)

@@ -71,9 +71,9 @@ def test_changes_happen_once_over_a_restart(own: Namenode) -> None:
 
 
 def test_a_silent_namenode(own: Namenode) -> None:
-    with leasefs.connect(own.address, timeout=1) as fs:
+    with leasefs.connect(own.address, timeout=8) as fs:  # more than the machine stalls for
         own.stop()
-        with pytest.raises(leasefs.UnavailableError, match="within 1s"):
+        with pytest.raises(leasefs.UnavailableError, match="within 8s"):
             fs.stat("/")
         with pytest.raises(leasefs.UnavailableError, match="whether it happened is not known"):
             fs.mkdir("/maybe")
@@ -87,7 +87,7 @@ def blocks(own: Namenode) -> list[Path]:
 
 def test_damage_is_found(own: Namenode) -> None:
     content = bytes(range(256)) * 4096 * 9  # 9 MiB: a block and a bit
-    with leasefs.connect(own.address, timeout=5) as fs:
+    with leasefs.connect(own.address, timeout=30) as fs:
         fs.write_file("/a", content)
         first = blocks(own)[0]
         original = first.read_bytes()

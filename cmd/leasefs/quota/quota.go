@@ -39,7 +39,8 @@ func Command(action Action) *cli.Command {
 		UsageText: "leasefs quota COMMAND\n\nExample:\n  leasefs quota set /projects/a --names 1000000 --bytes 500G",
 		Description: "A quota limits how many names (files, directories and links, itself included) there may be in a\n" +
 			"directory and below, and how many bytes the files have there. What would exceed it is refused.\n" +
-			"What is in the trash does not count. Superusers set quotas.",
+			"What is in the trash does not count, nor what only snapshots have (SNAPSHOTS); but while that is more\n" +
+			"than the limit of bytes, no snapshot is made there. Superusers set quotas.",
 		Subcommands: []*cli.Command{setCommand(action), clearCommand(action), showCommand(action), lsCommand(action)},
 	}
 }
@@ -161,27 +162,42 @@ func (c *Call) set(names, bytes int64) error {
 	return fserror.With(quota.Set(c.Ctx, c.FS, path, names, bytes), c.Op, path)
 }
 
-type quotaJSON struct {
+// JSON is a quota as --json has it; a limit of null: there is none.
+type JSON struct {
 	Path      string `json:"path"`
 	Names     *int64 `json:"names"`
 	UsedNames int64  `json:"used_names"`
 	Bytes     *int64 `json:"bytes"`
 	UsedBytes int64  `json:"used_bytes"`
+	Snapshots int64  `json:"snapshot_bytes"`
+}
+
+// JSONOf is that of a quota.
+func JSONOf(q client.FullQuota) JSON {
+	return JSON{q.Path, orNull(q.Names), q.UsedNames, orNull(q.Bytes), q.UsedBytes, q.SnapshotBytes}
+}
+
+// Heading is above the rows of a table of quotas.
+const Heading = "NAMES\tOF\t\tBYTES\tOF\t\tSNAPSHOTS\tPATH"
+
+// Row is the line of a quota in a table, whose last column is path.
+func Row(q client.FullQuota, human bool, path string) string {
+	size := func(n int64) string { return screen.Size(n, human) }
+	count := func(n int64) string { return strconv.FormatInt(n, 10) }
+	return fmt.Sprintf("%s\t%s\t%s\t%s", column(q.UsedNames, q.Names, count), column(q.UsedBytes, q.Bytes, size), size(q.SnapshotBytes), path)
 }
 
 func (c *Call) list(each func(func(*quota.Quota) error) error) error {
 	w, none := c.Table(), true
 	err := each(func(q *quota.Quota) error {
 		if c.JSON {
-			return c.PrintJSON(quotaJSON{q.Path, orNull(q.Names), q.UsedNames, orNull(q.Bytes), q.UsedBytes})
+			return c.PrintJSON(JSONOf(client.FullQuota(*q)))
 		}
 		if none {
-			fmt.Fprintln(w, "NAMES\tOF\t\tBYTES\tOF\t\tPATH")
+			fmt.Fprintln(w, Heading)
 		}
 		none = false
-		size := func(n int64) string { return screen.Size(n, c.Flags.Bool("human")) }
-		count := func(n int64) string { return strconv.FormatInt(n, 10) }
-		fmt.Fprintf(w, "%s\t%s\t%s\n", column(q.UsedNames, q.Names, count), column(q.UsedBytes, q.Bytes, size), c.Name(q.Path))
+		fmt.Fprintln(w, Row(client.FullQuota(*q), c.Flags.Bool("human"), c.Name(q.Path)))
 		return nil
 	})
 	return errors.Join(err, w.Flush())

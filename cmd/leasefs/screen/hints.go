@@ -42,6 +42,7 @@ var hints = [fserror.Kinds]string{
 	fserror.TooOld:          "list again with leasefs ls --txid, and watch from that id + 1",
 	fserror.Truncated:       "read it again from the beginning",
 	fserror.CompareFailed:   "look at what has changed, then decide whether to try again",
+	fserror.ReadOnly:        "leasefs cp copies what is in a snapshot to where it can be changed",
 }
 
 // reasonHints say, in the words of the command line, what can be done about a reason. They
@@ -56,6 +57,9 @@ var reasonHints = map[string]string{
 	fserror.ReasonNewer:          "docs/UPGRADES.md tells how releases follow each other",
 	fserror.ReasonNoHistory:      "an operator starts the namenode with --lease-history to keep one",
 	fserror.ReasonNoLease:        "leasefs lease ls lists those that live",
+	fserror.ReasonNoSnapshots:    "leasefs snapshot allow does, for a superuser",
+	fserror.ReasonHasSnapshots:   "leasefs snapshot rm deletes one",
+	fserror.ReasonInWay:          "leasefs snapshot restore --delete removes it, with all that was made since",
 	fserror.ReasonQuotaNames:     "delete files there, or have a superuser raise it with leasefs quota set",
 	fserror.ReasonQuotaBytes:     "delete files there, or have a superuser raise it with leasefs quota set",
 	fserror.ReasonTrust:          "--insecure-trust-clients does",

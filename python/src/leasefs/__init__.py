@@ -19,7 +19,8 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 from leasefs import errors
 from leasefs._info import FileInfo, OpenState, Recovered, Summary
-from leasefs._sync import FileSystem, GrantedLease, Lock, Reader, TextWriter, Writer, connect
+from leasefs._snapshots import Change, ChangeType, Snapshot, SnapshotDir
+from leasefs._sync import FileSystem, GrantedLease, Lock, Reader, Snapshots, TextWriter, Writer, connect
 from leasefs.errors import (
     CanceledError,
     ClosedError,
@@ -44,6 +45,7 @@ from leasefs.errors import (
     NotEmptyError,
     NotFoundError,
     PermissionDeniedError,
+    ReadOnlyError,
     RetryError,
     TooLargeError,
     TooOldError,
@@ -55,6 +57,8 @@ from leasefs.errors import (
 
 __all__ = [
     "CanceledError",
+    "Change",
+    "ChangeType",
     "ClosedError",
     "CompareFailedError",
     "DamagedError",
@@ -82,9 +86,13 @@ __all__ = [
     "NotFoundError",
     "OpenState",
     "PermissionDeniedError",
+    "ReadOnlyError",
     "Reader",
     "Recovered",
     "RetryError",
+    "Snapshot",
+    "SnapshotDir",
+    "Snapshots",
     "Summary",
     "TextWriter",
     "TooLargeError",

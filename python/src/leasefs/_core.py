@@ -230,7 +230,7 @@ class Core:
             pb.SummaryRequest(caller=self.caller, at=_follow(at)),
             pb.SummaryResponse,
         )
-        return Summary(r.files, r.directories, r.symlinks, r.length, r.stored, r.open_files)
+        return Summary(r.files, r.directories, r.symlinks, r.length, r.stored, r.open_files, r.snapshot_bytes)
 
     async def mkdir(self, path: StrPath, mode: int | None = None, *, parents: bool = False, lease: int = 0) -> None:
         at = clean("mkdir", path)

@@ -98,3 +98,4 @@ class Summary:
     length: int  # bytes of files
     stored: int  # bytes in the block store and in tails
     open_files: int
+    snapshot_bytes: int  # of what only snapshots have; in none of the others

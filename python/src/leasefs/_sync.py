@@ -17,6 +17,7 @@ from leasefs._granted import CoreGranted, Granted, grant
 from leasefs._info import FileInfo, Recovered, Summary
 from leasefs._loop import Loop, loop
 from leasefs._reader import CoreReader
+from leasefs._snapshots import Change, CoreSnapshots, Snapshot, SnapshotDir
 from leasefs._writer import CoreWriter
 from leasefs.errors import ClosedError, InvalidArgumentError, LeasefsError, NotFoundError
 
@@ -142,6 +143,11 @@ class FileSystem:
     def namespace_id(self) -> str:
         """The namespace's own name."""
         return self._core.session.welcome.namespace_id
+
+    @property
+    def snapshots(self) -> Snapshots:
+        """The snapshots of directories."""
+        return Snapshots(self)
 
     # --- the tree ---
 
@@ -404,6 +410,73 @@ class FileSystem:
     def detach(self, path: StrPath) -> None:
         """Detaches what a path names from its granted lease, so that it stays."""
         self._loop.run(self._core.detach(path))
+
+
+class Snapshots:
+    """Makes snapshots of directories, lists them, and tells what was changed since.
+
+    A snapshot is a directory with all that is below it, as it was at one moment. It costs nothing to
+    make, and is read at ``DIR/.snapshot/NAME``, by the calls for files. A superuser allows a directory
+    to have some; its owner makes, renames and deletes them. While it has some, it cannot be deleted.
+    """
+
+    def __init__(self, fs: FileSystem) -> None:
+        self._fs = fs  # which is to live as long
+        self._loop = fs._loop
+        self._core = CoreSnapshots(fs._core)
+
+    def allow(self, path: StrPath) -> None:
+        """Lets a directory have snapshots. ``PermissionDeniedError`` if you are no superuser."""
+        self._loop.run(self._core.allow(path, yes=True))
+
+    def disallow(self, path: StrPath) -> None:
+        """Takes that back. ``NotEmptyError`` if it has some."""
+        self._loop.run(self._core.allow(path, yes=False))
+
+    def create(self, path: StrPath, name: str = "") -> str:
+        """Makes a snapshot of a directory as it is now, and returns its name.
+
+        Without a name it has one that tells the time in UTC, such as s20260728-153059.123. A file that is
+        open for write is in it as far as it was flushed. ``UnsupportedError`` (it may have none),
+        ``ExistsError``, ``NoSpaceError`` (there are too many, or they have too much).
+        """
+        return self._loop.run(self._core.create(path, name))
+
+    def ls(self, path: StrPath) -> Iterator[Snapshot]:
+        """The snapshots of a directory in the order of names. Errors come with the first one."""
+        after, more = "", True
+        while more:
+            page, after = self._loop.run(self._core.list_page(path, after))
+            more = after != ""
+            yield from page
+
+    def dirs(self) -> Iterator[SnapshotDir]:
+        """The directories that may have snapshots and are yours; of a superuser all."""
+        start, more = 0, True
+        while more:
+            page, start = self._loop.run(self._core.dirs_page(start))
+            more = start != 0
+            yield from page
+
+    def rename(self, path: StrPath, name: str, new_name: str) -> None:
+        """Gives a snapshot of a directory another name. ``NotFoundError``, ``ExistsError``."""
+        self._loop.run(self._core.rename(path, name, new_name))
+
+    def rm(self, path: StrPath, name: str) -> None:
+        """Deletes a snapshot of a directory: what only it has is freed in the background. ``NotFoundError``."""
+        self._loop.run(self._core.remove(path, name))
+
+    def diff(self, path: StrPath, old: str, new: str = "") -> Iterator[Change]:
+        """What was changed in a directory from one snapshot to another; an empty name is how it is now.
+
+        It is for the directory's owner and superusers. What came or went with a directory is not told of,
+        nor what you may not list. Errors come with the first change: ``NotFoundError``.
+        """
+        cursor, more = "", True
+        while more:
+            page, cursor = self._loop.run(self._core.diff_page(path, old, new, cursor))
+            more = cursor != ""
+            yield from page
 
 
 class Writer(io.BufferedIOBase):

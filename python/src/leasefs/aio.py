@@ -11,7 +11,7 @@ cancelled ends before ``CancelledError`` is raised; whether a change happened is
 
 Errors, limits and arguments are those of the methods of the same names in
 :class:`leasefs.FileSystem`, :class:`leasefs.Writer`, :class:`leasefs.Reader`,
-:class:`leasefs.Lock` and :class:`leasefs.GrantedLease`.
+:class:`leasefs.Lock`, :class:`leasefs.GrantedLease` and :class:`leasefs.Snapshots`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from leasefs._granted import CoreGranted, Granted, grant
 from leasefs._info import FileInfo, Recovered, Summary
 from leasefs._loop import Loop, loop
 from leasefs._reader import CoreReader
+from leasefs._snapshots import Change, CoreSnapshots, Snapshot, SnapshotDir
 from leasefs._writer import CoreWriter
 from leasefs.errors import ClosedError, InvalidArgumentError, LeasefsError, NotFoundError
 
@@ -128,6 +129,11 @@ class AsyncFileSystem:
     def namespace_id(self) -> str:
         """The namespace's own name."""
         return self._core.session.welcome.namespace_id
+
+    @property
+    def snapshots(self) -> AsyncSnapshots:
+        """The snapshots of directories."""
+        return AsyncSnapshots(self)
 
     async def stat(self, path: StrPath) -> FileInfo:
         """What is at a path; a symbolic link at its end is followed."""
@@ -306,6 +312,62 @@ class AsyncFileSystem:
     async def detach(self, path: StrPath) -> None:
         """Detaches what a path names from its granted lease."""
         await self._run(self._core.detach(path))
+
+
+class AsyncSnapshots:
+    """Makes snapshots of directories, lists them, and tells what was changed since."""
+
+    def __init__(self, fs: AsyncFileSystem) -> None:
+        self._fs = fs  # which is to live as long
+        self._run = fs._run
+        self._core = CoreSnapshots(fs._core)
+
+    async def allow(self, path: StrPath) -> None:
+        """Lets a directory have snapshots."""
+        await self._run(self._core.allow(path, yes=True))
+
+    async def disallow(self, path: StrPath) -> None:
+        """Takes that back."""
+        await self._run(self._core.allow(path, yes=False))
+
+    async def create(self, path: StrPath, name: str = "") -> str:
+        """Makes a snapshot of a directory as it is now, and returns its name."""
+        return await self._run(self._core.create(path, name))
+
+    async def ls(self, path: StrPath) -> AsyncIterator[Snapshot]:
+        """The snapshots of a directory in the order of names."""
+        after, more = "", True
+        while more:
+            page, after = await self._run(self._core.list_page(path, after))
+            more = after != ""
+            for s in page:
+                yield s
+
+    async def dirs(self) -> AsyncIterator[SnapshotDir]:
+        """The directories that may have snapshots and are yours; of a superuser all."""
+        start, more = 0, True
+        while more:
+            page, start = await self._run(self._core.dirs_page(start))
+            more = start != 0
+            for d in page:
+                yield d
+
+    async def rename(self, path: StrPath, name: str, new_name: str) -> None:
+        """Gives a snapshot of a directory another name."""
+        await self._run(self._core.rename(path, name, new_name))
+
+    async def rm(self, path: StrPath, name: str) -> None:
+        """Deletes a snapshot of a directory."""
+        await self._run(self._core.remove(path, name))
+
+    async def diff(self, path: StrPath, old: str, new: str = "") -> AsyncIterator[Change]:
+        """What was changed in a directory from one snapshot to another; an empty name is how it is now."""
+        cursor, more = "", True
+        while more:
+            page, cursor = await self._run(self._core.diff_page(path, old, new, cursor))
+            more = cursor != ""
+            for c in page:
+                yield c
 
 
 class _Held:

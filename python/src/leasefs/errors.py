@@ -286,6 +286,12 @@ class CompareFailedError(LeasefsError):
     kind, code = "COMPARE_FAILED", errno.ECANCELED
 
 
+class ReadOnlyError(LeasefsError):
+    """It is in a snapshot, where nothing can be changed."""
+
+    kind, code = "READ_ONLY", errno.EROFS
+
+
 # By the numbers of the wire: fserror.Kind.
 _KINDS: tuple[type[LeasefsError], ...] = (
     LeasefsError,
@@ -317,6 +323,7 @@ _KINDS: tuple[type[LeasefsError], ...] = (
     TooOldError,
     TruncatedError,
     CompareFailedError,
+    ReadOnlyError,
 )
 
 

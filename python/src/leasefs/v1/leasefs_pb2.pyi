@@ -44,6 +44,14 @@ class EventType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     EVENT_TYPE_ATTR: _ClassVar[EventType]
     EVENT_TYPE_LEASE: _ClassVar[EventType]
 
+class SnapshotChangeType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SNAPSHOT_CHANGE_TYPE_UNSPECIFIED: _ClassVar[SnapshotChangeType]
+    SNAPSHOT_CHANGE_TYPE_CREATED: _ClassVar[SnapshotChangeType]
+    SNAPSHOT_CHANGE_TYPE_DELETED: _ClassVar[SnapshotChangeType]
+    SNAPSHOT_CHANGE_TYPE_MODIFIED: _ClassVar[SnapshotChangeType]
+    SNAPSHOT_CHANGE_TYPE_RENAMED: _ClassVar[SnapshotChangeType]
+
 class XattrAction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     XATTR_ACTION_SET: _ClassVar[XattrAction]
@@ -92,6 +100,11 @@ EVENT_TYPE_RENAME: EventType
 EVENT_TYPE_LENGTH: EventType
 EVENT_TYPE_ATTR: EventType
 EVENT_TYPE_LEASE: EventType
+SNAPSHOT_CHANGE_TYPE_UNSPECIFIED: SnapshotChangeType
+SNAPSHOT_CHANGE_TYPE_CREATED: SnapshotChangeType
+SNAPSHOT_CHANGE_TYPE_DELETED: SnapshotChangeType
+SNAPSHOT_CHANGE_TYPE_MODIFIED: SnapshotChangeType
+SNAPSHOT_CHANGE_TYPE_RENAMED: SnapshotChangeType
 XATTR_ACTION_SET: XattrAction
 XATTR_ACTION_CREATE: XattrAction
 XATTR_ACTION_REPLACE: XattrAction
@@ -172,7 +185,7 @@ class WriterId(_message.Message):
     def __init__(self, inode: _Optional[int] = ..., epoch: _Optional[int] = ..., token: _Optional[bytes] = ..., session: _Optional[bytes] = ...) -> None: ...
 
 class Attr(_message.Message):
-    __slots__ = ("inode", "type", "mode", "user", "group", "mtime_unix_ms", "length", "link_target", "open", "entries", "blocks", "tail_length", "lease", "xattrs", "acl", "xattr")
+    __slots__ = ("inode", "type", "mode", "user", "group", "mtime_unix_ms", "length", "link_target", "open", "entries", "blocks", "tail_length", "lease", "xattrs", "acl", "xattr", "snapshots")
     INODE_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
@@ -189,6 +202,7 @@ class Attr(_message.Message):
     XATTRS_FIELD_NUMBER: _ClassVar[int]
     ACL_FIELD_NUMBER: _ClassVar[int]
     XATTR_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOTS_FIELD_NUMBER: _ClassVar[int]
     inode: int
     type: FileType
     mode: int
@@ -205,7 +219,8 @@ class Attr(_message.Message):
     xattrs: int
     acl: int
     xattr: bytes
-    def __init__(self, inode: _Optional[int] = ..., type: _Optional[_Union[FileType, str]] = ..., mode: _Optional[int] = ..., user: _Optional[str] = ..., group: _Optional[str] = ..., mtime_unix_ms: _Optional[int] = ..., length: _Optional[int] = ..., link_target: _Optional[str] = ..., open: _Optional[_Union[OpenState, _Mapping]] = ..., entries: _Optional[int] = ..., blocks: _Optional[int] = ..., tail_length: _Optional[int] = ..., lease: _Optional[int] = ..., xattrs: _Optional[int] = ..., acl: _Optional[int] = ..., xattr: _Optional[bytes] = ...) -> None: ...
+    snapshots: bool
+    def __init__(self, inode: _Optional[int] = ..., type: _Optional[_Union[FileType, str]] = ..., mode: _Optional[int] = ..., user: _Optional[str] = ..., group: _Optional[str] = ..., mtime_unix_ms: _Optional[int] = ..., length: _Optional[int] = ..., link_target: _Optional[str] = ..., open: _Optional[_Union[OpenState, _Mapping]] = ..., entries: _Optional[int] = ..., blocks: _Optional[int] = ..., tail_length: _Optional[int] = ..., lease: _Optional[int] = ..., xattrs: _Optional[int] = ..., acl: _Optional[int] = ..., xattr: _Optional[bytes] = ..., snapshots: bool = ...) -> None: ...
 
 class OpenState(_message.Message):
     __slots__ = ("holder", "epoch", "lease_idle_ms", "soft_expired", "takeable_in_ms")
@@ -884,7 +899,7 @@ class OpenResponse(_message.Message):
     def __init__(self, attr: _Optional[_Union[Attr, _Mapping]] = ..., writer: _Optional[_Union[WriterId, _Mapping]] = ..., took_over: bool = ..., length: _Optional[int] = ..., blocks_length: _Optional[int] = ..., keys: _Optional[_Iterable[_Union[CacheKey, _Mapping]]] = ..., parent: _Optional[_Union[Attr, _Mapping]] = ..., parent_keys: _Optional[_Iterable[_Union[CacheKey, _Mapping]]] = ..., creations: bool = ..., first_inode: _Optional[int] = ..., inodes: _Optional[int] = ...) -> None: ...
 
 class AppendRequest(_message.Message):
-    __slots__ = ("call", "caller", "at", "has_expected_length", "expected_length", "create", "parents", "mode", "has_mode", "wait_ms", "cut", "cut_length", "writer", "expected_mtime_unix_ms", "again", "umask", "lease")
+    __slots__ = ("call", "caller", "at", "has_expected_length", "expected_length", "create", "parents", "mode", "has_mode", "wait_ms", "cut", "cut_length", "writer", "expected_mtime_unix_ms", "again", "umask", "lease", "resume")
     CALL_FIELD_NUMBER: _ClassVar[int]
     CALLER_FIELD_NUMBER: _ClassVar[int]
     AT_FIELD_NUMBER: _ClassVar[int]
@@ -902,6 +917,7 @@ class AppendRequest(_message.Message):
     AGAIN_FIELD_NUMBER: _ClassVar[int]
     UMASK_FIELD_NUMBER: _ClassVar[int]
     LEASE_FIELD_NUMBER: _ClassVar[int]
+    RESUME_FIELD_NUMBER: _ClassVar[int]
     call: CallId
     caller: Caller
     at: Ref
@@ -919,7 +935,8 @@ class AppendRequest(_message.Message):
     again: bool
     umask: int
     lease: int
-    def __init__(self, call: _Optional[_Union[CallId, _Mapping]] = ..., caller: _Optional[_Union[Caller, _Mapping]] = ..., at: _Optional[_Union[Ref, _Mapping]] = ..., has_expected_length: bool = ..., expected_length: _Optional[int] = ..., create: bool = ..., parents: bool = ..., mode: _Optional[int] = ..., has_mode: bool = ..., wait_ms: _Optional[int] = ..., cut: bool = ..., cut_length: _Optional[int] = ..., writer: _Optional[_Union[WriterId, _Mapping]] = ..., expected_mtime_unix_ms: _Optional[int] = ..., again: bool = ..., umask: _Optional[int] = ..., lease: _Optional[int] = ...) -> None: ...
+    resume: bool
+    def __init__(self, call: _Optional[_Union[CallId, _Mapping]] = ..., caller: _Optional[_Union[Caller, _Mapping]] = ..., at: _Optional[_Union[Ref, _Mapping]] = ..., has_expected_length: bool = ..., expected_length: _Optional[int] = ..., create: bool = ..., parents: bool = ..., mode: _Optional[int] = ..., has_mode: bool = ..., wait_ms: _Optional[int] = ..., cut: bool = ..., cut_length: _Optional[int] = ..., writer: _Optional[_Union[WriterId, _Mapping]] = ..., expected_mtime_unix_ms: _Optional[int] = ..., again: bool = ..., umask: _Optional[int] = ..., lease: _Optional[int] = ..., resume: bool = ...) -> None: ...
 
 class AppendTailRequest(_message.Message):
     __slots__ = ("writer", "offset", "data", "crc32c", "given_up")
@@ -1195,20 +1212,22 @@ class SummaryRequest(_message.Message):
     def __init__(self, caller: _Optional[_Union[Caller, _Mapping]] = ..., at: _Optional[_Union[Ref, _Mapping]] = ...) -> None: ...
 
 class SummaryResponse(_message.Message):
-    __slots__ = ("files", "directories", "symlinks", "length", "stored", "open_files")
+    __slots__ = ("files", "directories", "symlinks", "length", "stored", "open_files", "snapshot_bytes")
     FILES_FIELD_NUMBER: _ClassVar[int]
     DIRECTORIES_FIELD_NUMBER: _ClassVar[int]
     SYMLINKS_FIELD_NUMBER: _ClassVar[int]
     LENGTH_FIELD_NUMBER: _ClassVar[int]
     STORED_FIELD_NUMBER: _ClassVar[int]
     OPEN_FILES_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_BYTES_FIELD_NUMBER: _ClassVar[int]
     files: int
     directories: int
     symlinks: int
     length: int
     stored: int
     open_files: int
-    def __init__(self, files: _Optional[int] = ..., directories: _Optional[int] = ..., symlinks: _Optional[int] = ..., length: _Optional[int] = ..., stored: _Optional[int] = ..., open_files: _Optional[int] = ...) -> None: ...
+    snapshot_bytes: int
+    def __init__(self, files: _Optional[int] = ..., directories: _Optional[int] = ..., symlinks: _Optional[int] = ..., length: _Optional[int] = ..., stored: _Optional[int] = ..., open_files: _Optional[int] = ..., snapshot_bytes: _Optional[int] = ...) -> None: ...
 
 class FindRequest(_message.Message):
     __slots__ = ("caller", "at", "open_only", "holder")
@@ -1239,16 +1258,18 @@ class FoundEntry(_message.Message):
     def __init__(self, path: _Optional[str] = ..., attr: _Optional[_Union[Attr, _Mapping]] = ...) -> None: ...
 
 class MutateResponse(_message.Message):
-    __slots__ = ("attr", "txid", "hidden", "trashed")
+    __slots__ = ("attr", "txid", "hidden", "trashed", "snapshot")
     ATTR_FIELD_NUMBER: _ClassVar[int]
     TXID_FIELD_NUMBER: _ClassVar[int]
     HIDDEN_FIELD_NUMBER: _ClassVar[int]
     TRASHED_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     attr: Attr
     txid: int
     hidden: bool
     trashed: bool
-    def __init__(self, attr: _Optional[_Union[Attr, _Mapping]] = ..., txid: _Optional[int] = ..., hidden: bool = ..., trashed: bool = ...) -> None: ...
+    snapshot: str
+    def __init__(self, attr: _Optional[_Union[Attr, _Mapping]] = ..., txid: _Optional[int] = ..., hidden: bool = ..., trashed: bool = ..., snapshot: _Optional[str] = ...) -> None: ...
 
 class MkdirRequest(_message.Message):
     __slots__ = ("call", "caller", "at", "mode", "has_mode", "parents", "owner", "lease", "less")
@@ -1432,20 +1453,22 @@ class GetQuotaResponse(_message.Message):
     def __init__(self, quotas: _Optional[_Iterable[_Union[Quota, _Mapping]]] = ..., own: bool = ...) -> None: ...
 
 class Quota(_message.Message):
-    __slots__ = ("inode", "path", "names", "bytes", "used_names", "used_bytes")
+    __slots__ = ("inode", "path", "names", "bytes", "used_names", "used_bytes", "snapshot_bytes")
     INODE_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
     NAMES_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
     USED_NAMES_FIELD_NUMBER: _ClassVar[int]
     USED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_BYTES_FIELD_NUMBER: _ClassVar[int]
     inode: int
     path: str
     names: int
     bytes: int
     used_names: int
     used_bytes: int
-    def __init__(self, inode: _Optional[int] = ..., path: _Optional[str] = ..., names: _Optional[int] = ..., bytes: _Optional[int] = ..., used_names: _Optional[int] = ..., used_bytes: _Optional[int] = ...) -> None: ...
+    snapshot_bytes: int
+    def __init__(self, inode: _Optional[int] = ..., path: _Optional[str] = ..., names: _Optional[int] = ..., bytes: _Optional[int] = ..., used_names: _Optional[int] = ..., used_bytes: _Optional[int] = ..., snapshot_bytes: _Optional[int] = ...) -> None: ...
 
 class ListQuotasRequest(_message.Message):
     __slots__ = ("caller", "after", "limit")
@@ -1464,6 +1487,168 @@ class ListQuotasResponse(_message.Message):
     quotas: _containers.RepeatedCompositeFieldContainer[Quota]
     next: int
     def __init__(self, quotas: _Optional[_Iterable[_Union[Quota, _Mapping]]] = ..., next: _Optional[int] = ...) -> None: ...
+
+class AllowSnapshotsRequest(_message.Message):
+    __slots__ = ("call", "caller", "at", "allow")
+    CALL_FIELD_NUMBER: _ClassVar[int]
+    CALLER_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    ALLOW_FIELD_NUMBER: _ClassVar[int]
+    call: CallId
+    caller: Caller
+    at: Ref
+    allow: bool
+    def __init__(self, call: _Optional[_Union[CallId, _Mapping]] = ..., caller: _Optional[_Union[Caller, _Mapping]] = ..., at: _Optional[_Union[Ref, _Mapping]] = ..., allow: bool = ...) -> None: ...
+
+class MakeSnapshotRequest(_message.Message):
+    __slots__ = ("call", "caller", "at", "name")
+    CALL_FIELD_NUMBER: _ClassVar[int]
+    CALLER_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    call: CallId
+    caller: Caller
+    at: Ref
+    name: str
+    def __init__(self, call: _Optional[_Union[CallId, _Mapping]] = ..., caller: _Optional[_Union[Caller, _Mapping]] = ..., at: _Optional[_Union[Ref, _Mapping]] = ..., name: _Optional[str] = ...) -> None: ...
+
+class RenameSnapshotRequest(_message.Message):
+    __slots__ = ("call", "caller", "at", "name", "new_name")
+    CALL_FIELD_NUMBER: _ClassVar[int]
+    CALLER_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    NEW_NAME_FIELD_NUMBER: _ClassVar[int]
+    call: CallId
+    caller: Caller
+    at: Ref
+    name: str
+    new_name: str
+    def __init__(self, call: _Optional[_Union[CallId, _Mapping]] = ..., caller: _Optional[_Union[Caller, _Mapping]] = ..., at: _Optional[_Union[Ref, _Mapping]] = ..., name: _Optional[str] = ..., new_name: _Optional[str] = ...) -> None: ...
+
+class DeleteSnapshotRequest(_message.Message):
+    __slots__ = ("call", "caller", "at", "name")
+    CALL_FIELD_NUMBER: _ClassVar[int]
+    CALLER_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    call: CallId
+    caller: Caller
+    at: Ref
+    name: str
+    def __init__(self, call: _Optional[_Union[CallId, _Mapping]] = ..., caller: _Optional[_Union[Caller, _Mapping]] = ..., at: _Optional[_Union[Ref, _Mapping]] = ..., name: _Optional[str] = ...) -> None: ...
+
+class ListSnapshotsRequest(_message.Message):
+    __slots__ = ("caller", "at", "after", "limit")
+    CALLER_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    caller: Caller
+    at: Ref
+    after: str
+    limit: int
+    def __init__(self, caller: _Optional[_Union[Caller, _Mapping]] = ..., at: _Optional[_Union[Ref, _Mapping]] = ..., after: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class ListSnapshotsResponse(_message.Message):
+    __slots__ = ("snapshots", "next")
+    SNAPSHOTS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
+    snapshots: _containers.RepeatedCompositeFieldContainer[Snapshot]
+    next: str
+    def __init__(self, snapshots: _Optional[_Iterable[_Union[Snapshot, _Mapping]]] = ..., next: _Optional[str] = ...) -> None: ...
+
+class Snapshot(_message.Message):
+    __slots__ = ("id", "name", "time_unix_ms", "attr", "held_bytes")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TIME_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    ATTR_FIELD_NUMBER: _ClassVar[int]
+    HELD_BYTES_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    name: str
+    time_unix_ms: int
+    attr: Attr
+    held_bytes: int
+    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., time_unix_ms: _Optional[int] = ..., attr: _Optional[_Union[Attr, _Mapping]] = ..., held_bytes: _Optional[int] = ...) -> None: ...
+
+class ListSnapshotDirsRequest(_message.Message):
+    __slots__ = ("caller", "limit")
+    CALLER_FIELD_NUMBER: _ClassVar[int]
+    FROM_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    caller: Caller
+    limit: int
+    def __init__(self, caller: _Optional[_Union[Caller, _Mapping]] = ..., limit: _Optional[int] = ..., **kwargs) -> None: ...
+
+class ListSnapshotDirsResponse(_message.Message):
+    __slots__ = ("dirs", "next")
+    DIRS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
+    dirs: _containers.RepeatedCompositeFieldContainer[SnapshotDir]
+    next: int
+    def __init__(self, dirs: _Optional[_Iterable[_Union[SnapshotDir, _Mapping]]] = ..., next: _Optional[int] = ...) -> None: ...
+
+class SnapshotDir(_message.Message):
+    __slots__ = ("path", "snapshots", "attr", "held_bytes")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOTS_FIELD_NUMBER: _ClassVar[int]
+    ATTR_FIELD_NUMBER: _ClassVar[int]
+    HELD_BYTES_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    snapshots: int
+    attr: Attr
+    held_bytes: int
+    def __init__(self, path: _Optional[str] = ..., snapshots: _Optional[int] = ..., attr: _Optional[_Union[Attr, _Mapping]] = ..., held_bytes: _Optional[int] = ...) -> None: ...
+
+class DiffSnapshotsRequest(_message.Message):
+    __slots__ = ("caller", "at", "to", "cursor", "limit")
+    CALLER_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    FROM_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    caller: Caller
+    at: Ref
+    to: str
+    cursor: str
+    limit: int
+    def __init__(self, caller: _Optional[_Union[Caller, _Mapping]] = ..., at: _Optional[_Union[Ref, _Mapping]] = ..., to: _Optional[str] = ..., cursor: _Optional[str] = ..., limit: _Optional[int] = ..., **kwargs) -> None: ...
+
+class DiffSnapshotsResponse(_message.Message):
+    __slots__ = ("changes", "next_cursor")
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_CURSOR_FIELD_NUMBER: _ClassVar[int]
+    changes: _containers.RepeatedCompositeFieldContainer[SnapshotChange]
+    next_cursor: str
+    def __init__(self, changes: _Optional[_Iterable[_Union[SnapshotChange, _Mapping]]] = ..., next_cursor: _Optional[str] = ...) -> None: ...
+
+class SnapshotChange(_message.Message):
+    __slots__ = ("type", "of", "path", "new_path", "changed", "content", "inode", "parent", "new_parent", "into", "gone")
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    OF_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    NEW_PATH_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    INODE_FIELD_NUMBER: _ClassVar[int]
+    PARENT_FIELD_NUMBER: _ClassVar[int]
+    NEW_PARENT_FIELD_NUMBER: _ClassVar[int]
+    INTO_FIELD_NUMBER: _ClassVar[int]
+    GONE_FIELD_NUMBER: _ClassVar[int]
+    type: SnapshotChangeType
+    of: FileType
+    path: str
+    new_path: str
+    changed: bool
+    content: bool
+    inode: int
+    parent: int
+    new_parent: int
+    into: str
+    gone: bool
+    def __init__(self, type: _Optional[_Union[SnapshotChangeType, str]] = ..., of: _Optional[_Union[FileType, str]] = ..., path: _Optional[str] = ..., new_path: _Optional[str] = ..., changed: bool = ..., content: bool = ..., inode: _Optional[int] = ..., parent: _Optional[int] = ..., new_parent: _Optional[int] = ..., into: _Optional[str] = ..., gone: bool = ...) -> None: ...
 
 class TransactRequest(_message.Message):
     __slots__ = ("call", "caller", "compares", "ops")
@@ -1638,7 +1823,7 @@ class StatusRequest(_message.Message):
     def __init__(self, caller: _Optional[_Union[Caller, _Mapping]] = ...) -> None: ...
 
 class StatusResponse(_message.Message):
-    __slots__ = ("address", "role", "term", "txid", "durable_txid", "inodes", "blocks", "leases", "open_files", "uptime_ms", "safe_mode", "safe_mode_why", "namespace_id", "tail_bytes", "garbage_blocks", "image_txid", "version", "oldest_overdue_ms", "disk_free", "disk_total", "stored_bytes", "sessions", "files", "directories", "heap_bytes", "journal_bytes", "zookeeper_bytes", "zookeeper_nodes", "garbage_bytes", "trash_files", "trash_bytes", "feature_level", "newest_level", "granted_leases", "store_conflict", "short", "disk_error", "active_address", "clocks", "trusts", "audit", "scrub", "archive", "greedy")
+    __slots__ = ("address", "role", "term", "txid", "durable_txid", "inodes", "blocks", "leases", "open_files", "uptime_ms", "safe_mode", "safe_mode_why", "namespace_id", "tail_bytes", "garbage_blocks", "image_txid", "version", "oldest_overdue_ms", "disk_free", "disk_total", "stored_bytes", "sessions", "files", "directories", "heap_bytes", "journal_bytes", "zookeeper_bytes", "zookeeper_nodes", "garbage_bytes", "trash_files", "trash_bytes", "snapshots", "snapshot_blocks", "snapshot_bytes", "snapshot_memory_bytes", "feature_level", "newest_level", "granted_leases", "store_conflict", "short", "disk_error", "active_address", "clocks", "trusts", "audit", "scrub", "archive", "greedy", "rooms", "quotas")
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
@@ -1670,6 +1855,10 @@ class StatusResponse(_message.Message):
     GARBAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
     TRASH_FILES_FIELD_NUMBER: _ClassVar[int]
     TRASH_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOTS_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
     FEATURE_LEVEL_FIELD_NUMBER: _ClassVar[int]
     NEWEST_LEVEL_FIELD_NUMBER: _ClassVar[int]
     GRANTED_LEASES_FIELD_NUMBER: _ClassVar[int]
@@ -1683,6 +1872,8 @@ class StatusResponse(_message.Message):
     SCRUB_FIELD_NUMBER: _ClassVar[int]
     ARCHIVE_FIELD_NUMBER: _ClassVar[int]
     GREEDY_FIELD_NUMBER: _ClassVar[int]
+    ROOMS_FIELD_NUMBER: _ClassVar[int]
+    QUOTAS_FIELD_NUMBER: _ClassVar[int]
     address: str
     role: str
     term: int
@@ -1714,6 +1905,10 @@ class StatusResponse(_message.Message):
     garbage_bytes: int
     trash_files: int
     trash_bytes: int
+    snapshots: int
+    snapshot_blocks: int
+    snapshot_bytes: int
+    snapshot_memory_bytes: int
     feature_level: int
     newest_level: int
     granted_leases: int
@@ -1727,7 +1922,23 @@ class StatusResponse(_message.Message):
     scrub: ScrubStatus
     archive: ArchiveStatus
     greedy: _containers.RepeatedCompositeFieldContainer[Holding]
-    def __init__(self, address: _Optional[str] = ..., role: _Optional[str] = ..., term: _Optional[int] = ..., txid: _Optional[int] = ..., durable_txid: _Optional[int] = ..., inodes: _Optional[int] = ..., blocks: _Optional[int] = ..., leases: _Optional[int] = ..., open_files: _Optional[int] = ..., uptime_ms: _Optional[int] = ..., safe_mode: bool = ..., safe_mode_why: _Optional[str] = ..., namespace_id: _Optional[str] = ..., tail_bytes: _Optional[int] = ..., garbage_blocks: _Optional[int] = ..., image_txid: _Optional[int] = ..., version: _Optional[str] = ..., oldest_overdue_ms: _Optional[int] = ..., disk_free: _Optional[int] = ..., disk_total: _Optional[int] = ..., stored_bytes: _Optional[int] = ..., sessions: _Optional[int] = ..., files: _Optional[int] = ..., directories: _Optional[int] = ..., heap_bytes: _Optional[int] = ..., journal_bytes: _Optional[int] = ..., zookeeper_bytes: _Optional[int] = ..., zookeeper_nodes: _Optional[int] = ..., garbage_bytes: _Optional[int] = ..., trash_files: _Optional[int] = ..., trash_bytes: _Optional[int] = ..., feature_level: _Optional[int] = ..., newest_level: _Optional[int] = ..., granted_leases: _Optional[int] = ..., store_conflict: _Optional[str] = ..., short: _Optional[str] = ..., disk_error: _Optional[str] = ..., active_address: _Optional[str] = ..., clocks: _Optional[_Iterable[_Union[ClockSkew, _Mapping]]] = ..., trusts: _Optional[str] = ..., audit: _Optional[_Union[AuditStatus, _Mapping]] = ..., scrub: _Optional[_Union[ScrubStatus, _Mapping]] = ..., archive: _Optional[_Union[ArchiveStatus, _Mapping]] = ..., greedy: _Optional[_Iterable[_Union[Holding, _Mapping]]] = ...) -> None: ...
+    rooms: _containers.RepeatedCompositeFieldContainer[Room]
+    quotas: _containers.RepeatedCompositeFieldContainer[Quota]
+    def __init__(self, address: _Optional[str] = ..., role: _Optional[str] = ..., term: _Optional[int] = ..., txid: _Optional[int] = ..., durable_txid: _Optional[int] = ..., inodes: _Optional[int] = ..., blocks: _Optional[int] = ..., leases: _Optional[int] = ..., open_files: _Optional[int] = ..., uptime_ms: _Optional[int] = ..., safe_mode: bool = ..., safe_mode_why: _Optional[str] = ..., namespace_id: _Optional[str] = ..., tail_bytes: _Optional[int] = ..., garbage_blocks: _Optional[int] = ..., image_txid: _Optional[int] = ..., version: _Optional[str] = ..., oldest_overdue_ms: _Optional[int] = ..., disk_free: _Optional[int] = ..., disk_total: _Optional[int] = ..., stored_bytes: _Optional[int] = ..., sessions: _Optional[int] = ..., files: _Optional[int] = ..., directories: _Optional[int] = ..., heap_bytes: _Optional[int] = ..., journal_bytes: _Optional[int] = ..., zookeeper_bytes: _Optional[int] = ..., zookeeper_nodes: _Optional[int] = ..., garbage_bytes: _Optional[int] = ..., trash_files: _Optional[int] = ..., trash_bytes: _Optional[int] = ..., snapshots: _Optional[int] = ..., snapshot_blocks: _Optional[int] = ..., snapshot_bytes: _Optional[int] = ..., snapshot_memory_bytes: _Optional[int] = ..., feature_level: _Optional[int] = ..., newest_level: _Optional[int] = ..., granted_leases: _Optional[int] = ..., store_conflict: _Optional[str] = ..., short: _Optional[str] = ..., disk_error: _Optional[str] = ..., active_address: _Optional[str] = ..., clocks: _Optional[_Iterable[_Union[ClockSkew, _Mapping]]] = ..., trusts: _Optional[str] = ..., audit: _Optional[_Union[AuditStatus, _Mapping]] = ..., scrub: _Optional[_Union[ScrubStatus, _Mapping]] = ..., archive: _Optional[_Union[ArchiveStatus, _Mapping]] = ..., greedy: _Optional[_Iterable[_Union[Holding, _Mapping]]] = ..., rooms: _Optional[_Iterable[_Union[Room, _Mapping]]] = ..., quotas: _Optional[_Iterable[_Union[Quota, _Mapping]]] = ...) -> None: ...
+
+class Room(_message.Message):
+    __slots__ = ("resource", "used", "limit", "full_ms", "refused")
+    RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    USED_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    FULL_MS_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    resource: str
+    used: int
+    limit: int
+    full_ms: int
+    refused: str
+    def __init__(self, resource: _Optional[str] = ..., used: _Optional[int] = ..., limit: _Optional[int] = ..., full_ms: _Optional[int] = ..., refused: _Optional[str] = ...) -> None: ...
 
 class ScrubStatus(_message.Message):
     __slots__ = ("began_unix_ms", "read_bytes", "whole_unix_ms", "damaged")

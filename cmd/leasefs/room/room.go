@@ -1,0 +1,110 @@
+// Package room is what leasefs status tells of what is nearly used up: by namenodes, and in
+// directories with a quota.
+package room
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/cmd/leasefs/quota"
+	"github.com/leasefs/leasefs/cmd/leasefs/screen"
+)
+
+const (
+	// soon is within which time what will be full is shown, nearly from which part on what is
+	// nearly full, whether it grows or not.
+	soon   = 30 * 24 * time.Hour
+	nearly = 0.9
+)
+
+// Report is what leasefs status --json tells of it.
+type Report struct {
+	Rooms  []roomJSON   `json:"rooms"`  // what there is only so much of; what is used up first comes first
+	Quotas []quota.JSON `json:"quotas"` // to superusers: the fullest, at most ten, that have 90 % or more of a limit in use
+}
+
+type roomJSON struct {
+	Resource string `json:"resource"`
+	Used     int64  `json:"used"`
+	Limit    int64  `json:"limit"`
+	FullMS   *int64 `json:"full_ms"` // when it is used up, from now; null: it does not grow, or is less than half full
+	Refused  string `json:"refused"` // what is refused then
+}
+
+// ReportOf is that of a namenode.
+func ReportOf(s *client.NamenodeStatus) Report {
+	out := Report{Rooms: []roomJSON{}, Quotas: []quota.JSON{}}
+	for _, r := range s.Rooms {
+		j := roomJSON{Resource: r.Resource, Used: r.Used, Limit: r.Limit, Refused: r.Refused}
+		if r.Full != nil {
+			ms := r.Full.Milliseconds()
+			j.FullMS = &ms
+		}
+		out.Rooms = append(out.Rooms, j)
+	}
+	for i := range s.Quotas {
+		out.Quotas = append(out.Quotas, quota.JSONOf(s.Quotas[i]))
+	}
+	return out
+}
+
+// Tables tells people what is nearly used up, if anything is.
+func Tables(p *screen.Printer, list []client.NamenodeStatus) error {
+	w := p.Table()
+	head := func(line string, shown *bool) {
+		if !*shown {
+			fmt.Fprintln(w, line)
+		}
+		*shown = true
+	}
+	var rooms, quotas bool
+	for i := range list {
+		for _, r := range list[i].Rooms {
+			part := float64(r.Used) / float64(r.Limit)
+			if r.Full == nil && part < nearly || r.Full != nil && *r.Full > soon {
+				continue
+			}
+			head("\nFULLEST\tAT\tUSED\tOF\t\tFULL IN\tREFUSED THEN", &rooms)
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.0f%%\t%s\t%s\n", r.Resource, list[i].Address, amount(r.Resource, r.Used), amount(r.Resource, r.Limit), 100*part, in(r.Full), r.Refused)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	w = p.Table()
+	for i := range list {
+		for _, q := range list[i].Quotas {
+			head("\nFULL QUOTAS\n"+quota.Heading, &quotas)
+			fmt.Fprintln(w, quota.Row(q, true, p.Name(q.Path)))
+		}
+	}
+	return w.Flush()
+}
+
+// bytes are the resources that are counted in bytes.
+var bytes = map[string]bool{"memory": true, "disk": true, "store": true, "zookeeper": true, "tails": true}
+
+func amount(resource string, n int64) string {
+	if bytes[resource] {
+		return screen.Size(n, true)
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// in is a time until something is full, for people.
+func in(full *time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case full == nil:
+		return "-"
+	case *full == 0:
+		return "now"
+	case *full >= 2*day:
+		return fmt.Sprintf("%dd", *full/day)
+	case *full >= 2*time.Hour:
+		return fmt.Sprintf("%dh", *full/time.Hour)
+	}
+	return fmt.Sprintf("%dm", max(1, *full/time.Minute))
+}
