@@ -15,9 +15,9 @@ FUZZTIME  ?= 10
 # The tests of large sizes (LEASEFS_TEST_SIZE=full repeats others more often, too).
 FULL      ?= ^Test(TreesInAndOut|TreesOverAKilledNamenode|LargeFile|ManyAppends|ManySmallFiles|KilledWriterIsReplaced|HAStress|UpgradeFleet|Soak)$$
 # The tests that take the longest, since they wait for sessions and terms of several namenodes or work long: test-full runs them.
-LONG      ?= ^Test(Release|UpgradeFleet|GoInstall|HelmChart|Image|CSISanity|CSIMountsLive|ArchiveOutlivesZooKeeper|DebianPackage|HBase|HALab|HATakeOverWithoutTheStore|HASecureZooKeeper|Scenario59OverFailovers|Scenario42PausedPastItsSession|Scenario43ZooKeeperDown|ZooKeeperPasswordRenewed|DeposedPurgesImages|HostileRequests|Login|S3Ensemble|MountPjdfstest|HAFollowerCutFromItsLeader|HAStaleReads|PageInChromium|PageOfMany|PageWithAToken|PythonPackage|PythonOverFailovers|Hadoop[A-Z][A-Za-z]*)$$
+LONG      ?= ^Test(Runbooks|RunbooksOfSeveral|S3Restore|S3Faults|S3LatePutAfterTakeOver|Scenario39WriterGoesOn|Scenario40OverFailovers|Scenario43SlowNetwork|Scenario57CachesOverAFailover|HAStandbyFallsBehind|ArchiveOfAnOlderZooKeeper|ArchiveOutlivesTheDisk|StartOverLostRequests|RestoreOverLostRequests|FormatOverLostRequests|ZooKeeperFromABackup|CopiedZooKeepers|DiskFullToTheLastByte|Release|UpgradeFleet|GoInstall|HelmChart|Image|CSISanity|CSIMountsLive|ArchiveOutlivesZooKeeper|DebianPackage|HBase|HALab|HATakeOverWithoutTheStore|HASecureZooKeeper|Scenario59OverFailovers|Scenario42PausedPastItsSession|Scenario43ZooKeeperDown|ZooKeeperPasswordRenewed|DeposedPurgesImages|HostileRequests|Login|S3Ensemble|MountPjdfstest|HAFollowerCutFromItsLeader|HAStaleReads|PageInChromium|PageOfMany|PageWithAToken|PythonPackage|PythonOverFailovers|Hadoop[A-Z][A-Za-z]*)$$
 # Those that test-full runs in full size only.
-LONG_FULL ?= ^Test(KilledWriterIsReplaced|Soak|ManyAppends|ManySmallFiles|TreesOverAKilledNamenode|HAStress|ZooKeeperStaysBounded|HandOverUnderLoad|Scenario43Servers)$$
+LONG_FULL ?= ^Test(TreesInAndOut|LargeFile|KilledWriterIsReplaced|Soak|ManyAppends|ManySmallFiles|TreesOverAKilledNamenode|HAStress|ZooKeeperStaysBounded|HandOverUnderLoad|Scenario43Servers)$$
 # The tests that stand on an S3 server: make test runs them on one of the servers, test-full on the other (test/env/s3env).
 STORES    ?= ^Test(S3|S3Restore|S3Ensemble|S3Faults|S3LatePutAfterTakeOver|WrongScheme|DamagedSharedImage|ImageOfAnotherHistory|TakenOverStore|OneBackupOneStore|CopiedZooKeepers|Deposed.*|NamenodesWithDifferentStores)$$
 # The packages whose sweeps take a sample daily (test/env/size).
@@ -32,7 +32,7 @@ SEEDS     ?= 1000000
 SPARSE    ?=
 SEED      ?= $(shell date +%s)
 
-.PHONY: help setup build deb demo test test-full test-long sweeps soak torture mutants race lint fuzz bench experiments generate clean release
+.PHONY: help setup build deb demo test test-full test-long sweeps soak torture soak-real mutants race lint fuzz bench curves experiments generate clean release
 
 help: ## show this list
 	@echo "make TARGET, one of:"
@@ -60,7 +60,7 @@ demo: build ## build, then show writer leases at work on this machine (10 s)
 test: ## run the tests, but for the longest (go vet is part of lint)
 	@scripts/setup test
 	@echo "Results come in order, that of the longest package first."
-	GOGC=400 GOMEMLIMIT=1GiB $(GOTEST) -timeout 12m -p $$((2 * $$(nproc))) -skip '$(LONG)|$(LONG_FULL)' $(PKGS) # most of them wait more than they work, on small heaps
+	GOGC=400 GOMEMLIMIT=1GiB $(GOTEST) -timeout 12m -p $$((2 * $$(nproc))) -parallel $$((4 * $$(nproc))) -skip '$(LONG)|$(LONG_FULL)' $(PKGS) # most of them wait more than they work, on small heaps
 
 test-full: test-long sweeps ## run the longest tests, then the end-to-end tests in full size: Go's whole source tree, 2 GiB, 100,000 files, 25 failures of namenodes, two minutes of all kinds of clients; every point of all sweeps; two hours of simulated fleets; and half a minute of torture
 
@@ -75,7 +75,9 @@ test-long: ## run the part of test-full that waits more than it works
 sweeps: ## run the part of test-full that only computes: the sweeps and the simulated fleets
 	@scripts/setup test-full
 	LEASEFS_TEST_SIZE=full $(GOTEST) -count=1 -timeout 30m $(FULL_PKGS)
+	go -C scripts/tools/plot test .
 	$(GOTEST) -count=1 -timeout 30m -v -run '^TestWorlds$$' ./test/sim -seed $(SEED) -length 1h -sparse
+	LEASEFS_TEST_SIZE=full $(GOTEST) -count=1 -timeout 30m -v -run "^TestADayIsRestored$$/^seed_$$(($(SEED) % 2))$$" ./test/sim # one of two days
 
 soak: ## run worlds of sim in which things fail, for HOURS or SEEDS of them from SEED on, and show which faults met; Ctrl-C ends it after the present one
 	@scripts/setup test
@@ -84,6 +86,10 @@ soak: ## run worlds of sim in which things fail, for HOURS or SEEDS of them from
 torture: ## run the clients and the checker of sim on real processes that are killed, stopped, cut off, short of room and wrong about the time, for MINUTES
 	@scripts/setup test
 	$(GOTEST) -count=1 -timeout 0 -v -tags torture ./test/torture -minutes $(MINUTES) -seed $(SEED)
+
+soak-real: ## the same for HOURS, while namenodes change between the last release and this one; sample all processes, see that none grows, and draw it
+	@scripts/setup test plot
+	scripts/soak-real $$(awk 'BEGIN { print 60 * $(HOURS) }') $(SEED)
 
 mutants: ## build known faults into the product, one at a time, and see that the worlds of sim find each
 	@scripts/setup test
@@ -105,6 +111,10 @@ fuzz: ## run each fuzz test for FUZZTIME seconds
 bench: ## run the Go benchmarks that match BENCH
 	@scripts/setup test
 	$(GOTEST) -run '^$$' -bench '$(BENCH)' -benchmem $(PKGS)
+
+curves: ## measure how throughput and p99 change with workers, rate, files, leases and sessions, and draw it (an hour); scripts/bench-curves --quick shows that it works
+	@scripts/setup build plot
+	scripts/bench-curves
 
 experiments: ## run the experiments of docs/EXPERIMENTS.md in small sizes; scripts/experiments runs them whole
 	@scripts/experiments --quick

@@ -65,6 +65,7 @@ func alarms() []alarm {
 		one("LeasefsArchiveHole", "10m", "leasefs_archive_holes_total"+ofA, "0x5 1x20", "1x40"),
 		one("LeasefsArchiveBlocksLost", "10m", "leasefs_archive_blocks_deleted_early_total"+ofA, "0x5 64x20", "64x40"),
 		gauge("LeasefsSpaceShort", "5m", "leasefs_space_short", "1", "0"),
+		one("LeasefsFullSoon", "20m", `leasefs_limit_full_seconds{job="leasefs", instance="a", resource="disk"}`, "80000x60", "90000x60"),
 		gauge("LeasefsSafeMode", "40m", "leasefs_safe_mode", "1", "0"),
 		{
 			"LeasefsStoreTrouble", "15m",
@@ -82,11 +83,7 @@ func alarms() []alarm {
 			map[string]string{"leasefs_clock_skew_seconds" + ofA: "-5x60", "leasefs_clock_skew_bound_seconds" + ofA: "1x60"},
 			map[string]string{"leasefs_clock_skew_seconds" + ofA: "-5x60", "leasefs_clock_skew_bound_seconds" + ofA: "4x60"},
 		},
-		one("LeasefsGarbageGrows", "4h", "leasefs_garbage_blocks"+ofA, "100001+10x1000", "200000-10x1000"),
-		{ // what an archive needs may grow for as long as it is kept
-			"LeasefsGarbageGrows", "4h", map[string]string{"leasefs_garbage_blocks" + ofA: "100001+10x1000", `leasefs_archive_lag_seconds{job="leasefs", instance="b"}`: "1x1000"},
-			map[string]string{"leasefs_garbage_blocks" + ofA: "100001+10x1000", "leasefs_archive_lag_seconds" + ofA: "1x1000"},
-		},
+		gauge("LeasefsGarbageGrows", "2h", "leasefs_garbage_overdue_seconds", "3601", "3599"),
 		gauge("LeasefsStoreConflict", "1m", "leasefs_store_conflict", "1", "0"),
 		gauge("LeasefsUnsweptBlocks", "2h", "leasefs_unswept_blocks", "10001", "9999"),
 		gauge("LeasefsLeaseMonitorLate", "5m", "leasefs_lease_oldest_overdue_seconds", "61", "59"),

@@ -120,6 +120,13 @@ func TestArchiveOutlivesTheDisk(t *testing.T) {
 	again.start(ctx)
 	hasWritten(ctx, t, again, must)
 
+	// One file, as a plain one.
+	file := filepath.Join(t.TempDir(), "file")
+	again.run(ctx, "admin", "restore", "--at", "newest", "--path", "/w/2", "--blocks", blocks, file)
+	if got, err := os.ReadFile(file); err != nil || string(got) != string(written(2)) {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+
 	// What is not kept is refused, with what is.
 	for at, says := range map[string]string{"9999999": "the newest that can be had is", "2001-01-01T00:00:00Z": "is not kept; available: records", "2999-01-01T00:00:00Z": "has not come yet", "tomorrow": "is no moment"} {
 		r := again.try(ctx, "", "admin", "restore", "--at", at, "--blocks", blocks, filepath.Join(t.TempDir(), "none"))

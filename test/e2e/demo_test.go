@@ -13,7 +13,7 @@ func TestDemo(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t, 2*time.Minute)
 	temp := t.TempDir()
-	p := start(ctx, t, spec{argv: []string{"../../scripts/demo"}, env: []string{"LEASEFS=" + leasefs, "TMPDIR=" + temp, "LEASEFS_DEMO_SOFT=8"}, stdin: reader("")})
+	p := start(ctx, t, spec{argv: []string{"../../scripts/demo"}, env: []string{"LEASEFS=" + leasefs, "TMPDIR=" + temp, "LEASEFS_DEMO_SOFT=20"}, stdin: reader("")})
 	p.ends(ctx, 0)
 	names(t, p.out.String(), "held by writer-a", "All as promised.")
 	if p.err.String() != "" {

@@ -29,6 +29,7 @@
 //	archive_test.go  the disk or ZooKeeper is lost, and brought back from the archive
 //	restore_test.go  restores: one store, one namespace; for a user of ZooKeeper
 //	s3_faults_test.go   a bad line to the store: no byte changes, no orphan stays
+//	runbooks_test.go, runbooks_fleet_test.go   alarms fire, and docs/RUNBOOKS.md ends them
 //	demo_test.go     scripts/demo
 //	tutorial_test.go   docs/TUTORIAL.md, command by command
 //	ha_scenario_test.go, ha_stale_test.go   several namenodes over ZooKeeper: the

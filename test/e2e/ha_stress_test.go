@@ -21,7 +21,7 @@ type scribe struct {
 	path  string
 	acked atomic.Int64  // lines
 	last  time.Time     // when the last was acknowledged
-	pause time.Duration // the longest between two; after its end
+	pause atomic.Int64  // nanoseconds, the longest between two, since somebody took it
 	idle  time.Duration // between two lines; 0: as the size of tests says
 	err   error         // after its end
 }
@@ -33,7 +33,7 @@ func (s *scribe) line(n int64) string { return fmt.Sprintf("%s line %d\n", s.pat
 func (s *scribe) ack(n int64) {
 	now := time.Now()
 	if !s.last.IsZero() {
-		s.pause = max(s.pause, now.Sub(s.last))
+		s.pause.Store(max(s.pause.Load(), now.Sub(s.last).Nanoseconds()))
 	}
 	s.last = now
 	s.acked.Store(n)

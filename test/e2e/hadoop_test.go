@@ -75,6 +75,31 @@ func (g *gateway) shell(ctx context.Context, args ...string) string {
 	return out
 }
 
+// TestHadoopSnapshots: Hadoop's client makes, reads, lists, compares and deletes snapshots by both
+// protocols, and knows what is refused.
+func TestHadoopSnapshots(t *testing.T) {
+	ctx := deadline(t, 5*time.Minute)
+	n := startNamenode(ctx, t)
+	g := startGateway(ctx, n)
+	want, err := os.ReadFile("testdata/hadoop/snapshots.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fs := range []string{g.hdfs, "webhdfs://" + g.addr} {
+		p := g.begin(ctx, "testdata/hadoop/Snapshots.java", fs)
+		p.ends(ctx, 0)
+		if got := p.out.String(); got != string(want) {
+			t.Errorf("%s:\n%s", fs, got)
+		}
+	}
+	n.run(ctx, "mkdir", "/d")
+	n.run(ctx, "snapshot", "allow", "/d")
+	if out := g.shell(ctx, "-fs", g.hdfs, "-createSnapshot", "/d"); !strings.HasPrefix(out, "Created snapshot /d/.snapshot/s2") {
+		t.Error(out)
+	}
+	n.fsck(ctx)
+}
+
 // TestHadoopClients: Hadoop's own shell and distcp, and Python's clients, use the gateway
 // as they use HDFS.
 func TestHadoopClients(t *testing.T) {

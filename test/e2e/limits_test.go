@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -17,9 +18,25 @@ import (
 func limited(t *testing.T, files int) *namenode {
 	t.Helper()
 	n := newNamenode(t, filepath.Join(t.TempDir(), "data"))
-	n.via = []string{"sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$@"`, files), "sh"}
+	n.via = withFiles(files)
 	n.start(deadline(t, 30*time.Second))
 	return n
+}
+
+// withFiles is before a command that may have so many files open.
+func withFiles(n int) []string {
+	return []string{"sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$@"`, n), "sh"}
+}
+
+// connects waits until a connection is there, or is refused.
+func connects(ctx context.Context, cc *grpc.ClientConn) bool {
+	cc.Connect()
+	for state := cc.GetState(); state == connectivity.Idle || state == connectivity.Connecting; state = cc.GetState() {
+		if !cc.WaitForStateChange(ctx, state) {
+			return false
+		}
+	}
+	return cc.GetState() == connectivity.Ready
 }
 
 // descriptors is how many files a process has open.
@@ -47,11 +64,9 @@ func TestIdleConnectionsWithFewDescriptors(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer cc.Close()
-		cc.Connect()
-		for state := cc.GetState(); state == connectivity.Idle || state == connectivity.Connecting; state = cc.GetState() {
-			if !cc.WaitForStateChange(ctx, state) {
-				t.Fatalf("connection %d is still %s", i, state)
-			}
+		connects(ctx, cc)
+		if ctx.Err() != nil {
+			t.Fatalf("connection %d is still %s", i, cc.GetState())
 		}
 	}
 	for i := range connections { // and on the other port

@@ -260,7 +260,7 @@ func TestLockElectsALeader(t *testing.T) {
 	n := startNamenode(ctx, t)
 	fs := n.client(ctx)
 	s := startStore(t)
-	flags := []string{"--ttl", "8s", "--wait", "2m"} // a leader that a busy machine holds up for a second or two is not succeeded
+	flags := []string{"--ttl", "15s", "--wait", "2m"} // a leader that a busy machine holds up for some seconds is not succeeded
 	a := n.lock(ctx, t, s, "a", n.listen, true, flags...)
 	s.sees(ctx, t, "a", "ok")
 	b := n.lock(ctx, t, s, "b", n.listen, false, flags...)
@@ -411,7 +411,7 @@ func TestLockWithoutNamenode(t *testing.T) {
 	ctx := deadline(t, 2*time.Minute)
 	n := startNamenode(ctx, t)
 	s := startStore(t)
-	a := n.lock(ctx, t, s, "a", n.listen, true, "--ttl", "2s")
+	a := n.lock(ctx, t, s, "a", n.listen, true, "--ttl", "10s") // else a busy machine may end it before the namenode is gone
 	s.sees(ctx, t, "a", "ok")
 	n.kill()
 	s.sees(ctx, t, "a", "gone")
@@ -423,7 +423,7 @@ func TestLockWithoutNamenode(t *testing.T) {
 		t.Errorf("%q does not say why", a.err)
 	}
 	n.start(ctx)
-	const ttl = 10 * time.Second
+	const ttl = 30 * time.Second // a busy machine restarts the namenode in less
 	b := n.lock(ctx, t, s, "b", n.listen, false, "--ttl", ttl.String(), "--wait", "2m")
 	s.sees(ctx, t, "b", "ok")
 	// An outage that is short, by what the lock lasts without renewal, costs
@@ -479,7 +479,7 @@ func TestLockExitCodes(t *testing.T) {
 	n := startNamenode(ctx, t)
 	for code, script := range map[int]string{0: "exit 0", 3: "exit 3", 107: "exit 107", 255: "exit 255", 128 + 9: "kill -9 $$", 128 + 15: "kill -15 $$"} {
 		r := n.try(ctx, "", "lock", "/l", "--", "sh", "-c", script)
-		if r.code != code || r.err != "" || r.out != "" {
+		if r.code != code || waitNote.ReplaceAllString(r.err, "") != "" || r.out != "" {
 			t.Errorf("%s: exit code %d, stdout %q, stderr %q", script, r.code, r.out, r.err)
 		}
 	}
@@ -580,7 +580,7 @@ func TestLockAndSignals(t *testing.T) {
 		p.prints(ctx, p.out, "up", func(s string) bool { return s == "up\n" })
 		p.signal(tc.sig)
 		p.ends(ctx, tc.code)
-		if p.err.String() != "" {
+		if waitNote.ReplaceAllString(p.err.String(), "") != "" {
 			t.Errorf("%v to %q: %s", tc.sig, tc.script, p.err)
 		}
 		if got := n.run(ctx, "find", "/", "--open"); got != "" {

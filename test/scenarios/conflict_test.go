@@ -129,7 +129,7 @@ func TestScenario13NewSessionOfTheSameClient(t *testing.T) {
 
 	wire.Cut()
 	before := clk.Mono()
-	w2 := appendTo(t, again, "/f", client.WithWait(10*time.Second)) // until the namenode notices
+	w2 := appendTo(t, again, "/f", client.WithWait(time.Minute)) // until the namenode notices
 	if clk.Mono() != before || !w2.TookOver() {
 		t.Fatal("the new session did not take the file over by its name")
 	}

@@ -164,7 +164,7 @@ func wantOpen(t *testing.T, fs *client.FS, path, by string) {
 // waitClosed waits until nobody has the file open for write.
 func waitClosed(t *testing.T, fs *client.FS, path string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	r, err := fs.Open(ctx, path)
 	must(t, err)
@@ -179,7 +179,7 @@ func waitLost(t *testing.T, w *client.Writer) error {
 	t.Helper()
 	select {
 	case <-w.Context().Done():
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatalf("the writer of %s did not learn that its lease is lost", w.Path())
 	}
 	return context.Cause(w.Context())

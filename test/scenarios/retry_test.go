@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/client/snapshots"
 	"github.com/leasefs/leasefs/client/trash"
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
@@ -49,6 +50,18 @@ func (r *rig) trashed(t *testing.T, dir string) (id uint64) {
 	must(t, r.b.Xattrs("/"+dir).Set(t.Context(), trash.Xattr, []byte("1d"), client.XattrAny))
 	must(t, r.b.Remove(t.Context(), path))
 	return id
+}
+
+// snapshotted makes a directory with a file and snapshots of these names.
+func (r *rig) snapshotted(t *testing.T, dir string, names ...string) string {
+	t.Helper()
+	r.replace(t, "/"+dir+"/f")
+	must(t, snapshots.Allow(t.Context(), r.b, "/"+dir))
+	for _, name := range names {
+		_, err := snapshots.Make(t.Context(), r.b, "/"+dir, name)
+		must(t, err)
+	}
+	return "/" + dir
 }
 
 func (r *rig) path(dir, name string, other bool) string {
@@ -296,6 +309,56 @@ var changes = map[string]func(t *testing.T, r *rig, dir string) change{
 					t.Errorf("the limit is %d", n)
 				}
 			},
+		}
+	},
+	"AllowSnapshots": func(t *testing.T, r *rig, dir string) change {
+		p := "/" + dir
+		r.replace(t, p+"/f")
+		return change{
+			records: 1,
+			send: func(call *pb.CallId, other bool) (proto.Message, error) {
+				return r.a.NN.AllowSnapshots(r.ctx, &pb.AllowSnapshotsRequest{Call: call, Caller: r.a.Who, At: pb.At(p), Allow: !other})
+			},
+			undo:  func(t *testing.T) { must(t, snapshots.Disallow(t.Context(), r.b, p)) },
+			check: func(t *testing.T) { gone(t, r.b, p+"/.snapshot") },
+		}
+	},
+	"MakeSnapshot": func(t *testing.T, r *rig, dir string) change {
+		p := r.snapshotted(t, dir)
+		return change{
+			records: 1,
+			send: func(call *pb.CallId, other bool) (proto.Message, error) {
+				return r.a.NN.MakeSnapshot(r.ctx, &pb.MakeSnapshotRequest{Call: call, Caller: r.a.Who, At: pb.At(p), Name: map[bool]string{true: "other", false: "mine"}[other]})
+			},
+			undo:  func(t *testing.T) { must(t, snapshots.Delete(t.Context(), r.b, p, "mine")) },
+			check: func(t *testing.T) { gone(t, r.b, snapshots.Path(p, "mine", "")) },
+		}
+	},
+	"RenameSnapshot": func(t *testing.T, r *rig, dir string) change {
+		p := r.snapshotted(t, dir, "old")
+		return change{
+			records: 1,
+			send: func(call *pb.CallId, other bool) (proto.Message, error) {
+				return r.a.NN.RenameSnapshot(r.ctx, &pb.RenameSnapshotRequest{Call: call, Caller: r.a.Who, At: pb.At(p), Name: "old", NewName: map[bool]string{true: "other", false: "mine"}[other]})
+			},
+			undo: func(t *testing.T) {
+				must(t, snapshots.Rename(t.Context(), r.b, p, "mine", "old"))
+			},
+			check: func(t *testing.T) { gone(t, r.b, snapshots.Path(p, "mine", "")) },
+		}
+	},
+	"DeleteSnapshot": func(t *testing.T, r *rig, dir string) change {
+		p := r.snapshotted(t, dir, "mine", "other")
+		return change{
+			records: 1,
+			send: func(call *pb.CallId, other bool) (proto.Message, error) {
+				return r.a.NN.DeleteSnapshot(r.ctx, &pb.DeleteSnapshotRequest{Call: call, Caller: r.a.Who, At: pb.At(p), Name: map[bool]string{true: "other", false: "mine"}[other]})
+			},
+			undo: func(t *testing.T) {
+				_, err := snapshots.Make(t.Context(), r.b, p, "mine")
+				must(t, err)
+			},
+			check: func(t *testing.T) { stat(t, r.b, snapshots.Path(p, "mine", "f")) },
 		}
 	},
 	"SetAttr": func(t *testing.T, r *rig, dir string) change {

@@ -19,7 +19,7 @@ import (
 
 func watch(t *testing.T, fs *client.FS, path string, o client.WatchOptions) *client.Watcher {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	w, err := fs.Watch(ctx, path, o)
 	must(t, err)

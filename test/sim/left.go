@@ -23,7 +23,7 @@ type Used map[string]int
 // bounds is how much more than before the clients came there may be when they are
 // gone and all limits have passed.
 var bounds = Used{
-	"watchers": 0, "sessions_connected": 0, "unfinished_bytes": 0, "cache_sessions": 0, "cache_keys": 0, "open_files": 0,
+	"watchers": 0, "sessions_connected": 0, "unfinished_bytes": 0, "unsent_bytes": 0, "cache_sessions": 0, "cache_keys": 0, "open_files": 0,
 	"leases": 0, "granted_leases": 0, "attached_files": 0, "allocated_blocks": 0, "detached_subtrees": 0, "panics_total": 0,
 	"connections":        2,  // of whoever has just asked
 	"go_goroutines":      20, // of these connections, and of work that is due just then

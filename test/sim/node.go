@@ -118,7 +118,8 @@ func (n *Node) config(d *disks) namenode.Config {
 			SealAfter: 20 * time.Second, CollectEvery: 10 * time.Second, SweepEvery: time.Minute, DeleteAfter: 20 * time.Second,
 			CheckpointRecords: 2000, CheckpointEvery: time.Minute,
 		},
-		Identity: identity.Config{TrustClients: true}, Superuser: "root", Supergroup: "root", Groups: func(string) []string { return nil },
+		Oversight: namenode.Oversight{Archive: n.w.cfg.Archive},
+		Identity:  identity.Config{TrustClients: true}, Superuser: "root", Supergroup: "root", Groups: func(string) []string { return nil },
 		Logger: slog.New(&logger{h: n.w.log, who: n.name}),
 	}
 }

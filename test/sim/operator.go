@@ -25,7 +25,7 @@ func (w *Work) operate(ctx context.Context) {
 	if o.fs == nil && o.connect(ctx) != nil {
 		return
 	}
-	raised := false
+	raised := w.with.KeepLevel
 	for ctx.Err() == nil {
 		o.pause(ctx, 20*time.Second)
 		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)

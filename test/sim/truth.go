@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -333,7 +334,7 @@ func (w *Work) Broken() []string {
 func (w *Work) Done() map[string]int {
 	w.truth.mu.Lock()
 	defer w.truth.mu.Unlock()
-	return w.truth.done
+	return maps.Clone(w.truth.done)
 }
 
 // History is all that has happened, a line each.

@@ -27,6 +27,8 @@ type WorkConfig struct {
 	Settled time.Duration
 	Largest int          // size of a file in bytes
 	Broken  func(string) // is told of each broken promise; nil: nobody is
+	// KeepLevel: no operator raises the feature level, as namenodes of the release before are there.
+	KeepLevel bool
 }
 
 // Host is the machine of a client.

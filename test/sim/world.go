@@ -35,6 +35,7 @@ type Config struct {
 	Faults     *regexp.Regexp // only what it matches can fail; nil: all
 	S3         bool           // blocks are in a store, not in a folder that all share
 	TailBudget int64          // bytes of all tails in a namenode; 0: its default
+	Archive    time.Duration  // how far back the archive of the journal keeps moments; 0: there is none
 	Broken     func(string)   // is told of each broken promise; nil: nobody is
 	Removing   func(string)   // is called before a namenode removes a file, with its name; nil: nothing is
 }

@@ -3,12 +3,13 @@
 package torture
 
 import (
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
+	"regexp"
 	"testing"
+
+	"github.com/leasefs/leasefs/test/env/altered"
 )
 
 // stepVariable names the file that has the size of a clock's step.
@@ -36,37 +37,34 @@ func step() time.Duration {
 `
 )
 
-// build builds the program into dir, and returns its path.
-func build(t *testing.T, dir string) string {
+// build builds the program of a source tree into dir, and returns its path.
+func build(t *testing.T, tree, dir string) string {
 	t.Helper()
-	source, err := filepath.Abs("../../internal/clock")
+	return altered.Build(t, tree, dir,
+		altered.Change{File: "internal/clock/clock.go", Old: wall, New: stepped},
+		altered.Change{File: "internal/clock/step.go", New: steps})
+}
+
+var lastReleaseLine = regexp.MustCompile(`(?m)^readonly last_release=([0-9a-f]{40})$`)
+
+// lastRelease builds the program of the last release into dir, from its commit.
+func lastRelease(t *testing.T, dir string) string {
+	t.Helper()
+	setup, err := os.ReadFile("../../scripts/setup")
 	if err != nil {
 		t.Fatal(err)
 	}
-	original := filepath.Join(source, "clock.go")
-	text, err := os.ReadFile(original)
-	if err != nil {
+	m := lastReleaseLine.FindSubmatch(setup)
+	if m == nil {
+		t.Fatal("scripts/setup names no last release")
+	}
+	tree := filepath.Join(dir, "tree")
+	if err := os.MkdirAll(tree, 0o750); err != nil {
 		t.Fatal(err)
 	}
-	if strings.Count(string(text), wall) != 1 {
-		t.Fatalf("%s does not have this once: %s", original, wall)
-	}
-	replace := map[string]string{original: filepath.Join(dir, "clock.go"), filepath.Join(source, "step.go"): filepath.Join(dir, "step.go")}
-	overlay, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, content := range map[string]string{
-		"clock.go": strings.Replace(string(text), wall, stepped, 1), "step.go": steps, "overlay.json": string(overlay),
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	program := filepath.Join(dir, "leasefs")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", program, "../../cmd/leasefs")
+	cmd := exec.CommandContext(t.Context(), "sh", "-ec", `git -C ../.. archive "$1" >"$2.tar"; tar -x -C "$2" -f "$2.tar"`, "sh", string(m[1]), tree)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+		t.Fatalf("the source of the last release: %v\n%s", err, out)
 	}
-	return program
+	return build(t, tree, dir)
 }

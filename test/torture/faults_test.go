@@ -87,6 +87,19 @@ var storeFaults = []fault{
 	{name: "cut clients off from the store", on: (*fleet).theStore, do: func(f *fleet, on []string) func() { return f.cut(on[0], f.rand.IntN(3), "clients") }},
 }
 
+// upgrades are faults of a fleet that is replaced by another release meanwhile, in both
+// directions. There are two, so that they are as frequent as kills.
+var upgrades = []fault{
+	{name: "start a namenode with the program of the last release", on: (*fleet).someNode, do: func(f *fleet, on []string) func() {
+		f.node(on[0]).replace(f.last)
+		return nil
+	}},
+	{name: "start a namenode with the new program", on: (*fleet).someNode, do: func(f *fleet, on []string) func() {
+		f.node(on[0]).replace(f.program)
+		return nil
+	}},
+}
+
 func stop(f *fleet, on []string) func() {
 	n := f.node(on[0])
 	n.signal(syscall.SIGSTOP)

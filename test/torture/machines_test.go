@@ -33,20 +33,21 @@ type node struct {
 	name    string
 	machine *env.Machine
 	via     []string // starts a command on the machine, where it has its disk
-	argv    []string
+	args    []string // of the program
 	env     []string
 	disk    string // as this process sees it
 	step    string // the file with the step of its clock
 
-	off  sync.Mutex // held while it is not to run
-	mu   sync.Mutex
-	proc *os.Process
+	off     sync.Mutex // held while it is not to run
+	mu      sync.Mutex
+	proc    *os.Process
+	program string // with which it is started the next time
 }
 
 // newNode makes a machine's disk and prepares what starts its namenode.
 func newNode(t *testing.T, lab *env.Lab, name, dir, program string, keys []string, flags ...string) *node {
 	t.Helper()
-	n := &node{name: name, machine: lab.Machine(name), step: filepath.Join(dir, "step")}
+	n := &node{name: name, machine: lab.Machine(name), step: filepath.Join(dir, "step"), program: program}
 	data := filepath.Join(dir, "disk")
 	if err := os.MkdirAll(data, 0o750); err != nil {
 		t.Fatal(err)
@@ -75,8 +76,8 @@ func newNode(t *testing.T, lab *env.Lab, name, dir, program string, keys []strin
 	if os.Getuid() != 0 {
 		n.via = slices.Insert(n.via, 1, "--user", "--preserve-credentials")
 	}
-	n.argv = slices.Concat(n.via, []string{program, "namenode", "--data", filepath.Join(data, "data"),
-		"--listen", n.machine.Addr(8020), "--http", n.machine.Addr(8021), "--advertise", name + ":8020", "--advertise-http", name + ":8021", "--insecure-trust-clients"}, flags)
+	n.args = append([]string{"namenode", "--data", filepath.Join(data, "data"),
+		"--listen", n.machine.Addr(8020), "--http", n.machine.Addr(8021), "--advertise", name + ":8020", "--advertise-http", name + ":8021", "--insecure-trust-clients"}, flags...)
 	n.env = append(append(os.Environ(), stepVariable+"="+n.step), keys...)
 	return n
 }
@@ -96,7 +97,8 @@ func (n *node) command(t *testing.T, argv []string) {
 func (n *node) run(ctx context.Context, w *sim.Work) {
 	for ctx.Err() == nil {
 		n.off.Lock()
-		cmd := exec.Command(n.argv[0], n.argv[1:]...) //nolint:gosec // the test's own
+		argv := slices.Concat(n.via, []string{n.starts()}, n.args)
+		cmd := exec.Command(argv[0], argv[1:]...) //nolint:gosec // the test's own
 		cmd.Env, cmd.Stderr = n.env, &lines{take: func(line string) { logged(w, n.name, line) }}
 		ended, err := spawn.Start(cmd)
 		n.mu.Lock()
@@ -149,6 +151,21 @@ func (n *node) signal(s syscall.Signal) {
 	if n.proc != nil {
 		_ = n.proc.Signal(s)
 	}
+}
+
+// starts is the program with which it is started the next time.
+func (n *node) starts() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.program
+}
+
+// replace ends the namenode in order, which is started again with another program.
+func (n *node) replace(program string) {
+	n.mu.Lock()
+	n.program = program
+	n.mu.Unlock()
+	n.signal(syscall.SIGTERM)
 }
 
 // fill leaves no room on the disk.

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/client/upgrade"
 	"github.com/leasefs/leasefs/test/env"
 	"github.com/leasefs/leasefs/test/env/s3env"
 	"github.com/leasefs/leasefs/test/sim"
@@ -30,6 +31,7 @@ var (
 	minutes = flag.Float64("minutes", 1, "how long rounds of faults are begun")
 	seed    = flag.Uint64("seed", 1, "decides what clients do and what fails; even: blocks are in an S3 store")
 	only    = flag.String("faults", "", "a regular expression: only faults whose names it matches")
+	soak    = flag.String("soak", "", "the folder for samples of all processes, which must not grow; namenodes change between two releases meanwhile")
 	traces  = flag.String("trace", "", "the folder to which the history is written, whether promises are broken or not")
 )
 
@@ -60,6 +62,9 @@ type fleet struct {
 	rand     *rand.Rand
 	w        *sim.Work
 
+	program string // of the namenodes
+	last    string // that of the last release, in a soak
+
 	hit   map[string]bool // machines with a fault
 	began int             // faults
 }
@@ -85,6 +90,7 @@ func TestTorture(t *testing.T) {
 	}
 	t.Cleanup(f.w.End)
 	before := f.w.Base(f.used)
+	sampled := f.sample()
 	length := time.Duration(*minutes * float64(time.Minute))
 	for began, round := time.Now(), 1; round == 1 || time.Since(began) < length && len(f.w.Broken()) == 0; round++ {
 		ctx, cancel := context.WithTimeout(t.Context(), min(roundLength, length))
@@ -94,6 +100,8 @@ func TestTorture(t *testing.T) {
 		f.check(fmt.Sprintf("after round %d", round))
 		t.Logf("round %d: %v, %d faults, %v", round, time.Since(began).Round(time.Second), f.began, f.w.Done())
 	}
+	sampled()
+	f.upgrade()
 	f.checkEach()
 	f.w.Leave()
 	f.w.CheckGone(before, f.used)
@@ -132,7 +140,12 @@ func start(t *testing.T) *fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	program := build(t, dir)
+	f.program = build(t, "../..", dir)
+	formats := f.program
+	if *soak != "" {
+		f.last = lastRelease(t, filepath.Join(dir, "last"))
+		formats = f.last // else the namespace begins at a level that this does not know
+	}
 	blocks := "file://" + filepath.Join(dir, "blocks")
 	var keys []string
 	if *seed%2 == 0 {
@@ -141,25 +154,31 @@ func start(t *testing.T) *fleet {
 		f.kinds = storeFaults
 		blocks, keys = f.store.URL("torture"), f.store.Env()
 	}
+	if *soak != "" {
+		f.kinds = append(f.kinds, upgrades...)
+	}
 	f.kinds = slices.DeleteFunc(slices.Concat(faults, f.kinds), func(k fault) bool { return !wanted.MatchString(k.name) })
 	if len(f.kinds) == 0 {
 		t.Fatalf("-faults: no fault matches %q", *only)
 	}
 	ensemble := []string{"--zookeeper", strings.Join(f.zk.Addrs(), ","), "--namespace", "torture", "--session-timeout", sessionTimeout.String(), "--blocks", blocks}
 	flags := append([]string{"--soft-limit", softLimit.String(), "--hard-limit", hardLimit.String(), "--cache-term", "4s", "--delete-after", "20s"}, ensemble...)
+	if *soak != "" {
+		flags = append(flags, "--pprof") // which collects garbage when it is asked to
+	}
 	var names []string
 	for i := range namenodes {
-		n := newNode(t, f.lab, fmt.Sprint("nn", i), filepath.Join(dir, fmt.Sprint(i)), program, keys, flags...)
+		n := newNode(t, f.lab, fmt.Sprint("nn", i), filepath.Join(dir, fmt.Sprint(i)), f.program, keys, flags...)
 		f.nodes = append(f.nodes, n)
 		names = append(names, n.name+":8020")
 		for _, port := range []int{8020, 8021} {
 			f.addrs[fmt.Sprint(n.name, ":", port)] = n.machine.Addr(port)
 		}
 	}
-	f.nodes[0].command(t, append([]string{program, "admin", "format"}, ensemble...))
+	f.nodes[0].command(t, append([]string{formats, "admin", "format"}, ensemble...))
 	f.w = sim.NewWork(sim.WorkConfig{
 		Seed: *seed, S3: f.store != nil, Clients: clients, Namenodes: names, Host: f.host, Machines: lanes,
-		Soft: softLimit, Hard: hardLimit, Settled: settled, Largest: 2 << 20,
+		Soft: softLimit, Hard: hardLimit, Settled: settled, Largest: 2 << 20, KeepLevel: *soak != "",
 	})
 	return f
 }
@@ -238,6 +257,37 @@ func (f *fleet) checkEach() {
 		}
 	}
 	f.w.Break("only %v have been active, %v after all was healed", seen, checked)
+}
+
+// upgrade ends a soak's changes between two releases: all namenodes get the new program, and
+// the feature level is raised.
+func (f *fleet) upgrade() {
+	if *soak == "" {
+		return
+	}
+	for _, n := range f.nodes {
+		n.replace(f.program)
+	}
+	ctx, cancel := context.WithTimeout(f.t.Context(), checked)
+	defer cancel()
+	fs, err := client.New(ctx, f.config(time.Minute))
+	if err != nil {
+		f.w.Break("after the upgrade: %v", err)
+		return
+	}
+	defer func() { _ = fs.Close() }()
+	for {
+		if _, err = upgrade.Finish(ctx, fs); err == nil {
+			return
+		}
+		f.w.Note("world", "upgrade finish: %v", err)
+		select {
+		case <-time.After(time.Second): // namenodes are still starting
+		case <-ctx.Done():
+			f.w.Break("all namenodes have the new program, and the level cannot be raised: %v", err)
+			return
+		}
+	}
 }
 
 // used is what the namenodes and ZooKeeper hold.
