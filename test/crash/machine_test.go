@@ -29,7 +29,7 @@ import (
 const (
 	dataDir  = "/srv/data"
 	urlLife  = 15 * time.Minute
-	patience = 2 * time.Minute // for what takes milliseconds; the sweeps run at the lowest priority
+	patience = 2 * time.Minute // for what takes milliseconds; the sweeps run at a low priority
 )
 
 // epoch is when the first machine of a run is switched on.
