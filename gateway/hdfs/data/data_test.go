@@ -409,15 +409,19 @@ func TestChecksum(t *testing.T) {
 // not made for a client that is gone.
 func TestChecksumsEnd(t *testing.T) {
 	r := start(t)
+	_, idle := r.users.InUse()
+	nobodyThere := func() bool { _, uses := r.users.InUse(); return uses == idle }
 	inode, b := r.create("c", "/f", 4*kib)
 	w := r.writing(b)
 	w.put(0, random(4*kib, 8))
 	w.finish(4 * kib)
+	_ = w.Close()
 	b.Length = 4 * kib
 	n := r.add("c", inode, &b)
 	w = r.writing(n)
 	w.put(0, random(1000, 9))
 	w.finish(1000)
+	_ = w.Close()
 	n.Length = 1000
 	r.complete("c", inode, &n)
 	l, err := r.files.Locate(t.Context(), r.u, "/f", 0, 1<<40)
@@ -429,14 +433,14 @@ func TestChecksumsEnd(t *testing.T) {
 	w = r.dial()
 	w.op(85, m)
 	w.response(pb.Status_ERROR)
+	_ = w.Close()
+	env.Eventually(t, "all who came before are gone", nobodyThere)
 
 	r.srv.FillSums()
 	m.Header.Block.NumBytes = proto.Uint64(4 * kib)
-	_, before := r.users.InUse()
 	w = r.dial()
 	w.op(85, m)
-	waits := func() bool { _, uses := r.users.InUse(); return uses > before }
-	env.Eventually(t, "it waits for its turn", waits)
+	env.Eventually(t, "it waits for its turn", func() bool { return !nobodyThere() })
 	_ = w.Close()
-	env.Eventually(t, "nobody waits any more", func() bool { return !waits() })
+	env.Eventually(t, "nobody waits any more", nobodyThere)
 }
