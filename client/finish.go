@@ -67,7 +67,10 @@ func (w *Writer) CloseContext(ctx context.Context) error {
 	case err == nil || w.lost.Load() != nil || errors.Is(err, fserror.LeaseLost):
 	case keeps && fserror.Transient(err):
 		w.closing.Store(false)
-		return fserror.With(err, "close", w.path)
+		if w.fs.mayOpen("", "") == nil || w.beginEnd("close") != nil {
+			return fserror.With(err, "close", w.path)
+		}
+		w.abandon(err) // the FS is closing, and waits for this
 	case unconfirmed:
 		w.abandon(err)
 	default:

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/lowlevel/door"
 	"github.com/leasefs/leasefs/internal/namecall"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -275,6 +277,36 @@ func TestCloseWaitsForAWriterBeingClosed(t *testing.T) {
 	if f.isOpen("/a") || string(f.content("/a")) != "x" {
 		t.Error("the file is not closed, or not whole")
 	}
+}
+
+// FS.Close does not wait for a Close that ends with the file still open, to be asked for again: it
+// has it recovered.
+func TestCloseEndsAKeptWriter(t *testing.T) {
+	f := newFake()
+	s, cfg := newStuck(f)
+	fs := start(t, f, cfg)
+	w := mustCreate(t, fs, "/a")
+	_, err := w.Write(noise(100 << 10))
+	check(t, err)
+	ctx, giveUp := context.WithCancelCause(door.Keeping(t.Context()))
+	var wg sync.WaitGroup
+	wg.Go(func() { wantKind(t, w.CloseContext(ctx), fserror.Deadline) })
+	<-s.at
+	ended := make(chan struct{})
+	wg.Go(func() {
+		defer close(ended)
+		_ = fs.Close() // the file is not whole
+	})
+	for fs.mayOpen("", "") == nil {
+		runtime.Gosched()
+	}
+	giveUp(context.DeadlineExceeded)
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Fatal("it waits for a Close that nobody makes any more")
+	}
+	wg.Wait()
 }
 
 type trip func(*http.Request) (*http.Response, error)
