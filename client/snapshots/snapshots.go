@@ -51,7 +51,8 @@ type Snapshot struct {
 }
 
 // Allow lets a directory have snapshots. That it may have some already is no error. Errors: NotFound,
-// NotDirectory, Permission (who is no superuser).
+// NotDirectory, Permission (who is no superuser), Exists (an entry .snapshot), NoSpace (so many are
+// allowed that no more can be), ReadOnly (below a snapshot).
 func Allow(ctx context.Context, fs *client.FS, dir string) error {
 	return allow(ctx, fs, "snapshot allow", dir, true)
 }
@@ -70,8 +71,9 @@ func allow(ctx context.Context, fs *client.FS, op, dir string, yes bool) error {
 // Make makes a snapshot of a directory as it is now, and returns its name: name, or if that is empty
 // one that tells the time in UTC, such as s20260728-153059.123. A file that is open for write is in it
 // as far as it was flushed. Errors: NotFound, NotDirectory, Unsupported (the directory may have none),
-// Exists (the name), Permission (who neither owns the directory nor is a superuser), InvalidPath,
-// NoSpace (there are too many).
+// Exists (the name), Permission (who neither owns the directory nor is a superuser), InvalidPath and
+// NameTooLong (the name), NoSpace (a limit, which it names), InvalidArgument (the directory, or one
+// above it, is attached to a granted lease), ReadOnly (below a snapshot).
 func Make(ctx context.Context, fs *client.FS, dir, name string) (string, error) {
 	resp := new(pb.MutateResponse)
 	err := lowlevel.Of(fs).Ask(ctx, "snapshot create", dir, pb.Namenode_MakeSnapshot_FullMethodName, func(call *pb.CallId, c *pb.Caller) any {

@@ -142,3 +142,7 @@ def test_aio(shared: Namenode) -> None:
             await fs.rmtree("/snapaio")
 
     asyncio.run(main())
+
+
+def test_changes_of_later_releases() -> None:
+    assert ChangeType(4242) is ChangeType.UNKNOWN

@@ -44,6 +44,11 @@ class ChangeType(enum.Enum):
     DELETED = pb.SNAPSHOT_CHANGE_TYPE_DELETED
     MODIFIED = pb.SNAPSHOT_CHANGE_TYPE_MODIFIED
     RENAMED = pb.SNAPSHOT_CHANGE_TYPE_RENAMED
+    UNKNOWN = pb.SNAPSHOT_CHANGE_TYPE_UNSPECIFIED  # a namenode of a later release tells of it
+
+    @classmethod
+    def _missing_(cls, value: object) -> ChangeType:
+        return cls.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
