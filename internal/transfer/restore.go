@@ -134,6 +134,12 @@ func (r *restorer) run(ctx context.Context, dir string) error {
 	if err := r.plan(ctx); err != nil {
 		return fserror.With(err, opRestore, r.dir)
 	}
+	if top, err = r.fs.Lstat(ctx, r.old("")); err == nil { // it may have compared another one of its name
+		err = r.isOf(top)
+	}
+	if err != nil {
+		return fserror.With(err, opRestore, r.old(""))
+	}
 	if !r.o.DryRun {
 		end, err := r.grant(ctx)
 		if err != nil {
@@ -434,8 +440,7 @@ func (r *restorer) file(ctx context.Context, p string, i *client.FileInfo) error
 		if err != nil {
 			return 0, err
 		}
-		counted := &countingReader{r: io.NewSectionReader(src, 0, src.Length()), count: r.moved, stop: func() error { return context.Cause(ctx) }}
-		if _, err := w.ReadFrom(counted); err != nil {
+		if err := r.copy(ctx, w, src); err != nil {
 			_ = w.Detach() // it is removed next
 			return w.Inode(), err
 		}
@@ -457,6 +462,23 @@ func (r *restorer) file(ctx context.Context, p string, i *client.FileInfo) error
 	return denied
 }
 
+// copy copies a file's content, as long as ctx lasts.
+func (r *restorer) copy(ctx context.Context, w *client.Writer, src *client.Reader) error {
+	buf := make([]byte, 256<<10)
+	for at := int64(0); at < src.Length(); {
+		n, err := src.ReadAtContext(ctx, buf, at, true)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		if _, err := w.WriteContext(ctx, buf[:n]); err != nil {
+			return err
+		}
+		r.moved(int64(n))
+		at += int64(n)
+	}
+	return nil
+}
+
 // equal compares a file with another byte by byte.
 func (r *restorer) equal(ctx context.Context, a *client.Reader, is *client.FileInfo) (bool, error) {
 	b, _, err := r.fs.OpenInode(ctx, is.Inode, is.Path)
@@ -469,14 +491,11 @@ func (r *restorer) equal(ctx context.Context, a *client.Reader, is *client.FileI
 	}
 	x, y := make([]byte, 1<<20), make([]byte, 1<<20)
 	for at := int64(0); at < a.Length(); {
-		if ctx.Err() != nil {
-			return false, context.Cause(ctx)
-		}
-		n, err := a.ReadAt(x, at)
+		n, err := a.ReadAtContext(ctx, x, at, true)
 		if err != nil && !errors.Is(err, io.EOF) {
 			return false, err
 		}
-		if m, err := b.ReadAt(y[:n], at); m < n && err != nil {
+		if m, err := b.ReadAtContext(ctx, y[:n], at, true); m < n && err != nil {
 			return false, err
 		}
 		if !bytes.Equal(x[:n], y[:n]) {

@@ -156,8 +156,8 @@ func restoreCommand(action Action) *cli.Command {
 		UsageText: "leasefs snapshot restore [--delete] [--dry-run] [--workers N] DIR NAME [PATH]\n\nExample:\n  leasefs snapshot restore --dry-run --delete /data before\n  leasefs snapshot restore /data before reports/2026",
 		Description: "Copies back what was changed or deleted in DIR since the snapshot NAME, or in PATH, which is\n" +
 			"relative to DIR: each file whole, by a rename, with mode, owner, time, ACL and extended attributes.\n" +
-			"What was made since stays without --delete. It continues after an error; the exit code is that of\n" +
-			"the first. Only what was changed takes time.",
+			"What was made since stays without --delete, unless it has the name of a file that comes back. It\n" +
+			"continues after an error; the exit code is that of the first. Only what was changed takes time.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "delete", Usage: "remove what was made since"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "only show what would be done"},
@@ -324,9 +324,11 @@ func (c *Call) restore(dir string, workers int) error {
 		if err != nil {
 			return err
 		}
-		var ok bool
-		if below, ok = strings.CutPrefix(path, strings.TrimSuffix(dir, "/")+"/"); !ok && path != dir {
-			return argv.Usagef(c.Op, "%s is not below %s", c.Args[2], dir)
+		if path != dir {
+			var ok bool
+			if below, ok = strings.CutPrefix(path, strings.TrimSuffix(dir, "/")+"/"); !ok {
+				return argv.Usagef(c.Op, "%s is not below %s", c.Args[2], dir)
+			}
 		}
 	}
 	var failed error
