@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
@@ -103,7 +105,8 @@ func boot(disk vfs.FS, wall time.Time, opts ...option) (*machine, error) {
 	if m.nn, err = namenode.Start(context.Background(), cfg); err != nil {
 		return m, err
 	}
-	m.cc, err = grpc.NewClient("passthrough:"+m.nn.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	m.cc, err = grpc.NewClient("passthrough:"+m.nn.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond, Multiplier: 2}, MinConnectTimeout: patience}))
 	if err != nil {
 		return m, errors.Join(err, m.nn.Close())
 	}
@@ -114,7 +117,24 @@ func boot(disk vfs.FS, wall time.Time, opts ...option) (*machine, error) {
 		// Sessions have had their time to come back after a restart.
 		m.clock.Advance(10 * time.Second)
 	}
+	if err := m.connect(); err != nil {
+		return m, errors.Join(err, m.halt())
+	}
 	return m, nil
+}
+
+// connect waits for the connection, which calls fail without: the namenode gives up a handshake
+// in which the process gets no processor for ten seconds.
+func (m *machine) connect() error {
+	ctx, cancel := background()
+	defer cancel()
+	for s := m.cc.GetState(); s != connectivity.Ready; s = m.cc.GetState() {
+		m.cc.Connect()
+		if !m.cc.WaitForStateChange(ctx, s) {
+			return fmt.Errorf("no connection to the namenode: it is %s", s)
+		}
+	}
+	return nil
 }
 
 // halt ends the namenode in order, as far as its disk lets it.
@@ -215,9 +235,6 @@ func (m *machine) content(ctx context.Context, inode uint64) (string, error) {
 	var b strings.Builder
 	for _, blk := range f.GetBlocks() {
 		object, status, err := m.fetch(ctx, http.MethodGet, blk.GetUrl(), blk.GetHeaders(), nil)
-		for tries := 1; err != nil && status == 0 && tries < 3; tries++ { // a connection is cut, as the library's are: it asks again, too
-			object, status, err = m.fetch(ctx, http.MethodGet, blk.GetUrl(), blk.GetHeaders(), nil)
-		}
 		key := blockstore.Key{Term: blk.GetTerm(), Seq: blk.GetSeq()}
 		if err == nil && status != http.StatusOK {
 			err = fmt.Errorf("block %s: %d %s", key, status, object)
@@ -237,8 +254,18 @@ func (m *machine) content(ctx context.Context, inode uint64) (string, error) {
 	return b.String(), nil
 }
 
-// fetch sends a signed request to this machine, whichever it was signed by.
-func (m *machine) fetch(ctx context.Context, method, to string, headers map[string]string, body []byte) ([]byte, int, error) {
+// fetch sends a signed request to this machine, whichever it was signed by. It asks again when
+// a connection is cut, as the library does.
+func (m *machine) fetch(ctx context.Context, method, to string, headers map[string]string, body []byte) (answer []byte, status int, err error) {
+	for range 3 {
+		if answer, status, err = m.fetchOnce(ctx, method, to, headers, body); err == nil || status != 0 {
+			break
+		}
+	}
+	return answer, status, err
+}
+
+func (m *machine) fetchOnce(ctx context.Context, method, to string, headers map[string]string, body []byte) ([]byte, int, error) {
 	u, err := url.Parse(to)
 	if err != nil {
 		return nil, 0, err

@@ -586,7 +586,7 @@ func TestCSIHostile(t *testing.T) {
 	n.from = append(n.from, "unshare", "--mount")
 	d := n.driver(ctx, t.TempDir())
 	view := fmt.Sprintf("/proc/%d", d.cmd.Process.Pid)
-	mounted := len(mountsOf(t, view, "/"))
+	mounted := len(mountsOf(t, view, d.dir+"/"))
 	v := d.create(ctx, "data")
 	t.Cleanup(func() {
 		if pid, _ := d.mounter(v); pid != 0 { // only if the test has failed
@@ -702,7 +702,7 @@ func TestCSIHostile(t *testing.T) {
 	code("another's mount", err, codes.FailedPrecondition)
 	_, err = d.NodeUnstageVolume(ctx, &csi.NodeUnstageVolumeRequest{VolumeId: "data", StagingTargetPath: other})
 	code("another's mount", err, codes.FailedPrecondition)
-	if left := mountsOf(t, view, "/"); !slices.Contains(left, other) || len(left) != mounted+1 {
+	if left := mountsOf(t, view, d.dir+"/"); !slices.Contains(left, other) || len(left) != mounted+1 {
 		t.Errorf("mounted: %v", left)
 	}
 

@@ -174,8 +174,20 @@ func (d *drill) firing(ctx context.Context, name string) (bool, error) {
 		}
 		expr = strings.ReplaceAll(expr, s.limit, s.drill)
 	}
-	n, err := d.prom.series(ctx, ranges.ReplaceAllString(expr, window))
-	return n > 0, err
+	over := window
+	if name == "LeasefsArchiveBlocksLost" { // counted once
+		over = "[2m]"
+	}
+	n, err := d.prom.series(ctx, ranges.ReplaceAllString(expr, over))
+	if n > 0 || err != nil {
+		return n > 0, err
+	}
+	// It has none either while nobody is scraped.
+	shown, err := d.prom.series(ctx, fmt.Sprintf(`sum_over_time(up{job="leasefs", instance=~%q}%s) >= 2 and on (instance) up == 1`, d.shown, window))
+	if all := strings.Count(d.shown, "|") + 1; err == nil && shown < all {
+		err = fmt.Errorf("%d of %d namenodes are scraped", shown, all)
+	}
+	return false, err
 }
 
 // follow gives the commands of an alarm's runbook.
@@ -261,6 +273,9 @@ func TestRunbooks(t *testing.T) {
 	})
 	if t.Failed() {
 		return
+	}
+	if len(tried) < len(drills) {
+		return // -run chose some
 	}
 	close(tried)
 	for names := range tried {

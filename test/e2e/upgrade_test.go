@@ -219,8 +219,8 @@ func (l *load) longest() (d time.Duration) {
 }
 
 // end ends the writers, and checks that all that they wrote is there. It returns how long one of
-// them waited for an answer at most, in all steps but the worst: in a single one the machine itself
-// may have stood still.
+// them waited for an answer at most, in three quarters of the steps: in some the machine itself may
+// have stood still.
 func (l *load) end(ctx context.Context, t *testing.T) (pause time.Duration) {
 	t.Helper()
 	close(l.stop)
@@ -244,8 +244,8 @@ func (l *load) end(ctx context.Context, t *testing.T) (pause time.Duration) {
 	l.e.fsck(ctx)
 	slices.Sort(l.pauses)
 	most := l.pauses[len(l.pauses)-1]
-	pause = l.pauses[len(l.pauses)-2]
-	t.Logf("%d lines; the longest pause between two acknowledged lines of a writer was %s, and in another step %s", lines, most.Round(time.Millisecond), pause.Round(time.Millisecond))
+	pause = l.pauses[len(l.pauses)*3/4] // each way is two fifths of the steps or more; a machine that stalls is not in most of them
+	t.Logf("%d lines; the longest pause between two acknowledged lines of a writer was %s, and in three quarters of the steps at most %s", lines, most.Round(time.Millisecond), pause.Round(time.Millisecond))
 	return pause
 }
 

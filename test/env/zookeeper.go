@@ -35,7 +35,7 @@ const zkServer = "/usr/share/zookeeper/bin/zkServer.sh"
 const zkSecure = " -cp /etc/zookeeper/conf:/usr/share/java/zookeeper.jar:/usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar:/usr/share/java/netty-transport-native-unix-common.jar"
 
 // ZooKeeperTick is the tickTime of the servers that tests start: sessions last
-// from twice to twenty times as long.
+// from twice as long to a minute.
 const ZooKeeperTick = 500 * time.Millisecond
 
 // patience is how long a server may take to do what a test waits for, on a
@@ -222,7 +222,7 @@ func (s *ZooKeeperServer) configure(all []*ZooKeeperServer) error {
 	if s.cfg.SyncLimit > 0 {
 		limit = s.cfg.SyncLimit
 	}
-	fmt.Fprintf(&b, "tickTime=%d\ninitLimit=20\nsyncLimit=%d\nmaxClientCnxns=0\n", ZooKeeperTick.Milliseconds(), limit)
+	fmt.Fprintf(&b, "tickTime=%d\nmaxSessionTimeout=60000\ninitLimit=20\nsyncLimit=%d\nmaxClientCnxns=0\n", ZooKeeperTick.Milliseconds(), limit)
 	// Of what a server has written nothing is lost when it is killed, synced or not: only
 	// a machine that dies loses it, and this one does not.
 	b.WriteString("admin.enableServer=false\n4lw.commands.whitelist=srvr,ruok,mntr,cons\npreAllocSize=4096\nforceSync=no\n")
