@@ -74,10 +74,10 @@ func TestUnfitSettings(t *testing.T) {
 	})
 	p.kill()
 	z := sharedZooKeeper(t)
-	n := newNamenode(t, t.TempDir(), "--blocks", "file://"+t.TempDir(), "--zookeeper", strings.Join(z.Addrs(), ","), "--namespace", "unfit-settings", "--session-timeout", "1m")
+	n := newNamenode(t, t.TempDir(), "--blocks", "file://"+t.TempDir(), "--zookeeper", strings.Join(z.Addrs(), ","), "--namespace", "unfit-settings", "--session-timeout", "2m")
 	n.format(ctx)
 	p = n.launch(ctx)
 	p.prints(ctx, p.out, "ready", func(s string) bool { return strings.HasPrefix(s, "ready") })
-	names(t, p.err.String(), "asked=1m0s", "granted=10s")
+	names(t, p.err.String(), "asked=2m0s", "granted=1m0s")
 	p.kill()
 }
