@@ -28,7 +28,7 @@ import (
 	"github.com/leasefs/leasefs/test/env/zkproxy"
 )
 
-// How long sessions last. ZooKeeper grants from 1 s to 10 s with a tickTime of
+// How long sessions last. ZooKeeper grants from 1 s to a minute with a tickTime of
 // 500 ms.
 const (
 	// calmSession is of tests in which no session is to end: nothing of theirs

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(env.AroundTests(m, &ensemble
 
 func root() string { return fmt.Sprintf("/leasefs/test%d", roots.Add(1)) }
 
-// calmSession is the longest that the servers grant: no session ends because the
+// calmSession is long: no session ends because the
 // machine is busy.
 const calmSession = 20 * env.ZooKeeperTick
 

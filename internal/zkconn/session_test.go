@@ -33,7 +33,7 @@ var (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(env.AroundTests(m, &ensemble)) }
 
-// sessionTimeout is the longest that the servers grant: no session ends because
+// sessionTimeout is long: no session ends because
 // the machine is busy.
 const sessionTimeout = 20 * env.ZooKeeperTick
 
