@@ -202,16 +202,21 @@ func TestAChangeOutwaitsAReader(t *testing.T) {
 	other := n.Raw(t, "other")
 	reader, stream := silentReader(t, n, "reader")
 	mkdir(t, other, "/d", 0o755)
-	keep(t, reader, "/d")
 	fs := n.Client(t, func(c *client.Config) { c.Timeout = 4 * attempt })
-	stream.renew() // for all of the term
-	began := time.Now()
-	if err := fs.Chmod(t.Context(), "/d", 0o700); err != nil {
-		t.Fatalf("after %v: %v", time.Since(began), err)
+	var took time.Duration
+	for range 3 { // a machine may stall for most of a term between the renewal and the change
+		keep(t, reader, "/d")
+		stream.renew() // for all of the term
+		began := time.Now()
+		err := fs.Chmod(t.Context(), "/d", 0o700)
+		if took = time.Since(began); err != nil {
+			t.Fatalf("after %v: %v", took, err)
+		}
+		if took >= attempt {
+			return
+		}
 	}
-	if took := time.Since(began); took < attempt {
-		t.Fatalf("it took %v: it did not wait for the reader for longer than an attempt", took)
-	}
+	t.Fatalf("it took %v: it did not wait for the reader for longer than an attempt", took)
 }
 
 // A session may make its own draft without the number that was set aside for it
