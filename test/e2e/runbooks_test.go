@@ -176,7 +176,7 @@ func (d *drill) firing(ctx context.Context, name string) (bool, error) {
 	}
 	over := window
 	if name == "LeasefsArchiveBlocksLost" { // counted once
-		over = "[2m]"
+		over = "[1m]"
 	}
 	n, err := d.prom.series(ctx, ranges.ReplaceAllString(expr, over))
 	if n > 0 || err != nil {
