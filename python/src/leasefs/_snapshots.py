@@ -47,7 +47,7 @@ class ChangeType(enum.Enum):
     UNKNOWN = pb.SNAPSHOT_CHANGE_TYPE_UNSPECIFIED  # a namenode of a later release tells of it
 
     @classmethod
-    def _missing_(cls, value: object) -> ChangeType:
+    def _missing_(cls, _value: object) -> ChangeType:
         return cls.UNKNOWN
 
 
