@@ -26,15 +26,18 @@ import (
 // ofSeveral are the alarms that TestRunbooksOfSeveral tries.
 var ofSeveral = []string{
 	"LeasefsNoStandby", "LeasefsJournalSlow", "LeasefsJournalBacklog", "LeasefsLeaseMonitorLate", "LeasefsOverloaded",
-	"LeasefsStandbyBehind", "LeasefsZooKeeperFull", "LeasefsClockWrong",
+	"LeasefsStandbyBehind", "LeasefsZooKeeperFull", "LeasefsClockWrong", "LeasefsFlapping",
 }
 
 // clockVariable names the folder with how far the clocks of an altered program are ahead: in
 // the file wall the time of day, in the file mono the others.
 const clockVariable = "LEASEFS_E2E_CLOCK"
 
-// alteredProgram is the program with such clocks, which searches its store for blocks without
-// a file every second, not every hour: it is built when it is first asked for.
+// panicsAt is a path at which an altered program has a fault.
+const panicsAt = "/panics"
+
+// alteredProgram is the program with such clocks and such a fault, which searches its store for
+// blocks without a file every second, not every hour: it is built when it is first asked for.
 func alteredProgram(t *testing.T) string {
 	t.Helper()
 	alteredOnce.Do(func() {
@@ -45,6 +48,11 @@ func alteredProgram(t *testing.T) string {
 		alteredPath = altered.Build(t, "../..", dir,
 			altered.Change{File: "namenode/config.go", Old: "cmp.Or[clock.Clock](c.Clock, clock.System{})", New: "cmp.Or[clock.Clock](c.Clock, alteredClock{})"},
 			altered.Change{File: "namenode/config.go", Old: "setDefault(&c.SweepEvery, time.Hour)", New: "setDefault(&c.SweepEvery, time.Second)"},
+			altered.Change{File: "namenode/rpc_read.go", Old: "resp := new(pb.StatResponse)\n", New: `resp := new(pb.StatResponse)
+	if r.GetAt().GetPath() == "` + panicsAt + `" {
+		panic("an altered program's")
+	}
+`},
 			altered.Change{File: "namenode/alteredclock.go", New: `package namenode
 
 import (
@@ -335,6 +343,12 @@ func drillStandby(ctx context.Context, t *testing.T) {
 	mend()
 	d.follow(ctx, full)
 	d.fires(ctx, full, false)
+
+	const flapping = "LeasefsFlapping"
+	d.fires(ctx, flapping, false)
+	d.firesBy(ctx, flapping, true, func() { e.failover(ctx, e.active(ctx)) })
+	d.follow(ctx, flapping)
+	d.fires(ctx, flapping, false) // the term stays as it is
 }
 
 // drillBehind: a standby reads slowly.

@@ -21,6 +21,7 @@ import (
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/blockstore/local"
+	"github.com/leasefs/leasefs/internal/fserror"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env/s3env"
 )
@@ -175,7 +176,7 @@ func (d *drill) firing(ctx context.Context, name string) (bool, error) {
 		expr = strings.ReplaceAll(expr, s.limit, s.drill)
 	}
 	over := window
-	if name == "LeasefsArchiveBlocksLost" { // counted once
+	if name == "LeasefsArchiveBlocksLost" || name == "LeasefsFlapping" { // counted once, and of what takes time
 		over = "[1m]"
 	}
 	n, err := d.prom.series(ctx, ranges.ReplaceAllString(expr, over))
@@ -531,7 +532,7 @@ func drillCopies(ctx context.Context, d *drill, other *namenode) []string {
 // as of another copy of the namespace. To wait until a block may go takes a clock that is
 // ahead.
 func drillStrays(ctx context.Context, d *drill, folder string) []string {
-	const garbage, unswept = "LeasefsGarbageGrows", "LeasefsUnsweptBlocks"
+	const garbage, unswept, panics = "LeasefsGarbageGrows", "LeasefsUnsweptBlocks", "LeasefsPanic"
 	ahead := d.alter(d.t)
 	term := d.status(ctx).Term
 	d.crash(ctx) // its blocks are of an earlier reign then
@@ -567,7 +568,12 @@ func drillStrays(ctx context.Context, d *drill, folder string) []string {
 	d.fires(ctx, unswept, true)
 	d.follow(ctx, unswept)
 	d.fires(ctx, unswept, false)
-	return []string{garbage, unswept}
+
+	d.fires(ctx, panics, false)
+	d.firesBy(ctx, panics, true, func() { d.fails(ctx, fserror.ExitFailure, "", "stat", panicsAt) })
+	d.follow(ctx, panics)
+	d.fires(ctx, panics, false)
+	return []string{garbage, unswept, panics}
 }
 
 // makeDirs makes directories, many at a time.
