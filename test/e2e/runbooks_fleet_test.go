@@ -37,7 +37,8 @@ const clockVariable = "LEASEFS_E2E_CLOCK"
 const panicsAt = "/panics"
 
 // alteredProgram is the program with such clocks and such a fault, which searches its store for
-// blocks without a file every second, not every hour: it is built when it is first asked for.
+// blocks without a file every second, not every hour, and keeps hardly any journal for its archive:
+// it is built when it is first asked for.
 func alteredProgram(t *testing.T) string {
 	t.Helper()
 	alteredOnce.Do(func() {
@@ -48,6 +49,7 @@ func alteredProgram(t *testing.T) string {
 		alteredPath = altered.Build(t, "../..", dir,
 			altered.Change{File: "namenode/config.go", Old: "cmp.Or[clock.Clock](c.Clock, clock.System{})", New: "cmp.Or[clock.Clock](c.Clock, alteredClock{})"},
 			altered.Change{File: "namenode/config.go", Old: "setDefault(&c.SweepEvery, time.Hour)", New: "setDefault(&c.SweepEvery, time.Second)"},
+			altered.Change{File: "namenode/images/keeper.go", Old: "total < mostNeeded*k.cfg.Bytes", New: "total < mostNeeded"},
 			altered.Change{File: "namenode/rpc_read.go", Old: "resp := new(pb.StatResponse)\n", New: `resp := new(pb.StatResponse)
 	if r.GetAt().GetPath() == "` + panicsAt + `" {
 		panic("an altered program's")

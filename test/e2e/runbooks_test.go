@@ -176,7 +176,7 @@ func (d *drill) firing(ctx context.Context, name string) (bool, error) {
 		expr = strings.ReplaceAll(expr, s.limit, s.drill)
 	}
 	over := window
-	if name == "LeasefsArchiveBlocksLost" || name == "LeasefsFlapping" { // counted once, and of what takes time
+	if slices.Contains([]string{"LeasefsArchiveBlocksLost", "LeasefsArchiveHole", "LeasefsFlapping"}, name) { // counted once, and of what takes time
 		over = "[1m]"
 	}
 	n, err := d.prom.series(ctx, ranges.ReplaceAllString(expr, over))
@@ -237,6 +237,7 @@ func TestRunbooks(t *testing.T) {
 	archived := newNamenode(t, filepath.Join(t.TempDir(), "data"), "--archive", "1h", "--blocks", "file://"+folder)
 	keeping := newNamenode(t, filepath.Join(t.TempDir(), "data"), "--archive", "1h", "--blocks", "file://"+filepath.Join(kept.dir, "blocks"))
 	keeping.via = kept.via
+	holed := newNamenode(t, filepath.Join(t.TempDir(), "data"), "--archive", "1h", "--blocks", "file://"+t.TempDir())
 	crowded := newNamenode(t, filepath.Join(t.TempDir(), "data"))
 	crowded.via = withFiles(256)
 	server := s3env.Start(t, s3env.Versitygw)
@@ -247,12 +248,12 @@ func TestRunbooks(t *testing.T) {
 	swept := newNamenode(t, filepath.Join(t.TempDir(), "data"), "--blocks", "file://"+strays)
 	drills := map[string]func(context.Context, *drill) (tried []string){"small": func(ctx context.Context, d *drill) []string { return drillRoom(ctx, d, disk) },
 		"audited": func(ctx context.Context, d *drill) []string { return drillAudit(ctx, d, logs) }, "scrubbed": drillBlocks, "plain": drillPlain, "crowded": drillCrowd,
-		"archived": func(ctx context.Context, d *drill) []string { return drillArchive(ctx, d, folder) },
-		"keeping":  func(ctx context.Context, d *drill) []string { return drillKept(ctx, d, kept) },
-		"bucket":   func(ctx context.Context, d *drill) []string { return drillStore(ctx, d, proxy) },
-		"copied":   func(ctx context.Context, d *drill) []string { return drillCopies(ctx, d, onS3(t, server, common)) },
-		"swept":    func(ctx context.Context, d *drill) []string { return drillStrays(ctx, d, strays) }}
-	namenodes := map[string]*namenode{"small": small, "audited": audited, "scrubbed": scrubbed, "plain": plain, "archived": archived, "keeping": keeping, "crowded": crowded, "bucket": bucket, "copied": copied, "swept": swept}
+		"archived": func(ctx context.Context, d *drill) []string { return drillArchive(ctx, d, folder) }, "holed": drillHole,
+		"keeping": func(ctx context.Context, d *drill) []string { return drillKept(ctx, d, kept) },
+		"bucket":  func(ctx context.Context, d *drill) []string { return drillStore(ctx, d, proxy) },
+		"copied":  func(ctx context.Context, d *drill) []string { return drillCopies(ctx, d, onS3(t, server, common)) },
+		"swept":   func(ctx context.Context, d *drill) []string { return drillStrays(ctx, d, strays) }}
+	namenodes := map[string]*namenode{"small": small, "audited": audited, "scrubbed": scrubbed, "plain": plain, "archived": archived, "keeping": keeping, "crowded": crowded, "bucket": bucket, "copied": copied, "swept": swept, "holed": holed}
 	prom := startPrometheus(t, slices.Collect(maps.Values(namenodes)))
 	untried := map[string]bool{}
 	for name, b := range runbooks(t) {
@@ -411,15 +412,7 @@ func drillBlocks(ctx context.Context, d *drill) []string {
 // drillArchive: the store takes nothing of the archive.
 func drillArchive(ctx context.Context, d *drill, folder string) []string {
 	const behind = "LeasefsArchiveBehind"
-	d.run(ctx, "mkdir", "/d")
-	var named string
-	eventually(ctx, d.t, "all is archived", func() bool {
-		all, err := filepath.Glob(filepath.Join(folder, "*", "named"))
-		if err == nil && len(all) == 1 {
-			named = all[0]
-		}
-		return named != "" && strings.Contains(d.page(ctx, "metrics"), "leasefs_archive_lag_records 0\n")
-	})
+	named := d.archived(ctx, folder)
 	d.fires(ctx, behind, false)
 	mend := refuseFiles(d.t, named)
 	d.run(ctx, "mkdir", "/e")
@@ -428,6 +421,41 @@ func drillArchive(ctx context.Context, d *drill, folder string) []string {
 	mend() // as it says
 	d.fires(ctx, behind, false)
 	return []string{behind}
+}
+
+// archived waits until all is archived, in the folder that it returns.
+func (d *drill) archived(ctx context.Context, folder string) (named string) {
+	d.t.Helper()
+	d.run(ctx, "mkdir", "-p", "/d")
+	eventually(ctx, d.t, "all is archived", func() bool {
+		all, err := filepath.Glob(filepath.Join(folder, "*", "named"))
+		if err == nil && len(all) == 1 {
+			named = all[0]
+		}
+		return named != "" && strings.Contains(d.page(ctx, "metrics"), "leasefs_archive_lag_records 0\n")
+	})
+	return named
+}
+
+// drillHole: the store takes nothing of the archive for so long that the journal is purged.
+func drillHole(ctx context.Context, d *drill) []string {
+	const hole = "LeasefsArchiveHole"
+	d.alter(d.t)
+	d.crash(ctx)
+	folder := strings.TrimPrefix(flagOf(d.t, d.flags, "--blocks"), "file://")
+	named := d.archived(ctx, folder)
+	d.fires(ctx, hole, false)
+	mend := refuseFiles(d.t, named)
+	for i := range 3 { // the journal is purged up to the older of two images
+		d.run(ctx, "mkdir", fmt.Sprint("/d/", i))
+		d.run(ctx, "admin", "checkpoint")
+	}
+	mend()
+	d.fires(ctx, hole, true)
+	d.follow(ctx, hole)
+	d.archived(ctx, folder)
+	d.fires(ctx, hole, false)
+	return []string{hole}
 }
 
 // drillKept: the store gets full of what only the archive needs.
