@@ -274,7 +274,7 @@ func (t *Table) Complete(ctx context.Context, u *users.User, name, path string, 
 		if cause := context.Cause(f.w.Context()); fserror.KindOf(cause) != fserror.Closed {
 			return false, cause
 		}
-		return true, nil
+		return t.wasCompleted(ctx, u, key, path, f.w.Inode(), last), nil // else it was let go of, and is open
 	case fserror.Transient(err):
 		t.cfg.Logger.Warn("a file cannot be closed yet; its client is told to ask again", "path", f.path, "client", name, "cause", err)
 		return false, nil

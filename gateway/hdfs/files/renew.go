@@ -10,6 +10,7 @@ import (
 	"github.com/leasefs/leasefs/gateway/users"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/lowlevel"
+	"github.com/leasefs/leasefs/namenode/share"
 )
 
 const (
@@ -32,10 +33,9 @@ const (
 func (t *Table) Renew(ctx context.Context, u *users.User, name string) {
 	key := users.Key{User: u.User, Client: name}
 	all := t.all(func(f *file) bool { return f.holder == key })
-	for n, f := range all {
-		if f.hear(); n == 0 {
-			f.u.FS.Vouch() // they share the session
-		}
+	for _, f := range all {
+		f.hear()
+		f.u.FS.Vouch()
 	}
 	if !t.asked.now(key, len(all) == 0) {
 		return
@@ -65,38 +65,72 @@ func (f *file) hear() { f.heard.Store(int64(f.table.age())) }
 func (t *Table) age() time.Duration { return t.cfg.Now().Sub(t.began) }
 
 // endSilent lets go of the files of the client that has been silent for longest, and for longer
-// than the namenode's soft limit, and tells whether there is one: of the user, or else of
-// another. What has arrived of them is made durable, and they stay their client's, who can come
+// than the namenode's soft limit, if there is one: of the user, or else of another whose places make
+// room for him. What has arrived of them is made durable, and they stay their client's, who can come
 // back to them.
-func (t *Table) endSilent(ctx context.Context, user string) bool {
-	last := map[*users.User]int64{} // by session
+func (t *Table) endSilent(ctx context.Context, user string, who share.Taker) {
+	type session struct{ heard, files int64 }
+	sessions := map[*users.User]session{}
 	for _, f := range t.all(func(*file) bool { return true }) {
-		last[f.u] = max(last[f.u], f.heard.Load())
+		s := sessions[f.u]
+		sessions[f.u] = session{max(s.heard, f.heard.Load()), s.files + 1}
 	}
-	now := t.age()
 	var silent *users.User
-	for u, at := range last {
-		if now-time.Duration(at) <= u.FS.Info().SoftLimit {
+	for u, s := range sessions {
+		own := u.User == user
+		if !t.isSilent(u, s.heard) || !own && !t.places.FitsOnce(s.files, 1, who) {
 			continue
 		}
-		if silent == nil || u.User == user && silent.User != user || (u.User == user) == (silent.User == user) && at < last[silent] {
+		if silent == nil || own && silent.User != user || own == (silent.User == user) && s.heard < sessions[silent].heard {
 			silent = u
 		}
 	}
 	if silent == nil {
-		return false
+		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, recoverFlush)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recoverFlush) // others lose nothing if he hangs up
 	defer cancel()
 	for _, f := range t.all(func(f *file) bool { return f.u == silent }) {
 		_ = f.w.Flush(ctx) // what cannot be kept was not acknowledged as kept
+	}
+	gone := t.takeOut(silent)
+	for _, f := range gone {
 		f.hangUp()
 		_ = f.w.Detach() // it is lost, or stays its holder's
 		t.forget(f)
 	}
-	t.cfg.Users.End(silent) // the namenode would take him for one who has his files open
-	t.cfg.Logger.Info("a silent client gave its places for open files to others", "client", silent.Client, "user", silent.User)
-	return true
+	if len(gone) > 0 {
+		t.cfg.Logger.Info("a silent client gave its places for open files to others", "client", silent.Client, "user", silent.User)
+	}
+}
+
+// isSilent tells whether a client who was heard of last then has been silent for longer than the
+// namenode's soft limit.
+func (t *Table) isSilent(u *users.User, heard int64) bool {
+	return t.age()-time.Duration(heard) > u.FS.Info().SoftLimit
+}
+
+// takeOut takes the files of a session out, unless its client is back. A client who comes back from
+// now on gets another session, by which the namenode gives him what he has open.
+func (t *Table) takeOut(silent *users.User) (gone []*file) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, f := range t.byFile {
+		if f.u != silent {
+			continue
+		}
+		if !t.isSilent(silent, f.heard.Load()) {
+			return nil
+		}
+		gone = append(gone, f)
+	}
+	for _, f := range gone {
+		delete(t.byFile, f.w.Inode())
+	}
+	if len(gone) > 0 {
+		t.cfg.Users.End(silent)
+	}
+	return gone
 }
 
 // resumeAll opens again what the namenode has open for a client.

@@ -123,8 +123,11 @@ func (t *Table) place(ctx context.Context, op, path string, key users.Key) (*wri
 		return nil, fserror.New(fserror.InvalidArgument, op, path, "the request does not say which client it is from")
 	}
 	who := share.User(key.User)
-	if !t.places.Take(1, who) && (!t.endSilent(ctx, key.User) || !t.places.Take(1, who)) {
-		return nil, fserror.New(fserror.Retry, op, path, "%d files are open for write, as many as the gateway allows; try again later, or allow more", t.places.Used())
+	if !t.places.Take(1, who) {
+		t.endSilent(ctx, key.User, who)
+		if !t.places.Take(1, who) {
+			return nil, fserror.New(fserror.Retry, op, path, "%d files are open for write, as many as the gateway allows; try again later, or allow more", t.places.Used())
+		}
 	}
 	u, err := t.cfg.Users.Get(ctx, key)
 	if err != nil {
