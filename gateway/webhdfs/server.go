@@ -326,7 +326,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if r.Method == http.MethodOptions && s.cfg.Guard != nil { // with which Hadoop's client begins
-		if _, err := s.proven(w, r, cmp.Or(path, "/"), p); err != nil {
+		if _, err := s.proven(w, r, auth.Sent{}, p); err != nil {
 			return err
 		}
 		w.WriteHeader(http.StatusOK)
@@ -339,7 +339,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
 	if path, err = fspath.Clean(cmp.Or(path, "/")); err != nil {
 		return err
 	}
-	who, err := s.who(w, r, path, p)
+	who, err := s.who(w, r, sent(op, path, p), p)
 	if err != nil {
 		return err
 	}
