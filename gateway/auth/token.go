@@ -71,7 +71,9 @@ func (g *Guard) Send(owner, by string, at Sent) Signed {
 	return g.sign(at.use(), Token{owner, "", by, now, now.Add(min(maxSend, g.life))})
 }
 
-func (s Sent) use() string { return fmt.Sprintf("sent to %q", []string{s.Op, s.Path, s.Inode, s.Opening}) }
+func (s Sent) use() string {
+	return fmt.Sprintf("sent to %q", []string{s.Op, s.Path, s.Inode, s.Opening})
+}
 
 func (g *Guard) sign(use string, t Token) Signed {
 	id := []byte{0} // the version

@@ -22,7 +22,7 @@ const (
 	askSoon = 10 * time.Second
 	// maxResumed is how many of those are opened again at once.
 	maxResumed = 100
-	// maxAsked is how many clients are remembered for askEvery.
+	// maxAsked is how many clients are remembered for askEvery, a fair share of each user.
 	maxAsked = 4096
 )
 
@@ -37,12 +37,12 @@ func (t *Table) Renew(ctx context.Context, u *users.User, name string) {
 		f.hear()
 		f.u.FS.Vouch()
 	}
-	if !t.asked.now(key, len(all) == 0) {
+	if !t.asked.now(key, t.age(), len(all) == 0) {
 		return
 	}
 	if err := t.resumeAll(ctx, u, key); err != nil {
 		t.asked.failed(key)
-		t.cfg.Logger.Debug("files that another gateway may have had open for a client were not found", "client", name, "user", u.User, "cause", err)
+		t.cfg.Logger.Debug("files that another gateway may have had open for a client were not all opened again", "client", name, "user", u.User, "cause", err)
 	}
 }
 
@@ -138,24 +138,30 @@ func (t *Table) resumeAll(ctx context.Context, u *users.User, key users.Key) err
 	const op = "renew lease"
 	n := 0
 	var failed error
-	for l, err := range u.FS.Leases().List(ctx, client.LeaseFilter{Holder: key.Client}) {
+	for l, err := range u.FS.Leases().List(ctx, client.LeaseFilter{Holder: key.Client, Open: true}) {
 		if err != nil {
 			return err
 		}
-		if l.Granted || l.Holder.User != key.User || l.Holder.Client != key.Client {
+		if l.Holder.User != key.User || l.Holder.Client != key.Client {
 			continue
 		}
 		for _, at := range l.Files {
-			if n++; n > maxResumed {
-				return failed
+			if f := t.open(at.Inode); f != nil && f.holder == key {
+				continue
+			}
+			if n == maxResumed {
+				return fserror.New(fserror.Retry, op, at.Path, "%d files were opened again, as many as at once; a later renewal continues", n)
 			}
 			i, _, err := u.FS.LstatKept(ctx, lowlevel.Inode(at.Inode))
 			if err != nil || i.Open == nil || i.Open.Epoch != at.Epoch {
 				continue // it was closed or replaced meanwhile
 			}
 			_, err = t.find(ctx, op, u, key.Client, at.Path, at.Inode)
-			if fserror.Transient(err) || ctx.Err() != nil {
-				return err // so would the next ones
+			switch {
+			case fserror.Transient(err) || ctx.Err() != nil:
+				return cmp.Or(err, context.Cause(ctx)) // so would the next ones
+			case err == nil:
+				n++
 			}
 			failed = cmp.Or(failed, err)
 		}
@@ -163,25 +169,30 @@ func (t *Table) resumeAll(ctx context.Context, u *users.User, key users.Key) err
 	return failed
 }
 
-// asked remembers for which clients the namenode was asked not long ago. The zero value
-// remembers none. It is safe for concurrent use.
+// asked remembers for which clients the namenode was asked not long ago, by the Table's age. It is
+// safe for concurrent use.
 type asked struct {
+	room *share.Limit
 	mu   sync.Mutex
 	when map[users.Key]once
 }
 
+func newAsked() *asked {
+	return &asked{room: share.New(maxAsked), when: map[users.Key]once{}}
+}
+
 // once is when it was asked for a client, and whether that has failed.
 type once struct {
-	at     time.Time
+	at     time.Duration
 	failed bool
 }
 
 // isOver tells whether to ask once more. Again tells whether to do so after a success.
-func (o once) isOver(now time.Time, again bool) bool {
+func (o once) isOver(now time.Duration, again bool) bool {
 	if o.failed {
-		return now.Sub(o.at) >= askSoon
+		return now-o.at >= askSoon
 	}
-	return again && now.Sub(o.at) >= askEvery
+	return again && now-o.at >= askEvery
 }
 
 // failed has a client be asked for again soon.
@@ -196,25 +207,25 @@ func (a *asked) failed(key users.Key) {
 
 // now tells whether to ask for a client now; then it is noted. If too many ask, some wait. Again
 // tells whether to ask more than once.
-func (a *asked) now(key users.Key, again bool) bool {
+func (a *asked) now(key users.Key, now time.Duration, again bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	now := time.Now()
-	if o, ok := a.when[key]; ok && !o.isOver(now, again) {
+	who := share.User(key.User)
+	o, known := a.when[key]
+	switch {
+	case known && !o.isOver(now, again):
 		return false
-	}
-	if len(a.when) >= maxAsked {
+	case known || a.room.Take(1, who):
+	default:
 		for k, o := range a.when {
 			if o.isOver(now, true) {
 				delete(a.when, k)
+				a.room.Give(1, share.User(k.User))
 			}
 		}
-		if len(a.when) >= maxAsked {
+		if !a.room.Take(1, who) {
 			return false
 		}
-	}
-	if a.when == nil {
-		a.when = map[users.Key]once{}
 	}
 	a.when[key] = once{at: now}
 	return true

@@ -41,7 +41,7 @@ type Table struct {
 	again  singleflight.Group // files that are being opened again
 
 	endings   endings
-	asked     asked
+	asked     *asked
 	short     sync.Once // for the log
 	began     time.Time
 	closeTime time.Duration
@@ -60,7 +60,7 @@ func New(cfg Config) *Table {
 		cfg.Key = make([]byte, 32)
 		_, _ = rand.Read(cfg.Key) // it never fails
 	}
-	return &Table{cfg: cfg, places: share.New(int64(cfg.Open)), byFile: map[uint64]*file{}, closeTime: closeTime, began: cfg.Now()}
+	return &Table{cfg: cfg, places: share.New(int64(cfg.Open)), byFile: map[uint64]*file{}, asked: newAsked(), closeTime: closeTime, began: cfg.Now()}
 }
 
 // closeTime is for how long a file's close is tried before its client is told to ask again.
