@@ -29,7 +29,8 @@ const (
 // Renew notes that a user's client lives. Its leases go when it does not call this, and
 // makes nothing durable, for the namenode's soft limit. An earlier gateway may have had files of
 // the client: the first time, and where nothing is open here for it, those that the namenode
-// has for it are opened again. What does not succeed is tried again by a later call.
+// has for it are opened again. What the client has given up closing is closed. What does not succeed
+// is tried again by a later call.
 func (t *Table) Renew(ctx context.Context, u *users.User, name string) {
 	key := users.Key{User: u.User, Client: name}
 	all := t.all(func(f *file) bool { return f.holder == key })
@@ -37,6 +38,7 @@ func (t *Table) Renew(ctx context.Context, u *users.User, name string) {
 		f.hear()
 		f.u.FS.Vouch()
 	}
+	t.closeLeft(ctx, all)
 	if !t.asked.now(key, t.age(), len(all) == 0) {
 		return
 	}
@@ -71,7 +73,7 @@ func (t *Table) age() time.Duration { return t.cfg.Now().Sub(t.began) }
 func (t *Table) endSilent(ctx context.Context, user string, who share.Taker) {
 	type session struct{ heard, files int64 }
 	sessions := map[*users.User]session{}
-	for _, f := range t.all(func(*file) bool { return true }) {
+	for _, f := range t.all(anyFile) {
 		s := sessions[f.u]
 		sessions[f.u] = session{max(s.heard, f.heard.Load()), s.files + 1}
 	}

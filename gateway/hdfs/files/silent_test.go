@@ -1,6 +1,7 @@
 package files
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"sync/atomic"
@@ -10,6 +11,7 @@ import (
 	"github.com/leasefs/leasefs/gateway/users"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/share"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // later gives a rig a clock that stands still, and returns what lets more than the soft limit pass.
@@ -106,5 +108,44 @@ func TestSilentOfOthers(t *testing.T) {
 	}
 	if got, err := r.u.FS.ReadFile(ctx, "/f"); err != nil || string(got) != "kept" {
 		t.Errorf("it has %q, %v", got, err)
+	}
+}
+
+// TestCloseGivenUp: a file that could not be closed while its client asked is closed by a later renewal,
+// with all that it was given, and gives its place back.
+func TestCloseGivenUp(t *testing.T) {
+	r := start(t)
+	r.closeTime = 300 * time.Millisecond
+	silence := r.later()
+	ctx := t.Context()
+	inode, b, p := r.create("/f", 64<<20)
+	all := bytes.Repeat([]byte("bytes"), 1<<20)
+	if _, err := p.Write(0, all); err != nil {
+		t.Fatal(err)
+	}
+	r.create("/other", 1<<20) // which the client continues
+	b.Length = int64(len(all))
+	r.nn.Stop(t)
+	if ok, err := r.Complete(ctx, r.u, name, "/f", inode, &b); ok || err != nil {
+		t.Fatalf("without a namenode: %v, %v", ok, err)
+	}
+	r.nn.Start(t)
+	r.Renew(ctx, r.u, name)
+	if r.open(inode) == nil {
+		t.Error("it was closed while the client may ask again")
+	}
+	silence()
+	env.Eventually(t, "it is closed", func() bool {
+		r.Renew(ctx, r.u, name)
+		return r.open(inode) == nil
+	})
+	if n := r.InUse(); n != 1 {
+		t.Errorf("%d files are open, want the other", n)
+	}
+	if i, err := r.u.FS.Stat(ctx, "/f"); err != nil || i.Open != nil || i.Length != b.Length {
+		t.Errorf("%+v, %v", i, err)
+	}
+	if ok, err := r.Complete(ctx, r.u, name, "/f", inode, &b); !ok || err != nil {
+		t.Errorf("its client asks again: %v, %v", ok, err)
 	}
 }

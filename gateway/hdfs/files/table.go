@@ -68,7 +68,7 @@ const closeTime = 30 * time.Second
 
 // Flush makes durable what has arrived of all files, until the context ends.
 func (t *Table) Flush(ctx context.Context) {
-	t.each(func(f *file) {
+	each(t.all(anyFile), func(f *file) {
 		if f.w.Durable() == f.w.Length() {
 			return
 		}
@@ -78,11 +78,13 @@ func (t *Table) Flush(ctx context.Context) {
 	})
 }
 
-// each does something for all files that are open now, for several at once.
-func (t *Table) each(do func(f *file)) {
+func anyFile(*file) bool { return true }
+
+// each does something for all of the files, for several at once.
+func each(all []*file, do func(f *file)) {
 	var wg sync.WaitGroup
 	turns := make(chan struct{}, 16)
-	for _, f := range t.all(func(*file) bool { return true }) {
+	for _, f := range all {
 		turns <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-turns }()
@@ -100,7 +102,7 @@ func (t *Table) Close(ctx context.Context) {
 	t.closed = true
 	t.mu.Unlock()
 	t.Flush(ctx)
-	t.each(func(f *file) {
+	each(t.all(anyFile), func(f *file) {
 		f.hangUp()
 		_ = f.w.Detach() // it is lost, or stays its holder's
 		t.forget(f)
