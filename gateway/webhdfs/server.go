@@ -102,6 +102,7 @@ type Server struct {
 	proxies  *proof.Proxies
 	users    *users.Table
 	streams  *gate.Gate
+	reports  *gate.Gate // of snapshots, made whole
 	openings *openings
 	listener net.Listener
 	http     *http.Server
@@ -151,6 +152,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, proxies: proxies,
 		streams:  gate.New(int64(cfg.Streams), gateTime),
+		reports:  gate.New(hadoop.MaxReports, gateTime),
 		listener: table.Listener(l),
 		served:   make(chan struct{}),
 	}
