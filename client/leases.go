@@ -219,17 +219,15 @@ func (f *engine) detach(ctx context.Context, path string, r *pb.Ref) error {
 func (l *Leases) List(ctx context.Context, filter LeaseFilter) iter.Seq2[*Lease, error] {
 	return func(yield func(*Lease, error) bool) {
 		req := &pb.ListLeasesRequest{
-			Caller: l.fs.caller, Limit: leasesAtOnce, Holder: filter.Holder, Expired: filter.Expired, Lease: filter.Lease, Path: filter.Path, Order: pb.LeaseOrder(filter.Order), //nolint:gosec // the namenode checks it
+			Caller: l.fs.caller, Limit: leasesAtOnce, Holder: filter.Holder, Expired: filter.Expired, Lease: filter.Lease, Path: filter.Path, Order: pb.LeaseOrder(filter.Order), Kind: leaseKinds[filter.Open], //nolint:gosec // the namenode checks it
 		}
-		listed := 0
-		seen := seenLeases{}
+		listed, seen := 0, seenLeases{}
 		for {
 			if left := filter.Limit - listed; left > 0 {
 				req.Limit = int32(min(left, leasesAtOnce)) //nolint:gosec // it fits
 			}
 			resp := new(pb.ListLeasesResponse)
-			c := namecall.Call{Op: "lease ls", Path: filter.Path}
-			if err := l.fs.nn.Do(ctx, &c, pb.Namenode_ListLeases_FullMethodName, req, resp); err != nil {
+			if err := l.fs.nn.Do(ctx, &namecall.Call{Op: "lease ls", Path: filter.Path}, pb.Namenode_ListLeases_FullMethodName, req, resp); err != nil {
 				yield(nil, err)
 				return
 			}
@@ -248,6 +246,9 @@ func (l *Leases) List(ctx context.Context, filter LeaseFilter) iter.Seq2[*Lease,
 		}
 	}
 }
+
+// leaseKinds are what LeaseFilter.Open chooses.
+var leaseKinds = map[bool]pb.LeaseKind{true: pb.LeaseKind_LEASE_KIND_SESSION}
 
 // leasesAtOnce is how many leases a page of List has.
 const leasesAtOnce = 1000

@@ -155,6 +155,7 @@ type LeaseFilter struct {
 	Expired bool   // only those past the soft limit
 	Lease   string // only the lease with this id
 	Path    string // only the lease that holds this path, or that it is attached to
+	Open    bool   // only those over files that are open for write, no granted ones
 	Order   LeaseOrder
 	Limit   int // only so many, the first ones; 0: all
 }

@@ -153,7 +153,11 @@ func (m *Manager) List(f Filter) (infos []Info, next uint64) {
 		}
 		return infos, 0
 	}
-	for after, more := f.After, true; more; {
+	first := f.After
+	if f.Of != nil && !f.Of(KindGranted) {
+		first = max(first, FirstSessionLease-1) // they are all before
+	}
+	for after, more := first, true; more; {
 		infos, after, more = m.listSome(infos, after, limit, f, now)
 		if more && len(infos) == limit {
 			return infos, after

@@ -67,19 +67,20 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// TestSentOn: a token with which a client is sent on is good for that path, for no longer than an
-// hour or than other tokens are, and at no other place.
+// TestSentOn: a token with which a client is sent on is good for that request, for no longer than an
+// hour or than other tokens are, and for no other.
 func TestSentOn(t *testing.T) {
 	g := testGuard("one", clock.System{})
 	g.life = 2 * time.Hour
-	s := g.Send("ann", "hue", "/f")
+	at := Sent{Op: "OPEN", Path: "/f", Inode: "7"}
+	s := g.Send("ann", "hue", at)
 	text := s.EncodeURL(KindWebHDFS)
-	if got, err := g.FromURLAt(text, "/f"); err != nil || got.Owner != "ann" || got.Real != "hue" || got.Ends.Sub(got.Issued) != time.Hour {
+	if got, err := g.FromURLAt(text, at); err != nil || got.Owner != "ann" || got.Real != "hue" || got.Ends.Sub(got.Issued) != time.Hour {
 		t.Errorf("%+v, %v", got, err)
 	}
-	for _, path := range []string{"/", "/g", "/f/"} {
-		if _, err := g.FromURLAt(text, path); hadoop.ClassOf(err) != hadoop.InvalidToken {
-			t.Errorf("it is taken for %s: %v", path, err)
+	for _, other := range []Sent{{"OPEN", "/g", "7", ""}, {"OPEN", "/f/", "7", ""}, {"OPEN", "/f", "8", ""}, {"OPEN", "/f", "", ""}, {"OPEN", "/f", "", "7"}, {"DELETE", "/f", "7", ""}, {}} {
+		if _, err := g.FromURLAt(text, other); hadoop.ClassOf(err) != hadoop.InvalidToken {
+			t.Errorf("it is taken for %+v: %v", other, err)
 		}
 	}
 	if _, err := g.FromURL(text); hadoop.ClassOf(err) != hadoop.InvalidToken {
@@ -89,14 +90,14 @@ func TestSentOn(t *testing.T) {
 		t.Errorf("it is taken for a delegation token: %v", err)
 	}
 	g.life = time.Minute
-	if s = g.Send("ann", "", "/f"); time.Until(s.Ends) > time.Minute {
+	if s = g.Send("ann", "", at); time.Until(s.Ends) > time.Minute {
 		t.Errorf("it is good until %s", s.Ends)
 	}
 	d, err := g.Issue("ann", "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.FromURLAt(d.EncodeURL(KindWebHDFS), "/f"); err != nil {
+	if _, err := g.FromURLAt(d.EncodeURL(KindWebHDFS), at); err != nil {
 		t.Errorf("a delegation token: %v", err)
 	}
 }

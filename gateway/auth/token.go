@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/binary"
+	"fmt"
 	"time"
 
 	"github.com/leasefs/leasefs/gateway/hadoop"
@@ -56,17 +57,23 @@ func (g *Guard) Issue(owner, by, renewer string) (Signed, error) {
 // file by many requests come back with it.
 const maxSend = time.Hour
 
-// Send makes a token with which a client is sent on: it is good for requests about one path,
-// for an hour at most, and no other token is given for it.
-func (g *Guard) Send(owner, by, path string) Signed {
+// Sent is the request with which a client is sent on, and for which alone its token is good: the
+// operation, the path, and the inode or the opening that the first request has led to.
+type Sent struct{ Op, Path, Inode, Opening string }
+
+// Send makes a token with which a client is sent on: it is good for that request only, for an
+// hour at most, and no other token is given for it.
+func (g *Guard) Send(owner, by string, at Sent) Signed {
 	if by == owner {
 		by = ""
 	}
 	now := g.clock.Wall()
-	return g.sign(sentTo(path), Token{owner, "", by, now, now.Add(min(maxSend, g.life))})
+	return g.sign(at.use(), Token{owner, "", by, now, now.Add(min(maxSend, g.life))})
 }
 
-func sentTo(path string) string { return "sent to " + path }
+func (s Sent) use() string {
+	return fmt.Sprintf("sent to %q", []string{s.Op, s.Path, s.Inode, s.Opening})
+}
 
 func (g *Guard) sign(use string, t Token) Signed {
 	id := []byte{0} // the version
@@ -170,14 +177,14 @@ func (g *Guard) FromURL(text string) (Token, error) {
 	return g.verify("delegation", identifier, password)
 }
 
-// FromURLAt is FromURL of a request about a path, to which the client may have been sent.
-func (g *Guard) FromURLAt(text, path string) (Token, error) {
+// FromURLAt is FromURL of a request with which the client may have been sent on.
+func (g *Guard) FromURLAt(text string, at Sent) (Token, error) {
 	identifier, password, err := decodeURL(text)
 	if err != nil {
 		return Token{}, err
 	}
-	if hmac.Equal(password, g.password(sentTo(path), identifier)) {
-		return g.verify(sentTo(path), identifier, password)
+	if hmac.Equal(password, g.password(at.use(), identifier)) {
+		return g.verify(at.use(), identifier, password)
 	}
 	return g.verify("delegation", identifier, password)
 }

@@ -7,8 +7,28 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasefs/leasefs/client/snapshots"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
+
+// TestReportsHaveABound: a report that is made whole is refused where it has too many changes, or where
+// their paths are too long in all.
+func TestReportsHaveABound(t *testing.T) {
+	for what, c := range map[string]struct{ length, most int }{
+		"changes": {10, maxReport}, "bytes": {16 << 10, maxReportBytes / (16 << 10)},
+	} {
+		var r report
+		change := &snapshots.Change{Path: strings.Repeat("x", c.length/2), NewPath: strings.Repeat("x", c.length/2)}
+		for n := range c.most {
+			if err := r.add(SnapshotPage{Deleted: []*snapshots.Change{change}}); err != nil {
+				t.Fatalf("%s: refused at %d: %v", what, n+1, err)
+			}
+		}
+		if err := r.add(SnapshotPage{Created: []*snapshots.Change{change}}); ClassOf(err) != SnapshotWrong {
+			t.Errorf("%s: %d are too many: %v", what, c.most+1, err)
+		}
+	}
+}
 
 func TestAttr(t *testing.T) {
 	for a, text := range map[Attr]string{

@@ -14,8 +14,15 @@ import (
 // SnapshotLimit is how many snapshots a directory may have.
 const SnapshotLimit = 1024
 
-// maxReport is how many changes one report tells of; a client that pages gets all.
-const maxReport = 100_000
+// What a report has at most that is made whole; a client that pages gets all.
+const (
+	maxReport      = 100_000  // changes
+	maxReportBytes = 16 << 20 // of their paths
+)
+
+// MaxReports is how many reports that are made whole a gateway has room for at once, until their clients
+// have read them: each takes a few times maxReportBytes.
+const MaxReports = 8
 
 // ofSnapshots gives an error of a call about the snapshots of a directory the name that HDFS has for it.
 func (f FS) ofSnapshots(ctx context.Context, dir string, err error) error {
@@ -71,7 +78,7 @@ func (f FS) Snapshots(ctx context.Context, dir string) (all []*snapshots.Snapsho
 	return all, f.ofSnapshots(ctx, dir, err)
 }
 
-// SnapshotDirs lists the directories that may have snapshots and that the user may stat.
+// SnapshotDirs lists the directories that may have snapshots and that the user owns; a superuser gets all.
 func (f FS) SnapshotDirs(ctx context.Context) (all []snapshots.DirInfo, err error) {
 	err = snapshots.Dirs(ctx, f.FS.FS, func(dir snapshots.DirInfo) error {
 		all = append(all, dir)
@@ -90,15 +97,14 @@ type SnapshotChange struct {
 // name), in the order of HDFS: each directory that was modified, then what was made, removed and renamed
 // in it. What is below a directory that was made or removed is left out.
 func (f FS) SnapshotReport(ctx context.Context, dir, from, to string) ([]SnapshotChange, error) {
-	var all SnapshotPage
+	var all report
 	for more := true; more; more = all.Next != "" {
 		page, err := f.SnapshotChanges(ctx, dir, from, to, all.Next, 0)
 		if err != nil {
 			return nil, err
 		}
-		all.Modified, all.Created, all.Deleted = append(all.Modified, page.Modified...), append(all.Created, page.Created...), append(all.Deleted, page.Deleted...)
-		if all.Next = page.Next; len(all.Modified)+len(all.Created)+len(all.Deleted) > maxReport {
-			return nil, Refuse(SnapshotWrong, "more than %d things changed: ask for them in pages, by getSnapshotDiffReportListing", maxReport)
+		if err := all.add(page); err != nil {
+			return nil, err
 		}
 	}
 	below := map[uint64][]SnapshotChange{} // a directory
@@ -106,16 +112,36 @@ func (f FS) SnapshotReport(ctx context.Context, dir, from, to string) ([]Snapsho
 		below[c.Parent] = append(below[c.Parent], SnapshotChange{labels[c.Type], c.Path, c.NewPath})
 	}
 	slices.SortFunc(all.Modified, func(a, b *snapshots.Change) int { return cmp.Compare(a.Path, b.Path) })
-	report := make([]SnapshotChange, 0, len(all.Modified)+len(all.Created)+len(all.Deleted))
+	lines := make([]SnapshotChange, 0, len(all.Modified)+len(all.Created)+len(all.Deleted))
 	for _, m := range all.Modified {
-		report = append(report, SnapshotChange{Label: "M", Path: m.Path})
+		lines = append(lines, SnapshotChange{Label: "M", Path: m.Path})
 		in := below[m.Inode]
 		slices.SortFunc(in, func(a, b SnapshotChange) int {
 			return cmp.Or(cmp.Compare(a.Label, b.Label), cmp.Compare(a.Path, b.Path))
 		})
-		report = append(report, in...)
+		lines = append(lines, in...)
 	}
-	return report, nil
+	return lines, nil
+}
+
+// report is what is known of a report that is made whole.
+type report struct {
+	SnapshotPage
+	bytes int // of paths
+}
+
+// add adds a page, unless the report has too much then.
+func (r *report) add(page SnapshotPage) error {
+	for _, part := range [][]*snapshots.Change{page.Modified, page.Created, page.Deleted} {
+		for _, c := range part {
+			r.bytes += len(c.Path) + len(c.NewPath)
+		}
+	}
+	r.Modified, r.Created, r.Deleted, r.Next = append(r.Modified, page.Modified...), append(r.Created, page.Created...), append(r.Deleted, page.Deleted...), page.Next
+	if len(r.Modified)+len(r.Created)+len(r.Deleted) > maxReport || r.bytes > maxReportBytes {
+		return Refuse(SnapshotWrong, "more than %d things changed, or their paths have more than %d bytes: ask for them in pages (getSnapshotDiffReportListing, GETSNAPSHOTDIFFLISTING by WebHDFS), or compare snapshots between which less has changed", maxReport, maxReportBytes)
+	}
+	return nil
 }
 
 var labels = map[snapshots.ChangeType]string{snapshots.Created: "+", snapshots.Deleted: "-", snapshots.Renamed: "R"}

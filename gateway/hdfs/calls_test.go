@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"strings"
 	"sync"
@@ -21,7 +22,9 @@ import (
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/gateway/hadoop"
 	"github.com/leasefs/leasefs/gateway/hdfs"
+	"github.com/leasefs/leasefs/gateway/hdfs/files"
 	pb "github.com/leasefs/leasefs/gateway/hdfs/hadoop"
+	"github.com/leasefs/leasefs/gateway/users"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/test/env"
 )
@@ -383,6 +386,42 @@ func TestNoNamenodeOfOne(t *testing.T) {
 		return !errors.As(err, &r) || r.class != hadoop.Standby
 	})
 	wantClass(t, "another error", err, hadoop.FileNotFound)
+}
+
+// noStore is a block store that takes nothing.
+type noStore struct{}
+
+func (noStore) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusForbidden, Status: "403 Forbidden", Body: http.NoBody}, nil
+}
+
+// TestNoBlockStoreOfOne: where only the block store does not serve, a client is not sent to another gateway, which
+// would have no other one.
+func TestNoBlockStoreOfOne(t *testing.T) {
+	_, s := start(t, func(c *hdfs.Config) {
+		c.Client.Timeout, c.Pair, c.Client.HTTPClient = time.Minute, true, &http.Client{Transport: noStore{}}
+	})
+	open, all := s.Tables()
+	u, err := all.Get(t.Context(), users.Key{User: "root"})
+	check(t, err)
+	defer all.Put(u)
+	o, err := open.Create(t.Context(), u, "c", "/f", files.Create{Mode: 0o644, Create: true})
+	check(t, err)
+	b, err := open.AddBlock(t.Context(), u, "c", "/f", o.Info.Inode, nil)
+	check(t, err)
+	id, password := open.Token(u, b, true)
+	g, err := open.Check(id, password, b.ID, true)
+	check(t, err)
+	p, err := open.Pipe(t.Context(), g, files.Setup{Block: b, Anew: true})
+	check(t, err)
+	defer p.Close()
+	_, err = p.Write(0, random(2<<20, 1)) // more than goes to the namenode
+	check(t, err)
+	err = dial(t, s, "root", "").call(clientProtocol, "fsync", &pb.FsyncRequestProto{Src: proto.String("/f"), Client: proto.String("c"), FileId: &o.Info.Inode}, new(pb.EmptyProto))
+	wantClass(t, "no block store", err, hadoop.Retriable)
+	if err == nil || !strings.Contains(err.Error(), "could not be stored") {
+		t.Error(err)
+	}
 }
 
 // TestConfigRefused: what makes no sense is an error that says so.

@@ -14,6 +14,9 @@ func (s *Server) Tables() (*files.Table, *users.Table) { return s.files, s.users
 // Located is how many blocks answers describe that are under way.
 func (s *Server) Located() int64 { return s.located.Used() }
 
+// Reports is how many reports that are made whole are under way.
+func (s *Server) Reports() int64 { return s.reports.Used() }
+
 // Method is one that is served.
 type Method struct{ Protocol, Method string }
 

@@ -13,6 +13,7 @@ import (
 	pb "github.com/leasefs/leasefs/gateway/hdfs/hadoop"
 	"github.com/leasefs/leasefs/gateway/hdfs/ipc"
 	"github.com/leasefs/leasefs/gateway/users"
+	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/internal/lowlevel"
 	"github.com/leasefs/leasefs/internal/posixacl"
@@ -275,10 +276,17 @@ func (s *Server) handle(ctx context.Context, c *ipc.Call) (m proto.Message, err 
 		s.cfg.Observe(class, time.Since(began))
 	}(time.Now())
 	m, err = s.answer(ctx, c)
-	if k := client.KindOf(err); s.cfg.Pair && err != nil && (k == client.ErrUnavailable || k == client.ErrNotActive) {
+	if s.cfg.Pair && err != nil && noNamenode(err) {
 		err = hadoop.Named(hadoop.Standby, err)
 	}
 	return m, err
+}
+
+// noNamenode tells whether another gateway may reach an active namenode where this one does not. The
+// block store is the same for both.
+func noNamenode(err error) bool {
+	k := client.KindOf(err)
+	return k == client.ErrNotActive || k == client.ErrUnavailable && fserror.ReasonOf(err) != fserror.ReasonBlockStore
 }
 
 func (s *Server) answer(ctx context.Context, c *ipc.Call) (proto.Message, error) {

@@ -38,7 +38,8 @@ const (
 	// maxLocated is how many blocks answers under way describe, in all: each takes about
 	// 1.5 KB until its client has read it.
 	maxLocated = 100_000
-	// locateTime is for how long an answer waits for others that describe many blocks.
+	// locateTime is for how long an answer waits for others that describe many blocks, or
+	// much that has changed.
 	locateTime = 20 * time.Second
 )
 
@@ -91,6 +92,7 @@ type Server struct {
 	data       *data.Server
 	badBlocks  rate.Sometimes // for the log: any client can report them
 	located    *gate.Gate     // for blocks that answers describe
+	reports    *gate.Gate     // of snapshots, made whole
 	host       string         // of this machine
 	advertised string         // empty: what clients call it
 	rpcPort    uint32
@@ -133,7 +135,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		_ = calls.Close()
 		return nil, err
 	}
-	s := &Server{cfg: cfg, log: cfg.Logger, located: gate.New(maxLocated, locateTime), badBlocks: rate.Sometimes{Interval: time.Minute}, advertised: cfg.Advertise, rpcPort: port(calls.Addr()), dataPort: port(bytes.Addr()), ended: make(chan struct{})}
+	s := &Server{cfg: cfg, log: cfg.Logger, located: gate.New(maxLocated, locateTime), reports: gate.New(hadoop.MaxReports, locateTime), badBlocks: rate.Sometimes{Interval: time.Minute}, advertised: cfg.Advertise, rpcPort: port(calls.Addr()), dataPort: port(bytes.Addr()), ended: make(chan struct{})}
 	if s.host, err = os.Hostname(); err != nil || s.host == "" {
 		s.host = "localhost"
 	}

@@ -94,6 +94,11 @@ func (q lookup) getSnapshotDiffReport(ctx context.Context, m *pb.SnapshotDiffReq
 	if err != nil {
 		return nil, err
 	}
+	leave, err := q.reports.Enter(ctx, q.call.Taker)
+	if err != nil {
+		return nil, err
+	}
+	q.call.Answered(leave)
 	lines, err := q.fs.SnapshotReport(ctx, p, m.GetFromSnapshot(), m.GetToSnapshot())
 	if err != nil {
 		return nil, err

@@ -2,16 +2,22 @@ package hdfs_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"path"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/client/snapshots"
 	"github.com/leasefs/leasefs/gateway/hadoop"
+	"github.com/leasefs/leasefs/gateway/hdfs"
 	pb "github.com/leasefs/leasefs/gateway/hdfs/hadoop"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // TestSnapshots: the calls about snapshots answer as HDFS does, what is in one is read as what there is,
@@ -186,4 +192,30 @@ func TestSnapshottableStatus(t *testing.T) {
 	if got, in := flags("/d"), listed()["d"]; got != 0 || in != 0 {
 		t.Errorf("no longer allowed: %d, in a listing %d", got, in)
 	}
+}
+
+// TestReportHasAPlace: a report that is made whole has a place among those that a gateway makes at once,
+// until its client has it.
+func TestReportHasAPlace(t *testing.T) {
+	var at atomic.Pointer[hdfs.Server]
+	var under atomic.Int64
+	n, s := start(t, func(c *hdfs.Config) {
+		c.Client.DialOptions = []grpc.DialOption{grpc.WithChainUnaryInterceptor(
+			func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+				if path.Base(method) == "DiffSnapshots" {
+					under.Store(at.Load().Reports())
+				}
+				return next(ctx, method, req, reply, cc, opts...)
+			})}
+	})
+	at.Store(s)
+	fs, ctx := n.Client(t), t.Context()
+	check(t, fs.MkdirAll(ctx, "/d", 0o755), snapshots.Allow(ctx, fs, "/d"))
+	_, err := snapshots.Make(ctx, fs, "/d", "s")
+	check(t, err)
+	ask(dial(t, s, "root", ""), "getSnapshotDiffReport", &pb.SnapshotDiffRequestProto{SnapshotRoot: proto.String("/d"), FromSnapshot: proto.String("s"), ToSnapshot: proto.String("")}, new(pb.GetSnapshotDiffReportResponseProto))
+	if n := under.Load(); n != 1 {
+		t.Errorf("%d have a place while it is made, want the one", n)
+	}
+	env.Eventually(t, "the place is given back", func() bool { return s.Reports() == 0 })
 }

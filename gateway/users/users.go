@@ -55,8 +55,9 @@ type User struct {
 	close func() error  // ends FS
 	err   error
 
-	uses int       // requests under way and files open; under Table.mu
-	last time.Time // when uses fell to 0
+	uses  int       // requests under way and files open; under Table.mu
+	last  time.Time // when uses fell to 0
+	ended bool      // it has left Table.byKey, and ends with its last use
 }
 
 // Proves returns the configuration with who proves what a gateway does for others: its user,
@@ -197,8 +198,13 @@ func (t *Table) Hold(u *User) {
 func (t *Table) Put(u *User) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if u.uses--; u.uses == 0 {
-		u.last = time.Now()
+	if u.uses--; u.uses > 0 {
+		return
+	}
+	u.last = time.Now()
+	if u.ended {
+		t.ending--
+		t.endLater(u)
 	}
 }
 
@@ -255,13 +261,18 @@ func (t *Table) EndIdle() {
 	}
 }
 
-// End ends a session that nobody uses, of which the holder will not come back or has to come with
-// another one.
+// End ends a session once nobody uses it. Who asks for one of its Key from now on gets another.
 func (t *Table) End(u *User) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if u.uses == 0 && t.byKey[u.Key] == u {
+	switch {
+	case t.byKey[u.Key] != u:
+	case u.uses == 0:
 		t.endLater(u)
+	default:
+		delete(t.byKey, u.Key)
+		u.ended = true
+		t.ending++
 	}
 }
 
@@ -280,7 +291,9 @@ func (t *Table) endLater(u *User) {
 // end closes a session in the background, and then the channel. t.mu is held, and the
 // session is not in use.
 func (t *Table) end(u *User) <-chan struct{} {
-	delete(t.byKey, u.Key)
+	if t.byKey[u.Key] == u {
+		delete(t.byKey, u.Key)
+	}
 	ended := make(chan struct{})
 	t.ends.Go(func() {
 		defer close(ended)

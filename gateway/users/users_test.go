@@ -171,3 +171,39 @@ func TestBlocksAheadAreShared(t *testing.T) {
 		}
 	}
 }
+
+// TestEndInUse: a session that is ended while it is in use counts until it is given back, and who comes
+// meanwhile gets another.
+func TestEndInUse(t *testing.T) {
+	n := env.Start(t)
+	us := New(t.Context(), client.Config{Namenodes: []string{n.Addr()}}, 2, nil)
+	defer us.Close()
+	get := func() (*User, error) { return us.Get(t.Context(), Key{User: "ann"}) }
+	first, err := get()
+	if err != nil {
+		t.Fatal(err)
+	}
+	us.End(first)
+	us.End(first)
+	second, err := get()
+	if err != nil || second == first {
+		t.Fatalf("another session: %t, %v", second != first, err)
+	}
+	if _, err := first.FS.Stat(t.Context(), "/"); err != nil {
+		t.Errorf("who uses it still: %v", err)
+	}
+	if _, err := us.Get(t.Context(), Key{User: "joe"}); fserror.KindOf(err) != fserror.Retry {
+		t.Errorf("a third of two: %v", err)
+	}
+	us.Put(first)
+	env.Eventually(t, "it has ended", func() bool {
+		us.mu.Lock()
+		defer us.mu.Unlock()
+		return us.ending == 0
+	})
+	if again, err := get(); err != nil || again != second {
+		t.Errorf("its successor is lost: %v", err)
+	}
+	us.Put(second)
+	us.Put(second)
+}

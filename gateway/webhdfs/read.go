@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"net/url"
 	"path"
 	"strconv"
 	"time"
@@ -260,15 +261,15 @@ func (q transfer) open() error {
 	if err != nil {
 		return err
 	}
-	more := fmt.Sprintf("inode=%d&offset=%d", i.Inode, offset)
+	more := url.Values{"inode": {strconv.FormatUint(i.Inode, 10)}, "offset": {strconv.FormatInt(offset, 10)}}
 	if length != math.MaxInt64 {
-		more += fmt.Sprintf("&length=%d", length)
+		more.Set("length", strconv.FormatInt(length, 10))
 	}
 	return q.redirect(more)
 }
 
 // redirect answers with where the second request goes.
-func (q *request) redirect(more string) error {
+func (q *request) redirect(more url.Values) error {
 	no, err := q.params.flag("noredirect", false)
 	if err != nil {
 		return err

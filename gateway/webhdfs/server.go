@@ -102,6 +102,7 @@ type Server struct {
 	proxies  *proof.Proxies
 	users    *users.Table
 	streams  *gate.Gate
+	reports  *gate.Gate // of snapshots, made whole
 	openings *openings
 	listener net.Listener
 	http     *http.Server
@@ -151,6 +152,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, proxies: proxies,
 		streams:  gate.New(int64(cfg.Streams), gateTime),
+		reports:  gate.New(hadoop.MaxReports, gateTime),
 		listener: table.Listener(l),
 		served:   make(chan struct{}),
 	}
@@ -326,7 +328,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if r.Method == http.MethodOptions && s.cfg.Guard != nil { // with which Hadoop's client begins
-		if _, err := s.proven(w, r, cmp.Or(path, "/"), p); err != nil {
+		if _, err := s.proven(w, r, auth.Sent{}, p); err != nil {
 			return err
 		}
 		w.WriteHeader(http.StatusOK)
@@ -339,7 +341,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
 	if path, err = fspath.Clean(cmp.Or(path, "/")); err != nil {
 		return err
 	}
-	who, err := s.who(w, r, path, p)
+	who, err := s.who(w, r, sent(op, path, p), p)
 	if err != nil {
 		return err
 	}

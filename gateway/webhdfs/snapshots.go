@@ -98,6 +98,11 @@ var changeTypes = map[string]string{"M": "MODIFY", "+": "CREATE", "-": "DELETE",
 
 func (q lookup) getSnapshotDiff() error {
 	from, to := q.params.maybe("oldsnapshotname"), q.params.maybe("snapshotname")
+	leave, err := q.reports.Enter(q.ctx, q.taker())
+	if err != nil {
+		return err
+	}
+	defer leave()
 	lines, err := q.fs.SnapshotReport(q.ctx, q.path, from, to)
 	if err != nil {
 		return err

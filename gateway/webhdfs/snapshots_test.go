@@ -1,9 +1,15 @@
 package webhdfs_test
 
 import (
+	"context"
+	"path"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"google.golang.org/grpc"
+
+	"github.com/leasefs/leasefs/gateway/webhdfs"
 	"github.com/leasefs/leasefs/test/env"
 )
 
@@ -80,4 +86,30 @@ func TestSnapshots(t *testing.T) {
 	want(t, "what was", both(t, s, "GET", "/d/.snapshot/t/gone?op=OPEN&user.name=root", ""), 200, "content")
 	want(t, "the end", once(t, s, "DELETE", "/d?op=DELETESNAPSHOT&snapshotname=t&user.name=root", ""), 200, "")
 	want(t, "gone", once(t, s, "GET", "/d/.snapshot/t/gone?op=OPEN&user.name=root", ""), 404, "FileNotFoundException")
+}
+
+// TestReportHasAPlace: a report that is made whole has a place among those that a gateway makes at once,
+// until its client has it.
+func TestReportHasAPlace(t *testing.T) {
+	n := env.Start(t)
+	var at atomic.Pointer[webhdfs.Server]
+	var under atomic.Int64
+	s := gateway(t, n, func(c *webhdfs.Config) {
+		c.Client.DialOptions = []grpc.DialOption{grpc.WithChainUnaryInterceptor(
+			func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+				if path.Base(method) == "DiffSnapshots" {
+					under.Store(at.Load().Reports())
+				}
+				return next(ctx, method, req, reply, cc, opts...)
+			})}
+	})
+	at.Store(s)
+	for _, url := range []string{"/d?op=MKDIRS", "/d?op=ALLOWSNAPSHOT", "/d?op=CREATESNAPSHOT&snapshotname=s"} {
+		want(t, url, once(t, s, "PUT", url+"&user.name=root", ""), 200, "")
+	}
+	want(t, "the report", once(t, s, "GET", "/d?op=GETSNAPSHOTDIFF&oldsnapshotname=s&user.name=root", ""), 200, "SnapshotDiffReport")
+	if n := under.Load(); n != 1 {
+		t.Errorf("%d have a place while it is made, want the one", n)
+	}
+	env.Eventually(t, "the place is given back", func() bool { return s.Reports() == 0 })
 }

@@ -20,9 +20,9 @@ type asker struct {
 }
 
 // who is for whom a request is made.
-func (s *Server) who(w http.ResponseWriter, r *http.Request, path string, p params) (a asker, err error) {
+func (s *Server) who(w http.ResponseWriter, r *http.Request, at auth.Sent, p params) (a asker, err error) {
 	if s.cfg.Guard != nil {
-		a, err = s.proven(w, r, path, p)
+		a, err = s.proven(w, r, at, p)
 	} else if a.user, err = name(p, "user.name"); a.user == "" && err == nil {
 		err = hadoop.Refuse(hadoop.Security, "the request does not say who asks; give the parameter user.name")
 	}
@@ -38,9 +38,9 @@ func (s *Server) who(w http.ResponseWriter, r *http.Request, path string, p para
 }
 
 // proven is who a request proves that it is made by. A client that proves nothing is asked to.
-func (s *Server) proven(w http.ResponseWriter, r *http.Request, path string, p params) (a asker, err error) {
+func (s *Server) proven(w http.ResponseWriter, r *http.Request, at auth.Sent, p params) (a asker, err error) {
 	if text := p.text("delegation"); text != "" {
-		t, err := s.cfg.Guard.FromURLAt(text, path)
+		t, err := s.cfg.Guard.FromURLAt(text, at)
 		if err != nil {
 			return a, err
 		}
@@ -83,8 +83,14 @@ func shown(u *url.URL) string {
 	return strings.Join(words, "&")
 }
 
+// sent is what the token of a second request is good for: no other operation, and no other file or
+// opening. Where in the file it reads is the client's to say.
+func sent(op, path string, p params) auth.Sent {
+	return auth.Sent{Op: op, Path: path, Inode: p.text("inode"), Opening: p.text("opening")}
+}
+
 // location is where the second request of an operation goes, and what it shows there.
-func (q *request) location(more string) string {
+func (q *request) location(more url.Values) string {
 	who := "user.name=" + url.QueryEscape(q.params.text("user.name"))
 	if q.params.has("doas") {
 		who += "&doas=" + url.QueryEscape(q.params.text("doas"))
@@ -96,12 +102,12 @@ func (q *request) location(more string) string {
 	if q.cfg.Guard != nil { // the second one brings bytes, and cannot be asked first
 		token := q.params.text("delegation")
 		if token == "" {
-			token = q.cfg.Guard.Send(q.who.user, q.who.by, q.path).EncodeURL(q.kind())
+			token = q.cfg.Guard.Send(q.who.user, q.who.by, sent(q.op, q.path, params(more))).EncodeURL(q.kind())
 		}
 		who = "delegation=" + url.QueryEscape(token)
 	}
 	host := cmp.Or(q.cfg.Advertise, q.r.Host, q.Addr())
-	return fmt.Sprintf("%s://%s%s%s?op=%s&%s&%s", scheme, host, prefix, escape(q.path), q.op, who, more)
+	return fmt.Sprintf("%s://%s%s%s?op=%s&%s&%s", scheme, host, prefix, escape(q.path), q.op, who, more.Encode())
 }
 
 // kind is what Hadoop calls tokens of this server.

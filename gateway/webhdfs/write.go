@@ -10,6 +10,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -268,7 +269,7 @@ func (q transfer) first(from int64, here bool, open func(context.Context) (*clie
 	_, _ = rand.Read(id[:]) // it never fails
 	o.id = hex.EncodeToString(id[:])
 	q.openings.add(o)
-	return q.redirect("opening=" + o.id)
+	return q.redirect(url.Values{"opening": {o.id}})
 }
 
 // second writes what a first request has opened.

@@ -410,7 +410,7 @@ func (f *Fetcher) get(ctx context.Context, b *Block, off int64, dst []byte) erro
 					return f.damaged(b, 0, "the block is missing from the block store")
 				}
 			} else if refused++; refused > maxRefused {
-				return fserror.Wrap(fserror.Unavailable, "read", f.file.Path, err)
+				return fserror.Wrap(fserror.Unavailable, "read", f.file.Path, err).Because(fserror.ReasonBlockStore)
 			}
 			url, headers = now.URL, now.Headers
 			continue
@@ -418,7 +418,7 @@ func (f *Fetcher) get(ctx context.Context, b *Block, off int64, dst []byte) erro
 			return fserror.Wrap(fserror.Internal, "read", f.file.Path, err)
 		}
 		if !tries.Pause(ctx, n, deadline, err) {
-			return fserror.Wrap(fserror.Unavailable, "read", f.file.Path, fmt.Errorf("block %s could not be read within %s: %w", b.Key, tries.Limit, err))
+			return fserror.Wrap(fserror.Unavailable, "read", f.file.Path, fmt.Errorf("block %s could not be read within %s: %w", b.Key, tries.Limit, err)).Because(fserror.ReasonBlockStore)
 		}
 	}
 }

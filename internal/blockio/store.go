@@ -55,11 +55,11 @@ func (t *Transport) Store(ctx context.Context, object []byte, tries Tries, next 
 		if s := Status(err); s/100 == 4 && s != http.StatusTooManyRequests && s != http.StatusRequestTimeout && s != http.StatusPreconditionFailed {
 			if refused++; refused >= maxRefused {
 				key := blockstore.Key{Term: at.GetTerm(), Seq: at.GetSeq()}
-				return nil, shared, fserror.Wrap(fserror.Unavailable, "", "", fmt.Errorf("block %s could not be stored: %w", key, err))
+				return nil, shared, fserror.Wrap(fserror.Unavailable, "", "", fmt.Errorf("block %s could not be stored: %w", key, err)).Because(fserror.ReasonBlockStore)
 			}
 		}
 		if !tries.Pause(ctx, n, deadline, err) {
-			return nil, shared, fserror.Wrap(fserror.Unavailable, "", "", fmt.Errorf("the block store took no block within %s: %w", tries.Limit, err))
+			return nil, shared, fserror.Wrap(fserror.Unavailable, "", "", fmt.Errorf("the block store took no block within %s: %w", tries.Limit, err)).Because(fserror.ReasonBlockStore)
 		}
 	}
 }
@@ -70,5 +70,5 @@ func Cause(err error) *fserror.Error {
 	if errors.As(err, &u) {
 		err = u.Err
 	}
-	return &fserror.Error{Kind: fserror.Unavailable, Reason: "block store", Message: "the block store does not serve (" + err.Error() + ")"}
+	return &fserror.Error{Kind: fserror.Unavailable, Reason: fserror.ReasonBlockStore, Message: "the block store does not serve (" + err.Error() + ")"}
 }

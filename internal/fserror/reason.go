@@ -63,6 +63,10 @@ const (
 	ReasonSessionTimeout = "HA.SessionTimeout"
 )
 
+// ReasonBlockStore is that of errors of the block store where it does not serve. There is no hint: what
+// ends it is not the user's.
+const ReasonBlockStore = "block store"
+
 // Because returns e with the reason.
 func (e *Error) Because(reason string) *Error {
 	e.Reason = reason

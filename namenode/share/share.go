@@ -164,10 +164,13 @@ func first(all []Holding) []Holding {
 }
 
 // Fits reports whether Take would take n.
-func (l *Limit) Fits(n int64, who Taker) bool {
+func (l *Limit) Fits(n int64, who Taker) bool { return l.FitsOnce(0, n, who) }
+
+// FitsOnce reports whether Take would take n once others have given so much back.
+func (l *Limit) FitsOnce(given, n int64, who Taker) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.over(n, who) == "" && l.used+n <= l.room(n, who)
+	return l.over(n, who) == "" && l.used-given+n <= l.room(n, who)
 }
 
 // Hold takes n whatever there is: it was found to fit, or is held already.

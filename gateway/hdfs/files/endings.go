@@ -23,8 +23,8 @@ func endingOf(key users.Key, inode uint64, last *Block) ending {
 	return ending{key, inode, last.Index(), last.Length}
 }
 
-// endings remember how long files are that were closed last: where a block began elsewhere than
-// at a multiple of the block size, the client's last one does not tell. The oldest are
+// endings remember how long files are that were closed last of which the client's last block does not
+// tell: one began elsewhere than at a multiple of the block size. The oldest are
 // forgotten. The zero value is empty. It is safe for concurrent use.
 type endings struct {
 	mu    sync.Mutex

@@ -25,6 +25,7 @@ type file struct {
 	leave  func()
 	gone   atomic.Bool
 	heard  atomic.Int64 // when the client was heard of last: a Duration since table.began
+	left   atomic.Int64 // when Complete said last that the file is not closed yet; 0: it did not
 
 	pipe atomic.Pointer[Pipe] // that may bring bytes now
 	// trouble is why bytes could not be kept, which a connection for bytes cannot say: the
@@ -38,6 +39,7 @@ type file struct {
 	block   *place // the last block, if it was given to the client
 	before  *place // the one before it, if it is known
 	resumed bool   // by another gateway's client, who may name blocks of an older stamp
+	unkept  bool   // the namenode does not have attr
 }
 
 // place is where a block is in its file.
@@ -255,11 +257,14 @@ func (t *Table) Complete(ctx context.Context, u *users.User, name, path string, 
 	if last != nil {
 		err = f.whole(op, last)
 	}
+	tells := !f.unkept && endOf(last, f.attr.BlockSize) == f.w.Length()
 	f.mu.Unlock()
 	if err != nil {
 		return false, cmp.Or(f.told(op), err) // what is missing may have found no room
 	}
-	t.endings.add(endingOf(key, f.w.Inode(), last), f.w.Length())
+	if !tells {
+		t.endings.add(endingOf(key, f.w.Inode(), last), f.w.Length())
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.closeTime)
 	defer cancel()
 	err = f.w.CloseContext(lowlevel.Keeping(ctx))
@@ -274,8 +279,9 @@ func (t *Table) Complete(ctx context.Context, u *users.User, name, path string, 
 		if cause := context.Cause(f.w.Context()); fserror.KindOf(cause) != fserror.Closed {
 			return false, cause
 		}
-		return true, nil
+		return t.wasCompleted(ctx, u, key, path, f.w.Inode(), last), nil // else it was let go of, and is open
 	case fserror.Transient(err):
+		f.left.Store(max(int64(t.age()), 1))
 		t.cfg.Logger.Warn("a file cannot be closed yet; its client is told to ask again", "path", f.path, "client", name, "cause", err)
 		return false, nil
 	}
@@ -285,6 +291,25 @@ func (t *Table) Complete(ctx context.Context, u *users.User, name, path string, 
 		return true, nil // by a call that was carried out, and not answered
 	}
 	return err == nil, err
+}
+
+// closeLeft closes those of a client's files that he has wanted to be closed, and gave up when that did
+// not work: they would stay open for as long as he renews.
+func (t *Table) closeLeft(ctx context.Context, all []*file) {
+	ctx, cancel := context.WithTimeout(ctx, recoverFlush)
+	defer cancel()
+	each(all, func(f *file) {
+		if at := f.left.Load(); at == 0 || !t.isSilent(f.u, at) {
+			return
+		}
+		err := f.w.CloseContext(lowlevel.Keeping(ctx))
+		if err != nil && (fserror.Transient(err) || fserror.KindOf(err) == fserror.Closed) {
+			return // a later renewal tries it, or another call does
+		}
+		t.forget(f)
+		f.hangUp()
+		t.cfg.Logger.Info("a file was closed whose client had given up closing it", "path", f.path, "client", f.holder.Client, "cause", err)
+	})
 }
 
 // wasCompleted tells whether a file is closed as Complete leaves it for a client who believes
@@ -310,8 +335,14 @@ func (t *Table) wasCompleted(ctx context.Context, u *users.User, key users.Key, 
 	if end, ok := t.endings.of(endingOf(key, i.Inode, last)); ok && end == i.Length {
 		return true
 	}
+	return i.Length == endOf(last, a.BlockSize)
+}
+
+// endOf is where a file ends of which last is the last block, nil if it has none, and which has no
+// shorter one.
+func endOf(last *Block, blockSize int64) int64 {
 	if last == nil {
-		return i.Length == 0
+		return 0
 	}
-	return i.Length == last.Index()*a.BlockSize+last.Length
+	return last.Index()*blockSize + last.Length
 }

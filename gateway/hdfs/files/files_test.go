@@ -161,6 +161,12 @@ func TestCompleteRepeated(t *testing.T) {
 		t.Fatal(err)
 	}
 	twice("empty", o.Info.Inode, nil)
+	remembers := func(what string, want int) {
+		t.Helper()
+		if n := len(r.endings.order); n != want {
+			t.Errorf("%s: %d ends are remembered, want %d", what, n, want)
+		}
+	}
 
 	inode, b, p := r.create("/odd", 1024)
 	if _, err := p.Write(0, make([]byte, 100)); err != nil {
@@ -168,6 +174,7 @@ func TestCompleteRepeated(t *testing.T) {
 	}
 	b.Length = 100
 	twice("odd", inode, &b)
+	remembers("the last block tells where the file ends", 0)
 	o, err = r.Append(ctx, r.u, name, "/odd", true, false)
 	if err != nil {
 		t.Fatal(err)
@@ -181,6 +188,7 @@ func TestCompleteRepeated(t *testing.T) {
 	}
 	next.Length = 50
 	twice("odd", inode, &next)
+	remembers("it does not", 1)
 	next.Length = 49
 	_, err = r.Complete(ctx, r.u, name, "/odd", inode, &next)
 	r.kind("another end", err, fserror.LeaseLost)

@@ -53,10 +53,14 @@ func (t *Table) Create(ctx context.Context, u *users.User, name, path string, c 
 		}
 		return Opened{}, err
 	}
-	if _, err := t.add(p, w, path, c.Attr, false); err != nil {
+	f, err := t.add(p, w, path, c.Attr, false)
+	if err != nil {
 		p.leave()
 		return Opened{}, err
 	}
+	f.mu.Lock()
+	f.unkept = hadoop.AttrOf(i) != c.Attr
+	f.mu.Unlock()
 	return Opened{Info: i, Attr: c.Attr}, nil
 }
 

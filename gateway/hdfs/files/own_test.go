@@ -73,7 +73,7 @@ func TestReadOnlyFileIsItsWriters(t *testing.T) {
 			return err
 		},
 		"renewLease": func(t *testing.T, o open) error {
-			second.asked = asked{}
+			second.asked = newAsked()
 			second.Renew(ctx, u, name)
 			if second.open(o.inode) == nil {
 				t.Error("it is not open by the second gateway")

@@ -10,6 +10,7 @@ import (
 	"github.com/leasefs/leasefs/gateway/users"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/lowlevel"
+	"github.com/leasefs/leasefs/namenode/share"
 )
 
 const (
@@ -21,28 +22,29 @@ const (
 	askSoon = 10 * time.Second
 	// maxResumed is how many of those are opened again at once.
 	maxResumed = 100
-	// maxAsked is how many clients are remembered for askEvery.
+	// maxAsked is how many clients are remembered for askEvery, a fair share of each user.
 	maxAsked = 4096
 )
 
 // Renew notes that a user's client lives. Its leases go when it does not call this, and
 // makes nothing durable, for the namenode's soft limit. An earlier gateway may have had files of
 // the client: the first time, and where nothing is open here for it, those that the namenode
-// has for it are opened again. What does not succeed is tried again by a later call.
+// has for it are opened again. What the client has given up closing is closed. What does not succeed
+// is tried again by a later call.
 func (t *Table) Renew(ctx context.Context, u *users.User, name string) {
 	key := users.Key{User: u.User, Client: name}
 	all := t.all(func(f *file) bool { return f.holder == key })
-	for n, f := range all {
-		if f.hear(); n == 0 {
-			f.u.FS.Vouch() // they share the session
-		}
+	for _, f := range all {
+		f.hear()
+		f.u.FS.Vouch()
 	}
-	if !t.asked.now(key, len(all) == 0) {
+	t.closeLeft(ctx, all)
+	if !t.asked.now(key, t.age(), len(all) == 0) {
 		return
 	}
 	if err := t.resumeAll(ctx, u, key); err != nil {
 		t.asked.failed(key)
-		t.cfg.Logger.Debug("files that another gateway may have had open for a client were not found", "client", name, "user", u.User, "cause", err)
+		t.cfg.Logger.Debug("files that another gateway may have had open for a client were not all opened again", "client", name, "user", u.User, "cause", err)
 	}
 }
 
@@ -65,38 +67,72 @@ func (f *file) hear() { f.heard.Store(int64(f.table.age())) }
 func (t *Table) age() time.Duration { return t.cfg.Now().Sub(t.began) }
 
 // endSilent lets go of the files of the client that has been silent for longest, and for longer
-// than the namenode's soft limit, and tells whether there is one: of the user, or else of
-// another. What has arrived of them is made durable, and they stay their client's, who can come
+// than the namenode's soft limit, if there is one: of the user, or else of another whose places make
+// room for him. What has arrived of them is made durable, and they stay their client's, who can come
 // back to them.
-func (t *Table) endSilent(ctx context.Context, user string) bool {
-	last := map[*users.User]int64{} // by session
-	for _, f := range t.all(func(*file) bool { return true }) {
-		last[f.u] = max(last[f.u], f.heard.Load())
+func (t *Table) endSilent(ctx context.Context, user string, who share.Taker) {
+	type session struct{ heard, files int64 }
+	sessions := map[*users.User]session{}
+	for _, f := range t.all(anyFile) {
+		s := sessions[f.u]
+		sessions[f.u] = session{max(s.heard, f.heard.Load()), s.files + 1}
 	}
-	now := t.age()
 	var silent *users.User
-	for u, at := range last {
-		if now-time.Duration(at) <= u.FS.Info().SoftLimit {
+	for u, s := range sessions {
+		own := u.User == user
+		if !t.isSilent(u, s.heard) || !own && !t.places.FitsOnce(s.files, 1, who) {
 			continue
 		}
-		if silent == nil || u.User == user && silent.User != user || (u.User == user) == (silent.User == user) && at < last[silent] {
+		if silent == nil || own && silent.User != user || own == (silent.User == user) && s.heard < sessions[silent].heard {
 			silent = u
 		}
 	}
 	if silent == nil {
-		return false
+		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, recoverFlush)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recoverFlush) // others lose nothing if he hangs up
 	defer cancel()
 	for _, f := range t.all(func(f *file) bool { return f.u == silent }) {
 		_ = f.w.Flush(ctx) // what cannot be kept was not acknowledged as kept
+	}
+	gone := t.takeOut(silent)
+	for _, f := range gone {
 		f.hangUp()
 		_ = f.w.Detach() // it is lost, or stays its holder's
 		t.forget(f)
 	}
-	t.cfg.Users.End(silent) // the namenode would take him for one who has his files open
-	t.cfg.Logger.Info("a silent client gave its places for open files to others", "client", silent.Client, "user", silent.User)
-	return true
+	if len(gone) > 0 {
+		t.cfg.Logger.Info("a silent client gave its places for open files to others", "client", silent.Client, "user", silent.User)
+	}
+}
+
+// isSilent tells whether a client who was heard of last then has been silent for longer than the
+// namenode's soft limit.
+func (t *Table) isSilent(u *users.User, heard int64) bool {
+	return t.age()-time.Duration(heard) > u.FS.Info().SoftLimit
+}
+
+// takeOut takes the files of a session out, unless its client is back. A client who comes back from
+// now on gets another session, by which the namenode gives him what he has open.
+func (t *Table) takeOut(silent *users.User) (gone []*file) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, f := range t.byFile {
+		if f.u != silent {
+			continue
+		}
+		if !t.isSilent(silent, f.heard.Load()) {
+			return nil
+		}
+		gone = append(gone, f)
+	}
+	for _, f := range gone {
+		delete(t.byFile, f.w.Inode())
+	}
+	if len(gone) > 0 {
+		t.cfg.Users.End(silent)
+	}
+	return gone
 }
 
 // resumeAll opens again what the namenode has open for a client.
@@ -104,24 +140,30 @@ func (t *Table) resumeAll(ctx context.Context, u *users.User, key users.Key) err
 	const op = "renew lease"
 	n := 0
 	var failed error
-	for l, err := range u.FS.Leases().List(ctx, client.LeaseFilter{Holder: key.Client}) {
+	for l, err := range u.FS.Leases().List(ctx, client.LeaseFilter{Holder: key.Client, Open: true}) {
 		if err != nil {
 			return err
 		}
-		if l.Granted || l.Holder.User != key.User || l.Holder.Client != key.Client {
+		if l.Holder.User != key.User || l.Holder.Client != key.Client {
 			continue
 		}
 		for _, at := range l.Files {
-			if n++; n > maxResumed {
-				return failed
+			if f := t.open(at.Inode); f != nil && f.holder == key {
+				continue
+			}
+			if n == maxResumed {
+				return fserror.New(fserror.Retry, op, at.Path, "%d files were opened again, as many as at once; a later renewal continues", n)
 			}
 			i, _, err := u.FS.LstatKept(ctx, lowlevel.Inode(at.Inode))
 			if err != nil || i.Open == nil || i.Open.Epoch != at.Epoch {
 				continue // it was closed or replaced meanwhile
 			}
 			_, err = t.find(ctx, op, u, key.Client, at.Path, at.Inode)
-			if fserror.Transient(err) || ctx.Err() != nil {
-				return err // so would the next ones
+			switch {
+			case fserror.Transient(err) || ctx.Err() != nil:
+				return cmp.Or(err, context.Cause(ctx)) // so would the next ones
+			case err == nil:
+				n++
 			}
 			failed = cmp.Or(failed, err)
 		}
@@ -129,25 +171,30 @@ func (t *Table) resumeAll(ctx context.Context, u *users.User, key users.Key) err
 	return failed
 }
 
-// asked remembers for which clients the namenode was asked not long ago. The zero value
-// remembers none. It is safe for concurrent use.
+// asked remembers for which clients the namenode was asked not long ago, by the Table's age. It is
+// safe for concurrent use.
 type asked struct {
+	room *share.Limit
 	mu   sync.Mutex
 	when map[users.Key]once
 }
 
+func newAsked() *asked {
+	return &asked{room: share.New(maxAsked), when: map[users.Key]once{}}
+}
+
 // once is when it was asked for a client, and whether that has failed.
 type once struct {
-	at     time.Time
+	at     time.Duration
 	failed bool
 }
 
 // isOver tells whether to ask once more. Again tells whether to do so after a success.
-func (o once) isOver(now time.Time, again bool) bool {
+func (o once) isOver(now time.Duration, again bool) bool {
 	if o.failed {
-		return now.Sub(o.at) >= askSoon
+		return now-o.at >= askSoon
 	}
-	return again && now.Sub(o.at) >= askEvery
+	return again && now-o.at >= askEvery
 }
 
 // failed has a client be asked for again soon.
@@ -162,25 +209,25 @@ func (a *asked) failed(key users.Key) {
 
 // now tells whether to ask for a client now; then it is noted. If too many ask, some wait. Again
 // tells whether to ask more than once.
-func (a *asked) now(key users.Key, again bool) bool {
+func (a *asked) now(key users.Key, now time.Duration, again bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	now := time.Now()
-	if o, ok := a.when[key]; ok && !o.isOver(now, again) {
+	who := share.User(key.User)
+	o, known := a.when[key]
+	switch {
+	case known && !o.isOver(now, again):
 		return false
-	}
-	if len(a.when) >= maxAsked {
+	case known || a.room.Take(1, who):
+	default:
 		for k, o := range a.when {
 			if o.isOver(now, true) {
 				delete(a.when, k)
+				a.room.Give(1, share.User(k.User))
 			}
 		}
-		if len(a.when) >= maxAsked {
+		if !a.room.Take(1, who) {
 			return false
 		}
-	}
-	if a.when == nil {
-		a.when = map[users.Key]once{}
 	}
 	a.when[key] = once{at: now}
 	return true

@@ -41,7 +41,7 @@ type Table struct {
 	again  singleflight.Group // files that are being opened again
 
 	endings   endings
-	asked     asked
+	asked     *asked
 	short     sync.Once // for the log
 	began     time.Time
 	closeTime time.Duration
@@ -60,7 +60,7 @@ func New(cfg Config) *Table {
 		cfg.Key = make([]byte, 32)
 		_, _ = rand.Read(cfg.Key) // it never fails
 	}
-	return &Table{cfg: cfg, places: share.New(int64(cfg.Open)), byFile: map[uint64]*file{}, closeTime: closeTime, began: cfg.Now()}
+	return &Table{cfg: cfg, places: share.New(int64(cfg.Open)), byFile: map[uint64]*file{}, asked: newAsked(), closeTime: closeTime, began: cfg.Now()}
 }
 
 // closeTime is for how long a file's close is tried before its client is told to ask again.
@@ -68,7 +68,7 @@ const closeTime = 30 * time.Second
 
 // Flush makes durable what has arrived of all files, until the context ends.
 func (t *Table) Flush(ctx context.Context) {
-	t.each(func(f *file) {
+	each(t.all(anyFile), func(f *file) {
 		if f.w.Durable() == f.w.Length() {
 			return
 		}
@@ -78,11 +78,13 @@ func (t *Table) Flush(ctx context.Context) {
 	})
 }
 
-// each does something for all files that are open now, for several at once.
-func (t *Table) each(do func(f *file)) {
+func anyFile(*file) bool { return true }
+
+// each does something for all of the files, for several at once.
+func each(all []*file, do func(f *file)) {
 	var wg sync.WaitGroup
 	turns := make(chan struct{}, 16)
-	for _, f := range t.all(func(*file) bool { return true }) {
+	for _, f := range all {
 		turns <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-turns }()
@@ -100,7 +102,7 @@ func (t *Table) Close(ctx context.Context) {
 	t.closed = true
 	t.mu.Unlock()
 	t.Flush(ctx)
-	t.each(func(f *file) {
+	each(t.all(anyFile), func(f *file) {
 		f.hangUp()
 		_ = f.w.Detach() // it is lost, or stays its holder's
 		t.forget(f)
@@ -123,8 +125,11 @@ func (t *Table) place(ctx context.Context, op, path string, key users.Key) (*wri
 		return nil, fserror.New(fserror.InvalidArgument, op, path, "the request does not say which client it is from")
 	}
 	who := share.User(key.User)
-	if !t.places.Take(1, who) && (!t.endSilent(ctx, key.User) || !t.places.Take(1, who)) {
-		return nil, fserror.New(fserror.Retry, op, path, "%d files are open for write, as many as the gateway allows; try again later, or allow more", t.places.Used())
+	if !t.places.Take(1, who) {
+		t.endSilent(ctx, key.User, who)
+		if !t.places.Take(1, who) {
+			return nil, fserror.New(fserror.Retry, op, path, "%d files are open for write, as many as the gateway allows; try again later, or allow more", t.places.Used())
+		}
 	}
 	u, err := t.cfg.Users.Get(ctx, key)
 	if err != nil {
