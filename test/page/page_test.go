@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/proof"
 	"github.com/leasefs/leasefs/namenode"
@@ -161,6 +162,14 @@ func (b *tab) click(selector string) {
 	b.do("click "+selector, chromedp.Click(chromedp.CSS(selector)))
 }
 
+// link follows the link that has that text, once it is there.
+func (b *tab) link(text string) {
+	b.t.Helper()
+	found := fmt.Sprintf("[...document.querySelectorAll('#view a')].find((a) => a.textContent === %q)", text)
+	b.until("there is a link "+text, found)
+	b.runs("follow "+text, found+".click()")
+}
+
 func (b *tab) keys(keys string) {
 	b.t.Helper()
 	b.do("press "+keys, chromedp.KeyEvent(keys))
@@ -178,7 +187,7 @@ func (b *tab) filter(what string) {
 // view goes to a view, by its address.
 func (b *tab) view(hash string) {
 	b.t.Helper()
-	name, _, _ := strings.Cut(strings.TrimPrefix(hash, "#/"), "/")
+	name, _, _ := strings.Cut(strings.ReplaceAll(strings.TrimPrefix(hash, "#/"), "?", "/"), "/")
 	b.runs(hash, fmt.Sprintf("location.hash = %q", hash))
 	b.until(hash+" is there", fmt.Sprintf("document.getElementById('view').dataset.view === %q && document.getElementById('view').dataset.ready === 'yes' && decodeURIComponent(location.hash) === decodeURIComponent(%q)", name, hash))
 }
@@ -199,7 +208,10 @@ func (b *tab) picture(name string) {
 	}
 }
 
-const text = "document.getElementById('view').innerText"
+const (
+	text = "document.getElementById('view').innerText"
+	rows = "document.querySelectorAll('tbody tr').length"
+)
 
 func (b *tab) shows(what string) {
 	b.t.Helper()
@@ -217,6 +229,7 @@ func (b *tab) signIn(user string) {
 // from its holder, follows another, and reads the rest; by keyboard, on a phone, in the dark.
 func TestPageInChromium(t *testing.T) {
 	n := env.Start(t, func(c *namenode.Config) { c.Archive = time.Hour })
+	forget(t, n)
 	const nasty = "<img src=x onerror=alert(1)>"
 	holder := n.Raw(t, "ingest-1")
 	w := holder.Create("/app.log")
@@ -284,6 +297,31 @@ func TestPageInChromium(t *testing.T) {
 	}
 	b.until("it is gone from the list", "!"+text+".includes('/app.log')")
 
+	// Who held it, from the file, and what else that client held, from there and from its lease.
+	b.view("#/tree/app.log")
+	b.link("who held it")
+	b.shows("forced by page (user root")
+	b.shows("is not kept")
+	b.shows("not known: the namenode was away")
+	b.link("ingest-1")
+	b.until("what ingest-1 held", "document.querySelector('input[name=what]').value === 'ingest-1' && "+rows+" === 2 && "+text+".includes('/app.log')")
+	b.picture("history")
+	b.view("#/holders")
+	b.link("ingest-2")
+	b.link("what ingest-2 held")
+	b.shows("held now")
+	b.view("#/history")
+	b.keys("/")
+	b.until("what is asked for has the focus", "document.activeElement.name === 'what'")
+	b.runs("empty it", "document.activeElement.value = ''")
+	b.keys("/live\r")
+	b.until("who has it", rows+" === 2 && "+text+".includes('tailer')")
+	b.view("#/history?lease=nightly")
+	b.until("whose it is", rows+" === 2 && "+text+".includes('scheduler')")
+	b.view("#/tree/gone")
+	b.link("Who held what was there")
+	b.until("nothing is known of it", rows+" === 1 && !"+text+".includes('held now')")
+
 	// The tree, and a file that grows.
 	b.view("#/tree/")
 	b.shows(nasty)
@@ -316,7 +354,7 @@ func TestPageInChromium(t *testing.T) {
 			_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}})
 			return err
 		}))
-	for _, view := range []string{"#/holders", "#/granted", "#/tree/", "#/tree/live", "#/fleet", "#/figures", "#/changes"} {
+	for _, view := range []string{"#/holders", "#/granted", "#/tree/", "#/tree/live", "#/fleet", "#/figures", "#/changes", "#/history?path=%2Fapp.log"} {
 		b.view(view)
 		if got := b.value("document.documentElement.scrollWidth"); got > "360" {
 			t.Errorf("%s is %s pixels wide", view, got)
@@ -332,6 +370,28 @@ func TestPageInChromium(t *testing.T) {
 	b.runs("sign out", "localStorage.clear(); sessionStorage.clear(); location.reload()")
 	b.until("it asks who that is", "document.querySelector('dialog')?.innerText.includes('Say as whom')")
 	b.end()
+}
+
+// forget makes a time of which the history of leases knows nothing.
+func forget(t *testing.T, n *env.Namenode) {
+	t.Helper()
+	fs := n.Client(t, env.Named("before"))
+	write := func(path string) {
+		w, err := fs.Create(t.Context(), path)
+		if err == nil {
+			err = w.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("/before")
+	n.Restart(t, func(c *namenode.Config) { c.LeaseHistory = -1 })
+	write("/unknown")
+	if _, err := fs.Admin().Checkpoint(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n.Restart(t, func(c *namenode.Config) { c.LeaseHistory = 0 })
 }
 
 // bearer shows a token.
@@ -402,6 +462,16 @@ func TestPageOfMany(t *testing.T) {
 		_, err := r.NN.Create(t.Context(), &pb.CreateRequest{Call: &pb.CallId{Session: session, Seq: 1}, Caller: who, At: pb.At(fmt.Sprintf("/open-%06d", i))})
 		return err
 	})
+	batch := n.Client(t, env.Named("batch"))
+	for range 55 {
+		w, err := batch.Create(t.Context(), "/batch", client.WithOverwrite())
+		if err == nil {
+			err = w.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 	b := open(t, n)
 	b.signIn("root")
 	b.until("a page of holders", "document.querySelectorAll('tbody tr').length === 50")
@@ -410,6 +480,12 @@ func TestPageOfMany(t *testing.T) {
 	last := fmt.Sprintf("client-%06d", leases-1)
 	b.filter(last)
 	b.until("the last one is found", "document.querySelectorAll('tbody tr').length === 1 && "+text+".includes('"+last+"')")
+	b.view("#/history?path=%2Fbatch")
+	b.until("a page of its past", rows+" === 50 && "+text+".includes('page 1')")
+	b.keys("n")
+	b.until("the rest of its past", rows+" === 5 && "+text+".includes('page 2')")
+	b.keys("p")
+	b.until("back", rows+" === 50 && "+text+".includes('page 1')")
 	b.view("#/tree/many")
 	b.until("a page of names", "document.querySelectorAll('tbody tr').length === 100")
 	b.do("go to a name", chromedp.SendKeys(chromedp.CSS("input[name=jump]"), fmt.Sprintf("name-%07d\r", names-5)))

@@ -1,6 +1,7 @@
 import { ask, bytes, count, duration, el, later, list, name, num, plural, show, table } from "./dom.js";
 import { call, get, nextCall } from "./api.js";
 import { go, said } from "./app.js";
+import { past } from "./history.js";
 
 const pageSize = 50;
 let limits = null; // of leases that have none of their own
@@ -34,6 +35,9 @@ function bar(l, { soft, hard }) {
       el("title", {}, text), el("rect", { class: st, width: x(idle).toFixed(1), height: 10 }), el("line", { class: "tick", x1: 50, x2: 50, y1: 0, y2: 10 })),
     el("span", { class: `state-${st}` }, `${duration(idle)}, ${when(l)}`));
 }
+
+// pastOf links to who held a file before.
+const pastOf = (f) => (f.path.startsWith("/") ? el("a", { href: past("path", f.path) }, "history") : null);
 
 const fileLink = (f) => (f.path.startsWith("/") ? el("a", { href: go("tree", f.path) }, f.path) : f.path);
 
@@ -74,7 +78,7 @@ function sessionColumns(l10s, reload) {
     ["File", (l) => {
       const f = l.files?.[0];
       const more = num(l.file_count) - 1;
-      return el("span", {}, f ? fileLink(f) : "none listed", more > 0 ? el("span", { class: "dim" }, ` and ${plural(more, "other", "others")}`) : null);
+      return el("span", {}, f ? [fileLink(f), " ", pastOf(f)] : "none listed", more > 0 ? el("span", { class: "dim" }, ` and ${plural(more, "other", "others")}`) : null);
     }],
     ["Idle", (l) => bar(l, l10s)],
     ["Waiting", (l) => (num(l.waiting) ? plural(l.waiting, "writer", "writers") : "nobody"), "num"],
@@ -158,10 +162,11 @@ export async function lease({ main, path, signal }) {
     show(main, el("h1", {}, `Lease ${l.name || l.id} of ${l.holder.client}`),
       list([["Holder", name(l.holder)], ["Id", l.id], ["State", l.granted ? `${duration(l.remaining_ms)} left of ${duration(l.ttl_ms)}` : stateText[state(l)]],
         ["Idle", !l.granted && bar(l, l10s)], ["Held for", !l.granted && num(l.holder.since_ms) && duration(l.holder.since_ms)], ["Waiting", l.granted ? null : plural(l.waiting, "writer", "writers")],
-        ["Connected", l.granted ? null : l.connected ? "yes" : "no"], ["Files", `${count(all)}${shown < all ? `, of which ${count(shown)} are listed` : ""}`]]),
+        ["Connected", l.granted ? null : l.connected ? "yes" : "no"], ["Files", `${count(all)}${shown < all ? `, of which ${count(shown)} are listed` : ""}`],
+        ["History", el("a", { href: l.granted ? past("lease", l.id) : past("holder", l.holder.client) }, l.granted ? "who had it" : `what ${l.holder.client || "it"} held`)]]),
       l.granted
         ? table("Attached files", [["Path", (p) => fileLink({ path: p })]], l.attached || [])
-        : table("Open files", [["Path", fileLink], ["Inode", (f) => f.inode, "num"], ["Epoch", (f) => f.epoch, "num"],
+        : table("Open files", [["Path", fileLink], ["Inode", (f) => f.inode, "num"], ["Epoch", (f) => f.epoch, "num"], ["History", pastOf],
           ["Recover", (f) => el("button", { type: "button", "data-focus": f.inode, onclick: () => recover(l, f, load) }, "Recover…")]], files));
   };
   await load();
