@@ -340,6 +340,14 @@ func TestPageInChromium(t *testing.T) {
 	b.until("it watches", text+".includes('up to change') && !"+text+".includes('up to change 0')")
 	n.Raw(t, "late").Create("/just made")
 	b.shows("/just made")
+	taker := n.Raw(t, "taker")
+	if _, err := taker.NN.Recover(t.Context(), &pb.RecoverRequest{Call: taker.Call(), Caller: taker.Who, At: pb.At("/just made"), Force: true}); err != nil {
+		t.Fatal(err)
+	}
+	b.until("it says why it was closed, and by whom", "[...document.querySelectorAll('tbody tr')].some((r) => r.innerText.includes('closed') && r.innerText.includes('/just made') && r.innerText.includes('forced by taker (user root'))")
+	b.runs("filter by who did it", "document.querySelector('input[name=text]').value = 'taker'; document.querySelector('input[name=text]').dispatchEvent(new Event('input'))")
+	b.until("nothing else is shown", rows+" === 1")
+	b.picture("changes")
 
 	b.view("#/fleet")
 	b.shows("serves alone")
