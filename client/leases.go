@@ -221,15 +221,13 @@ func (l *Leases) List(ctx context.Context, filter LeaseFilter) iter.Seq2[*Lease,
 		req := &pb.ListLeasesRequest{
 			Caller: l.fs.caller, Limit: leasesAtOnce, Holder: filter.Holder, Expired: filter.Expired, Lease: filter.Lease, Path: filter.Path, Order: pb.LeaseOrder(filter.Order), //nolint:gosec // the namenode checks it
 		}
-		listed := 0
-		seen := seenLeases{}
+		listed, seen := 0, seenLeases{}
 		for {
 			if left := filter.Limit - listed; left > 0 {
 				req.Limit = int32(min(left, leasesAtOnce)) //nolint:gosec // it fits
 			}
 			resp := new(pb.ListLeasesResponse)
-			c := namecall.Call{Op: "lease ls", Path: filter.Path}
-			if err := l.fs.nn.Do(ctx, &c, pb.Namenode_ListLeases_FullMethodName, req, resp); err != nil {
+			if err := l.fs.nn.Do(ctx, &namecall.Call{Op: "lease ls", Path: filter.Path}, pb.Namenode_ListLeases_FullMethodName, req, resp); err != nil {
 				yield(nil, err)
 				return
 			}
@@ -265,10 +263,8 @@ func (s seenLeases) add(l *pb.Lease) (isNew bool) {
 	if l.GetGranted() {
 		names = append(names, l.GetId())
 	}
-	for _, n := range names {
-		if _, ok := s[n]; ok {
-			return false
-		}
+	if slices.ContainsFunc(names, func(n string) bool { _, ok := s[n]; return ok }) {
+		return false
 	}
 	for _, n := range names {
 		s[n] = struct{}{}
@@ -279,13 +275,15 @@ func (s seenLeases) add(l *pb.Lease) (isNew bool) {
 func leaseOf(l *pb.Lease) *Lease {
 	out := &Lease{
 		ID: l.GetId(), Name: l.GetName(), Holder: wire.Holder(l.GetHolder()), Session: hex.EncodeToString(l.GetHolder().GetSession()),
-		SoftExpired: l.GetSoftExpired(), HardExpired: l.GetHardExpired(), Connected: l.GetConnected(),
-		FileCount: l.GetFileCount(), Attached: l.GetAttached(),
+		SoftExpired: l.GetSoftExpired(), HardExpired: l.GetHardExpired(), Connected: l.GetConnected(), FileCount: l.GetFileCount(), Attached: l.GetAttached(),
 		Granted: l.GetGranted(), TTL: ms(l.GetTtlMs()), Remaining: ms(l.GetRemainingMs()), AttachedCount: l.GetAttachedCount(),
 		Waiting: l.GetWaiting(), Overdue: ms(l.GetOverdueMs()), Ending: l.GetEnding(),
 	}
 	for _, e := range l.GetFiles() {
 		out.Files = append(out.Files, LeaseFile{Path: e.GetPath(), Inode: e.GetInode(), Epoch: e.GetEpoch()})
+	}
+	for _, w := range l.GetWaiters() {
+		out.Waiters = append(out.Waiters, LeaseWaiter{wire.Holder(w.GetWho()), w.GetInode()})
 	}
 	return out
 }

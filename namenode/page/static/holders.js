@@ -71,6 +71,23 @@ function recover(l, f, after) {
 
 const holderCell = (l) => el("span", {}, el("a", { href: go("lease", `/${l.id}`), "data-focus": l.id }, l.holder?.client || "?"), el("span", { class: "dim" }, ` user ${l.holder?.user || "?"}`));
 
+// firstWaiters are the clients of those who wait, as far as they are told.
+function firstWaiters(l) {
+  const who = [...new Set((l.waiters || []).map((w) => w.who.client || "?"))];
+  return `${who.slice(0, 3).join(", ")}${who.length > 3 || num(l.waiting) > (l.waiters || []).length ? ", …" : ""}`;
+}
+
+// waiters are those who wait, by name, of each file who came first.
+function waiters(l, files) {
+  const more = num(l.waiting) - (l.waiters || []).length;
+  const file = (w) => files.find((f) => f.inode === w.inode);
+  return l.waiters?.length ? [el("h2", {}, "Who waits"), table("Who waits", [
+    ["Who", (w) => el("span", {}, w.who.client || "?", el("span", { class: "dim" }, ` user ${w.who.user || "?"}`))],
+    ["Host", (w) => el("span", {}, w.who.host || "?", num(w.who.pid) ? el("span", { class: "dim" }, ` pid ${w.who.pid}`) : null)],
+    ["File", (w) => (file(w) ? fileLink(file(w)) : `inode ${w.inode}`)], ["Has waited", (w) => duration(w.who.since_ms), "num"],
+  ], l.waiters), more > 0 && el("p", { class: "dim" }, `And ${count(more)} more.`)] : null;
+}
+
 function sessionColumns(l10s, reload) {
   return [
     ["Holder", holderCell],
@@ -81,7 +98,7 @@ function sessionColumns(l10s, reload) {
       return el("span", {}, f ? [fileLink(f), " ", pastOf(f)] : "none listed", more > 0 ? el("span", { class: "dim" }, ` and ${plural(more, "other", "others")}`) : null);
     }],
     ["Idle", (l) => bar(l, l10s)],
-    ["Waiting", (l) => (num(l.waiting) ? plural(l.waiting, "writer", "writers") : "nobody"), "num"],
+    ["Waiting", (l) => (num(l.waiting) ? el("span", {}, plural(l.waiting, "writer", "writers"), el("span", { class: "dim" }, ` ${firstWaiters(l)}`)) : "nobody")],
     ["Connected", (l) => (l.connected ? "yes" : "no")],
     ["Recover", (l) => (num(l.file_count) === 1 && l.files?.length
       ? el("button", { type: "button", "data-focus": `r${l.id}`, onclick: () => recover(l, l.files[0], reload) }, "Recover…")
@@ -167,7 +184,8 @@ export async function lease({ main, path, signal }) {
       l.granted
         ? table("Attached files", [["Path", (p) => fileLink({ path: p })]], l.attached || [])
         : table("Open files", [["Path", fileLink], ["Inode", (f) => f.inode, "num"], ["Epoch", (f) => f.epoch, "num"], ["History", pastOf],
-          ["Recover", (f) => el("button", { type: "button", "data-focus": f.inode, onclick: () => recover(l, f, load) }, "Recover…")]], files));
+          ["Recover", (f) => el("button", { type: "button", "data-focus": f.inode, onclick: () => recover(l, f, load) }, "Recover…")]], files),
+      waiters(l, files));
   };
   await load();
   return load;
