@@ -40,6 +40,7 @@ var methods = map[string]method{
 	"GetFile":      ask[pb.GetFileRequest](pb.Namenode_GetFile_FullMethodName),
 	"Xattrs":       ask[pb.XattrsRequest](pb.Namenode_Xattrs_FullMethodName),
 	"Acl":          ask[pb.AclRequest](pb.Namenode_Acl_FullMethodName),
+	"GetQuota":     ask[pb.GetQuotaRequest](pb.Namenode_GetQuota_FullMethodName),
 	"Watch":        {pb.Namenode_Watch_FullMethodName, func() proto.Message { return new(pb.WatchRequest) }, true},
 }
 

@@ -1,6 +1,7 @@
 import { bytes, count, duration, el, list, name, num, show, table, time } from "./dom.js";
 import { call, get } from "./api.js";
 import { go } from "./app.js";
+import { quotas } from "./fleet.js";
 import { past } from "./history.js";
 
 const pageSize = 100;
@@ -38,8 +39,17 @@ const text = (b64) => {
 async function more(a, at, signal) {
   const parts = [];
   const part = async (title, ask) => {
-    try { parts.push(el("h2", {}, title), await ask()); } catch (e) { if (e.name === "AbortError") throw e; parts.push(el("p", { class: "bad" }, e.message)); }
+    try {
+      const found = await ask();
+      if (found) parts.push(el("h2", {}, title), found);
+    } catch (e) { if (e.name === "AbortError") throw e; parts.push(el("p", { class: "bad" }, e.message)); }
   };
+  if (a.type === "FILE_TYPE_DIRECTORY") {
+    await part("Quotas", async () => {
+      const r = await call("GetQuota", { at }, signal);
+      return r.quotas?.length && quotas("Quotas", r.quotas);
+    });
+  }
   if (num(a.xattrs)) {
     await part("Extended attributes", async () => {
       const r = await call("Xattrs", { at }, signal);
