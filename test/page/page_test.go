@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -19,16 +21,21 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/clock"
+	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/proof"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env"
 	"github.com/leasefs/leasefs/test/env/size"
+	"github.com/leasefs/leasefs/test/env/spawn"
+	"github.com/leasefs/leasefs/test/sim/zkmodel"
 )
 
 // tab is a tab of Chromium that shows a namenode's page.
@@ -157,6 +164,12 @@ func (b *tab) runs(what, script string) {
 	b.do(what, chromedp.Evaluate[chromedp.Void](script))
 }
 
+// choose takes another of the values of a field.
+func (b *tab) choose(name, value string) {
+	b.t.Helper()
+	b.runs(name+" "+value, fmt.Sprintf("{ const f = document.querySelector('#view [name=%s]'); f.value = %q; f.dispatchEvent(new Event('input')); }", name, value))
+}
+
 func (b *tab) click(selector string) {
 	b.t.Helper()
 	b.do("click "+selector, chromedp.Click(chromedp.CSS(selector)))
@@ -228,30 +241,56 @@ func (b *tab) signIn(user string) {
 // TestPageInChromium is what an operator does at night: he looks who holds what, takes a file
 // from its holder, follows another, and reads the rest; by keyboard, on a phone, in the dark.
 func TestPageInChromium(t *testing.T) {
-	n := env.Start(t, func(c *namenode.Config) { c.Archive = time.Hour })
-	forget(t, n)
+	n := env.Start(t, func(c *namenode.Config) {
+		c.Archive, c.BlockSize, c.MaxTail = time.Hour, 64<<10, 4096
+		file := filepath.Join(t.TempDir(), "shares")
+		if err := os.WriteFile(file, []byte("user greedy files=1\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if c.Shares, err = namenode.OpenShares(clock.System{}, file); err != nil {
+			t.Fatal(err)
+		}
+	})
+	admin := n.Client(t, env.Named("before"))
+	forget(t, n, admin)
 	const nasty = "<img src=x onerror=alert(1)>"
 	holder := n.Raw(t, "ingest-1")
 	w := holder.Create("/app.log")
 	if err := holder.Flush(w, 0, "flushed\n"); err != nil {
 		t.Fatal(err)
 	}
-	n.Raw(t, "ingest-2").Create("/audit.log")
+	busy := n.Raw(t, "ingest-2")
+	busy.Create("/audit.log")
+	busy.Create("/second.log")
 	n.Raw(t, nasty).Create("/" + nasty)
 	live := n.Raw(t, "tailer")
 	lw := live.Create("/live")
 	if err := live.Flush(lw, 0, "first line\n"); err != nil {
 		t.Fatal(err)
 	}
+	if err := errors.Join(admin.Mkdir(t.Context(), "/team", 0o755), admin.Mkdir(t.Context(), "/team/logs", 0o755),
+		admin.Mkdir(t.Context(), "/free", 0o755), admin.Chmod(t.Context(), "/free", 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	dirs := n.Raw(t, "dirs")
+	if _, err := dirs.NN.SetQuota(t.Context(), &pb.SetQuotaRequest{Call: dirs.Call(), Caller: dirs.Who, At: pb.At("/team"), Names: proto.Int64(3), Bytes: proto.Int64(1 << 40)}); err != nil {
+		t.Fatal(err)
+	}
 	grantee := n.Raw(t, "scheduler")
 	if _, err := grantee.NN.GrantLease(t.Context(), &pb.GrantLeaseRequest{Call: grantee.Call(), Caller: grantee.Who, TtlMs: 3_600_000, Name: "nightly"}); err != nil {
 		t.Fatal(err)
 	}
+	waiter := n.Raw(t, "waiter-1")
+	go func() { // until the test ends
+		_, _ = waiter.NN.Append(t.Context(), &pb.AppendRequest{Call: waiter.Call(), Caller: waiter.Who, At: pb.At("/live"), WaitMs: time.Hour.Milliseconds()})
+	}()
 	b := open(t, n)
 	b.signIn("root")
 
-	// Who holds what.
+	// Who holds what, and who waits for it.
 	b.shows("ingest-1")
+	b.shows("waiter-1")
 	b.shows(nasty)
 	if got := b.value("document.querySelectorAll('tbody tr').length"); got != "4" {
 		t.Errorf("%s leases", got)
@@ -260,6 +299,10 @@ func TestPageInChromium(t *testing.T) {
 		t.Errorf("a name has become %s pictures", got)
 	}
 	b.picture("holders")
+	b.choose("order", "FILES")
+	b.until("who has most files is first", "document.querySelector('tbody tr').innerText.includes('ingest-2') && location.hash.includes('order=FILES')")
+	b.choose("order", "IDLE")
+	b.until("who is idle for longest is first", "document.querySelector('tbody tr').innerText.includes('ingest-1') && !location.hash.includes('order')")
 	b.filter("INGEST-2")
 	b.until("it is filtered", "document.querySelectorAll('tbody tr').length === 1 && "+text+".includes('ingest-2')")
 	b.view("#/granted")
@@ -273,10 +316,16 @@ func TestPageInChromium(t *testing.T) {
 	b.until("it lists its keys", "document.querySelector('dialog')?.innerText.includes('previous row')")
 	b.keys("\x1b")
 	b.until("it closes the list", "document.querySelector('dialog') === null")
-	b.keys("j")
-	b.keys("j")
-	if got := b.value("[...document.querySelectorAll('tbody tr')].indexOf(document.activeElement.closest('tr'))"); got != "1" {
-		t.Errorf("the focus is in row %s", got)
+	for _, c := range []struct {
+		key string
+		row int
+	}{{"j", 0}, {"j", 1}, {"k", 0}, {"k", 0}, {kb.ArrowDown, 1}, {kb.ArrowDown, 2}, {kb.ArrowUp, 1}} {
+		b.keys(c.key)
+		b.until("the focus moves", fmt.Sprintf("[...document.querySelectorAll('tbody tr')].indexOf(document.activeElement.closest('tr')) === %d", c.row))
+	}
+	for i, view := range []string{"granted", "tree", "fleet", "figures", "changes", "history", "holders"} {
+		b.keys(strconv.Itoa((i+1)%7 + 1))
+		b.until("a key for "+view, fmt.Sprintf("document.getElementById('view').dataset.view === %q && document.getElementById('view').dataset.ready === 'yes' && document.querySelector('nav a[aria-current]').getAttribute('href').startsWith('#/%s')", view, view))
 	}
 
 	// Recover, with a word that it is meant.
@@ -307,6 +356,11 @@ func TestPageInChromium(t *testing.T) {
 	b.until("what ingest-1 held", "document.querySelector('input[name=what]').value === 'ingest-1' && "+rows+" === 2 && "+text+".includes('/app.log')")
 	b.picture("history")
 	b.view("#/holders")
+	b.link("tailer")
+	b.until("who waits for which file", "document.querySelector('table[aria-label=\"Who waits\"] tbody')?.innerText.replace(/\\s+/g, ' ').startsWith('waiter-1 user root h pid 1 /live ')")
+	b.picture("waits")
+	lease := b.value("location.hash")
+	b.view("#/holders")
 	b.link("ingest-2")
 	b.link("what ingest-2 held")
 	b.shows("held now")
@@ -325,6 +379,12 @@ func TestPageInChromium(t *testing.T) {
 	// The tree, and a file that grows.
 	b.view("#/tree/")
 	b.shows(nasty)
+	b.view("#/tree/team/logs")
+	b.until("it shows the quota of the folder above", "document.querySelector('table[aria-label=Quotas] tbody')?.innerText.replace(/\\s+/g, ' ').includes('/team 2 of 3 0 B of 1.0 TiB')")
+	b.picture("quota")
+	write(t, admin, "/blocks", 160<<10)
+	b.view("#/tree/blocks")
+	b.until("it shows its blocks", "document.querySelectorAll('table[aria-label=Blocks] tbody tr')[1]?.innerText.startsWith('65,536\\t64.0 KiB\\t')")
 	b.view("#/tree/live")
 	b.until("it shows the content", "document.getElementById('content').textContent === 'first line\\n'")
 	b.click("#follow")
@@ -345,11 +405,20 @@ func TestPageInChromium(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.until("it says why it was closed, and by whom", "[...document.querySelectorAll('tbody tr')].some((r) => r.innerText.includes('closed') && r.innerText.includes('/just made') && r.innerText.includes('forced by taker (user root'))")
-	b.runs("filter by who did it", "document.querySelector('input[name=text]').value = 'taker'; document.querySelector('input[name=text]').dispatchEvent(new Event('input'))")
+	b.choose("text", "taker")
 	b.until("nothing else is shown", rows+" === 1")
 	b.picture("changes")
 
+	greedy := n.Raw(t, "greedy")
+	greedy.Who.User = "greedy"
+	greedy.Create("/free/1")
+	if _, err := greedy.NN.Create(t.Context(), &pb.CreateRequest{Call: greedy.Call(), Caller: greedy.Who, At: pb.At("/free/2")}); !errors.Is(err, fserror.Retry) {
+		t.Errorf("beyond his share: %v", err)
+	}
+	write(t, admin, "/team/logs/1", 0)
 	b.view("#/fleet")
+	b.until("who is greedy", "document.querySelector('table[aria-label=\"Greedy clients\"] tbody')?.innerText.replace(/\\s+/g, ' ').includes('user greedy files 1 1 1 0')")
+	b.until("the quota that is used up", "document.querySelector('table[aria-label=\"Quotas that are nearly used up\"] tbody')?.innerText.includes('3 of 3')")
 	b.shows("serves alone")
 	b.shows("Feature level")
 	b.shows("has every change") // the archive
@@ -362,10 +431,10 @@ func TestPageInChromium(t *testing.T) {
 			_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}})
 			return err
 		}))
-	for _, view := range []string{"#/holders", "#/granted", "#/tree/", "#/tree/live", "#/fleet", "#/figures", "#/changes", "#/history?path=%2Fapp.log"} {
+	for _, view := range []string{"#/holders", lease, "#/granted", "#/tree/", "#/tree/live", "#/tree/blocks", "#/tree/team/logs", "#/fleet", "#/figures", "#/changes", "#/history?path=%2Fapp.log"} {
 		b.view(view)
-		if got := b.value("document.documentElement.scrollWidth"); got > "360" {
-			t.Errorf("%s is %s pixels wide", view, got)
+		if got, err := strconv.Atoi(b.value("document.documentElement.scrollWidth")); err != nil || got > 360 {
+			t.Errorf("%s is %d pixels wide (%v)", view, got, err)
 		}
 	}
 	if got := b.value("getComputedStyle(document.body).backgroundColor"); got != "rgb(20, 24, 28)" {
@@ -380,22 +449,25 @@ func TestPageInChromium(t *testing.T) {
 	b.end()
 }
 
-// forget makes a time of which the history of leases knows nothing.
-func forget(t *testing.T, n *env.Namenode) {
+// write makes a file, or replaces it, of so many bytes.
+func write(t *testing.T, fs *client.FS, path string, size int) {
 	t.Helper()
-	fs := n.Client(t, env.Named("before"))
-	write := func(path string) {
-		w, err := fs.Create(t.Context(), path)
-		if err == nil {
-			err = w.Close()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+	w, err := fs.Create(t.Context(), path, client.WithOverwrite())
+	if err == nil {
+		_, err = w.Write(make([]byte, size))
+		err = errors.Join(err, w.Close())
 	}
-	write("/before")
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// forget makes a time of which the history of leases knows nothing.
+func forget(t *testing.T, n *env.Namenode, fs *client.FS) {
+	t.Helper()
+	write(t, fs, "/before", 0)
 	n.Restart(t, func(c *namenode.Config) { c.LeaseHistory = -1 })
-	write("/unknown")
+	write(t, fs, "/unknown", 0)
 	if _, err := fs.Admin().Checkpoint(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -446,6 +518,53 @@ func TestPageWithAToken(t *testing.T) {
 	b.end()
 }
 
+// TestPageOfAFleet: a standby's page tells who is there, how far each is behind and whether it
+// could take over, and leads to the active one's.
+func TestPageOfAFleet(t *testing.T) {
+	l, err := net.Listen("tcp", spawn.Loopback()+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	zk := zkmodel.New(zkmodel.Config{Servers: 1, Tick: 3 * time.Second}) // a session of a minute outlives a busy machine
+	t.Cleanup(func() { _ = l.Close(); zk.Close() })
+	go func() { _ = zk.Server(0).Serve(l) }() // until the listener is closed
+	blocks := "file://" + t.TempDir()
+	fleet := func(c *namenode.Config) {
+		c.Blocks = blocks
+		c.HA = &namenode.HA{ZooKeeper: []string{l.Addr().String()}, Name: "fleet", SessionTimeout: time.Minute}
+	}
+	active := env.Start(t, fleet)
+	env.Eventually(t, "one is active", func() bool { return active.Role() == "active" })
+	active.Raw(t, "writer").Create("/f")
+	standby := env.Start(t, fleet)
+	env.Eventually(t, "the other one is a standby", func() bool { return standby.Role() == "standby" })
+	b := open(t, standby)
+	b.shows("the active one is " + active.Addr())
+	b.until("it leads to the active one", fmt.Sprintf("document.getElementById('active')?.href === 'http://%s/page/'", active.HTTPAddr()))
+	b.keys("4")
+	const members = "[...document.querySelectorAll('table[aria-label=Namenodes] tbody tr')].map((r) => r.innerText.replace(/\\s+/g, ' '))"
+	b.until("who is there", fmt.Sprintf("((m) => m.length === 2 && m[0].startsWith('%s active yes ') && m[1].startsWith('%s standby nothing yes '))(%s)", active.Addr(), standby.Addr(), members))
+	b.shows("1 could take over")
+	b.picture("fleet")
+	b.runs("have the standby say that it lags", `{
+		const was = window.fetch;
+		window.fetch = async (at, how) => {
+			const r = await was(at, how);
+			if (at !== "api/fleet") return r;
+			const f = await r.json();
+			Object.assign(f.members[1], { txid: f.members[0].txid - 12, unfit: "its disk is full" });
+			return new Response(JSON.stringify(f));
+		};
+	}`)
+	b.until("how far it is behind", fmt.Sprintf("%s[1].startsWith('%s standby 12 changes no: its disk is full ')", members, standby.Addr()))
+	b.shows("No other namenode could take over")
+	b.end()
+	b.click("#active")
+	b.until("that is the active one's page", fmt.Sprintf("location.host === %q", active.HTTPAddr()))
+	b.signIn("root")
+	b.shows("/f")
+}
+
 // TestPageOfMany: with many leases and a folder of many names each answer is small.
 func TestPageOfMany(t *testing.T) {
 	leases, names := size.Of(2_000, 100_000), size.Of(6_400, 1_000_000)
@@ -472,19 +591,15 @@ func TestPageOfMany(t *testing.T) {
 	})
 	batch := n.Client(t, env.Named("batch"))
 	for range 55 {
-		w, err := batch.Create(t.Context(), "/batch", client.WithOverwrite())
-		if err == nil {
-			err = w.Close()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		write(t, batch, "/batch", 0)
 	}
 	b := open(t, n)
 	b.signIn("root")
 	b.until("a page of holders", "document.querySelectorAll('tbody tr').length === 50")
 	b.keys("n")
 	b.shows("page 2")
+	b.keys("p")
+	b.shows("page 1")
 	last := fmt.Sprintf("client-%06d", leases-1)
 	b.filter(last)
 	b.until("the last one is found", "document.querySelectorAll('tbody tr').length === 1 && "+text+".includes('"+last+"')")
