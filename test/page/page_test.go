@@ -381,7 +381,6 @@ func TestPageInChromium(t *testing.T) {
 	b.shows(nasty)
 	b.view("#/tree/team/logs")
 	b.until("it shows the quota of the folder above", "document.querySelector('table[aria-label=Quotas] tbody')?.innerText.replace(/\\s+/g, ' ').includes('/team 2 of 3 0 B of 1.0 TiB')")
-	b.picture("quota")
 	write(t, admin, "/blocks", 160<<10)
 	b.view("#/tree/blocks")
 	b.until("it shows its blocks", "document.querySelectorAll('table[aria-label=Blocks] tbody tr')[1]?.innerText.startsWith('65,536\\t64.0 KiB\\t')")
@@ -545,19 +544,20 @@ func TestPageOfAFleet(t *testing.T) {
 	const members = "[...document.querySelectorAll('table[aria-label=Namenodes] tbody tr')].map((r) => r.innerText.replace(/\\s+/g, ' '))"
 	b.until("who is there", fmt.Sprintf("((m) => m.length === 2 && m[0].startsWith('%s active yes ') && m[1].startsWith('%s standby nothing yes '))(%s)", active.Addr(), standby.Addr(), members))
 	b.shows("1 could take over")
-	b.picture("fleet")
 	b.runs("have the standby say that it lags", `{
 		const was = window.fetch;
 		window.fetch = async (at, how) => {
 			const r = await was(at, how);
 			if (at !== "api/fleet") return r;
 			const f = await r.json();
-			Object.assign(f.members[1], { txid: f.members[0].txid - 12, unfit: "its disk is full" });
+			Object.assign(f.members[0], { host: "nn1" });
+			Object.assign(f.members[1], { host: "nn2", txid: f.members[0].txid - 12, unfit: "its disk is full" });
 			return new Response(JSON.stringify(f));
 		};
 	}`)
 	b.until("how far it is behind", fmt.Sprintf("%s[1].startsWith('%s standby 12 changes no: its disk is full ')", members, standby.Addr()))
 	b.shows("No other namenode could take over")
+	b.picture("fleet")
 	b.end()
 	b.click("#active")
 	b.until("that is the active one's page", fmt.Sprintf("location.host === %q", active.HTTPAddr()))
