@@ -266,10 +266,8 @@ func (s seenLeases) add(l *pb.Lease) (isNew bool) {
 	if l.GetGranted() {
 		names = append(names, l.GetId())
 	}
-	for _, n := range names {
-		if _, ok := s[n]; ok {
-			return false
-		}
+	if slices.ContainsFunc(names, func(n string) bool { _, ok := s[n]; return ok }) {
+		return false
 	}
 	for _, n := range names {
 		s[n] = struct{}{}
@@ -280,13 +278,15 @@ func (s seenLeases) add(l *pb.Lease) (isNew bool) {
 func leaseOf(l *pb.Lease) *Lease {
 	out := &Lease{
 		ID: l.GetId(), Name: l.GetName(), Holder: wire.Holder(l.GetHolder()), Session: hex.EncodeToString(l.GetHolder().GetSession()),
-		SoftExpired: l.GetSoftExpired(), HardExpired: l.GetHardExpired(), Connected: l.GetConnected(),
-		FileCount: l.GetFileCount(), Attached: l.GetAttached(),
+		SoftExpired: l.GetSoftExpired(), HardExpired: l.GetHardExpired(), Connected: l.GetConnected(), FileCount: l.GetFileCount(), Attached: l.GetAttached(),
 		Granted: l.GetGranted(), TTL: ms(l.GetTtlMs()), Remaining: ms(l.GetRemainingMs()), AttachedCount: l.GetAttachedCount(),
 		Waiting: l.GetWaiting(), Overdue: ms(l.GetOverdueMs()), Ending: l.GetEnding(),
 	}
 	for _, e := range l.GetFiles() {
 		out.Files = append(out.Files, LeaseFile{Path: e.GetPath(), Inode: e.GetInode(), Epoch: e.GetEpoch()})
+	}
+	for _, w := range l.GetWaiters() {
+		out.Waiters = append(out.Waiters, LeaseWaiter{wire.Holder(w.GetWho()), w.GetInode()})
 	}
 	return out
 }

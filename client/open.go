@@ -77,8 +77,8 @@ func (f *engine) createRequest(caller *pb.Caller, at *pb.Ref, o *openOptions) *p
 		req.MtimeUnixMs = o.mtime.UnixMilli()
 	}
 	for _, x := range o.xattrs {
-		name := strings.ToValidUTF8(x.Name, "\x00") // which the namenode refuses
-		req.Xattrs = append(req.Xattrs, &pb.TxXattr{Name: name, Value: x.Value})
+		// The namenode refuses what stands for bytes that are no UTF-8.
+		req.Xattrs = append(req.Xattrs, &pb.TxXattr{Name: strings.ToValidUTF8(x.Name, "\x00"), Value: x.Value})
 	}
 	return req
 }

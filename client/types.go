@@ -191,8 +191,15 @@ type Lease struct {
 	Remaining     time.Duration // of its time to live; else until others can take its files
 	AttachedCount uint64        // of a granted lease
 	Waiting       uint32        // writers that wait for its files
+	Waiters       []LeaseWaiter // of each file who came first, at most 10 in all
 	Overdue       time.Duration // past its time to live, or its hard limit
 	Ending        bool          // its end has begun
+}
+
+// LeaseWaiter is who waits to write a file of a lease; Since is how long it has waited.
+type LeaseWaiter struct {
+	fserror.Holder
+	Inode uint64
 }
 
 // LeaseFile is a file that a lease holds open for write.

@@ -376,7 +376,7 @@ func (s *granted) lease(tx *engine.Tx, c *namespace.Call, in leasemanager.Info, 
 	now := s.cfg.Clock.Mono()
 	for _, ref := range in.Refs {
 		id := namespace.InodeID(ref.Inode)
-		out.Waiting += uint32(s.waits.Waiting(id, now)) //nolint:gosec // a count
+		s.waits.Tell(out, id, now)
 		if *left <= 0 || len(out.Files) == most {
 			continue
 		}

@@ -41,7 +41,7 @@ func leaseCommand(p *program) *cli.Command {
 				Name:        "show",
 				Usage:       "show leases with their files",
 				UsageText:   "leasefs lease show ID|NAME|HOLDER|PATH\n\nExample:\n  leasefs lease show /logs/a",
-				Description: "Shows the lease that has the id or the name, or holds the path, or all leases of a client name.",
+				Description: "Shows the lease that has the id or the name, or holds the path, or all leases of a client name:\nits files, and the first ten of those that wait for them.",
 				Action:      p.connected(operands{min: 1, max: 1, names: "ID, NAME, HOLDER or PATH", local: true}, showLease),
 			},
 			recoverCommand(p),
@@ -52,27 +52,28 @@ func leaseCommand(p *program) *cli.Command {
 
 // leaseJSON is a lease under --json.
 type leaseJSON struct {
-	Lease       string          `json:"lease"`
-	Name        *string         `json:"name"` // of a granted lease that has one
-	Holder      string          `json:"holder"`
-	ClientHost  string          `json:"client_host"`
-	Session     *string         `json:"session"` // not of a granted lease, as the next three
-	IdleMS      int64           `json:"idle_ms"`
-	SoftExpired bool            `json:"soft_expired"`
-	HardExpired bool            `json:"hard_expired"`
-	Files       []leaseFileJSON `json:"files"`
-	Attached    []string        `json:"attached"`
-	User        string          `json:"user"`
-	PID         *int64          `json:"pid"`
-	FileCount   uint64          `json:"file_count"`
-	Connected   *bool           `json:"connected"`
-	Granted     bool            `json:"granted"`
-	TTLMS       *int64          `json:"ttl_ms"`       // of a granted lease
-	RemainingMS int64           `json:"remaining_ms"` // of its time to live, or until the soft limit
-	AttachedCnt uint64          `json:"attached_count"`
-	Waiting     *uint32         `json:"waiting"`
-	OverdueMS   int64           `json:"overdue_ms"`
-	State       string          `json:"state"`
+	Lease       string              `json:"lease"`
+	Name        *string             `json:"name"` // of a granted lease that has one
+	Holder      string              `json:"holder"`
+	ClientHost  string              `json:"client_host"`
+	Session     *string             `json:"session"` // not of a granted lease, as the next three
+	IdleMS      int64               `json:"idle_ms"`
+	SoftExpired bool                `json:"soft_expired"`
+	HardExpired bool                `json:"hard_expired"`
+	Files       []leaseFileJSON     `json:"files"`
+	Attached    []string            `json:"attached"`
+	User        string              `json:"user"`
+	PID         *int64              `json:"pid"`
+	FileCount   uint64              `json:"file_count"`
+	Connected   *bool               `json:"connected"`
+	Granted     bool                `json:"granted"`
+	TTLMS       *int64              `json:"ttl_ms"`       // of a granted lease
+	RemainingMS int64               `json:"remaining_ms"` // of its time to live, or until the soft limit
+	AttachedCnt uint64              `json:"attached_count"`
+	Waiting     *uint32             `json:"waiting"`
+	OverdueMS   int64               `json:"overdue_ms"`
+	State       string              `json:"state"`
+	Waiters     []screen.WaiterJSON `json:"waiters"`
 }
 
 type leaseFileJSON struct {
@@ -87,7 +88,7 @@ func (p *program) printLeaseJSON(l *client.Lease) error {
 		SoftExpired: l.SoftExpired, HardExpired: l.HardExpired, Files: []leaseFileJSON{}, Attached: append([]string{}, l.Attached...),
 		User: l.Holder.User, PID: screen.OrNull(l.Holder.PID), FileCount: l.FileCount,
 		Granted: l.Granted, RemainingMS: l.Remaining.Milliseconds(), AttachedCnt: l.AttachedCount,
-		OverdueMS: l.Overdue.Milliseconds(), State: leaseState(l),
+		OverdueMS: l.Overdue.Milliseconds(), State: leaseState(l), Waiters: screen.WaitersJSON(l),
 	}
 	if l.Granted {
 		ttl := l.TTL.Milliseconds()
@@ -214,10 +215,7 @@ func (p *program) printLease(l *client.Lease) error {
 		}
 		return nil
 	}
-	connected := "disconnected"
-	if l.Connected {
-		connected = "connected"
-	}
+	connected := map[bool]string{true: "connected", false: "disconnected"}[l.Connected]
 	p.Printf("lease %s: %s (user %s, host %s, pid %d), session %s, %s\n", l.ID, screen.QuoteName(h.Client), h.User, h.Host, h.PID, l.Session, connected)
 	p.Printf("  %s, idle %s, %s; %s open, %s waiting\n", leaseState(l), fserror.Round(h.Idle), takeable(l), screen.Plural(l.FileCount, "file", "files"), screen.Plural(uint64(l.Waiting), "writer", "writers"))
 	for _, f := range l.Files {
@@ -226,6 +224,7 @@ func (p *program) printLease(l *client.Lease) error {
 	if n := uint64(len(l.Files)); n < l.FileCount {
 		p.Printf("  and %d more\n", l.FileCount-n)
 	}
+	p.PrintWaiters(l)
 	return nil
 }
 

@@ -30,16 +30,18 @@ func ask[M any, P interface {
 
 // methods are the calls that the page makes: what it shows, and Recover.
 var methods = map[string]method{
-	"Status":     ask[pb.StatusRequest](pb.Admin_Status_FullMethodName),
-	"WhoAmI":     ask[pb.WhoAmIRequest](pb.Namenode_WhoAmI_FullMethodName),
-	"ListLeases": ask[pb.ListLeasesRequest](pb.Namenode_ListLeases_FullMethodName),
-	"Recover":    ask[pb.RecoverRequest](pb.Namenode_Recover_FullMethodName),
-	"List":       ask[pb.ListRequest](pb.Namenode_List_FullMethodName),
-	"Stat":       ask[pb.StatRequest](pb.Namenode_Stat_FullMethodName),
-	"GetFile":    ask[pb.GetFileRequest](pb.Namenode_GetFile_FullMethodName),
-	"Xattrs":     ask[pb.XattrsRequest](pb.Namenode_Xattrs_FullMethodName),
-	"Acl":        ask[pb.AclRequest](pb.Namenode_Acl_FullMethodName),
-	"Watch":      {pb.Namenode_Watch_FullMethodName, func() proto.Message { return new(pb.WatchRequest) }, true},
+	"Status":       ask[pb.StatusRequest](pb.Admin_Status_FullMethodName),
+	"WhoAmI":       ask[pb.WhoAmIRequest](pb.Namenode_WhoAmI_FullMethodName),
+	"ListLeases":   ask[pb.ListLeasesRequest](pb.Namenode_ListLeases_FullMethodName),
+	"LeaseHistory": ask[pb.LeaseHistoryRequest](pb.Namenode_LeaseHistory_FullMethodName),
+	"Recover":      ask[pb.RecoverRequest](pb.Namenode_Recover_FullMethodName),
+	"List":         ask[pb.ListRequest](pb.Namenode_List_FullMethodName),
+	"Stat":         ask[pb.StatRequest](pb.Namenode_Stat_FullMethodName),
+	"GetFile":      ask[pb.GetFileRequest](pb.Namenode_GetFile_FullMethodName),
+	"Xattrs":       ask[pb.XattrsRequest](pb.Namenode_Xattrs_FullMethodName),
+	"Acl":          ask[pb.AclRequest](pb.Namenode_Acl_FullMethodName),
+	"GetQuota":     ask[pb.GetQuotaRequest](pb.Namenode_GetQuota_FullMethodName),
+	"Watch":        {pb.Namenode_Watch_FullMethodName, func() proto.Message { return new(pb.WatchRequest) }, true},
 }
 
 // messages are written with the names that the wire contract gives to fields.

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/proof"
 	"github.com/leasefs/leasefs/namenode"
@@ -199,6 +200,66 @@ func TestHoldersByPage(t *testing.T) {
 	b.refused("call/ListLeases", `{"path":"/nowhere"}`, http.StatusNotFound, "/nowhere")
 	b.refused("call/ListLeases", `{"kind":77}`, http.StatusBadRequest, "77")
 	b.refused("call/ListLeases", `{"cursor":"?"}`, http.StatusBadRequest, "cursor")
+}
+
+// TestHistoryOnThePage: who held what comes a page at a time, with why it ended and by whom, to
+// those who may know the path; a namenode that keeps no history says so.
+func TestHistoryOnThePage(t *testing.T) {
+	n := env.Start(t)
+	b := browse(t, n, "root")
+	fs := n.Client(t, env.Named("batch"))
+	for range 7 {
+		w, err := fs.Create(t.Context(), "/d/f", client.WithParents(), client.WithOverwrite())
+		if err == nil {
+			err = w.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := n.Raw(t, "holder")
+	w := now.Create("/d/g")
+	whose := []string{}
+	for cursor, pages := "", 0; ; pages++ {
+		out := b.asks("call/LeaseHistory", fmt.Sprintf(`{"path":"/d/f","limit":3,"cursor":%q}`, cursor), http.StatusOK)
+		for _, s := range array(out["spans"]) {
+			s, _ := s.(map[string]any)
+			h, _ := s["holder"].(map[string]any)
+			whose = append(whose, fmt.Sprint(h["client"], " ", s["path"], " ", s["reason"]))
+		}
+		if from, _ := out["kept_from_unix_ms"].(string); from == "" || from == "0" {
+			t.Errorf("it does not say from when on it is kept: %v", out)
+		}
+		if cursor, _ = out["next_cursor"].(string); cursor == "" {
+			if pages != 2 || len(whose) != 7 || whose[6] != "batch /d/f closed" {
+				t.Errorf("%d pages, %q", pages+1, whose)
+			}
+			break
+		}
+	}
+	spans := func() (text string) {
+		for _, s := range array(b.asks("call/LeaseHistory", `{"holder":"holder"}`, http.StatusOK)["spans"]) {
+			s, _ := s.(map[string]any)
+			by, _ := s["by"].(map[string]any)
+			text += fmt.Sprintln(s["path"], s["txid"] == nil, s["reason"], by["client"], by["user"])
+		}
+		return text
+	}
+	if got := spans(); got != "/d/g true <nil> <nil> <nil>\n" {
+		t.Errorf("while it is held: %s", got)
+	}
+	b.asks("call/Recover", fmt.Sprintf(`{"call":{"seq":1},"at":{"base":"%d"},"epoch":"%d","force":true}`, w.GetInode(), w.GetEpoch()), http.StatusOK)
+	if got := spans(); got != "/d/g false forced page root\n" {
+		t.Errorf("after that: %s", got)
+	}
+	b.refused("call/LeaseHistory", `{}`, http.StatusBadRequest, "name one of")
+	b.refused("call/LeaseHistory", `{"path":"/d/f","cursor":"?"}`, http.StatusBadRequest, "cursor")
+	if err := fs.Chmod(t.Context(), "/d", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	browse(t, n, "eve").refused("call/LeaseHistory", `{"path":"/d/f"}`, http.StatusForbidden, "eve")
+	n.Restart(t, func(c *namenode.Config) { c.LeaseHistory = -1 })
+	browse(t, n, "root").refused("call/LeaseHistory", `{"path":"/d/f"}`, http.StatusNotFound, "keeps no history")
 }
 
 // TestRecoverFromThePage: the page may recover what its user may, under the epoch that was

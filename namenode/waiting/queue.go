@@ -51,8 +51,9 @@ type place struct {
 // waiter is one who wants to open a file for write.
 type waiter struct {
 	place
-	user string        // set before its call ends
-	turn chan struct{} // has an element when this waiter should look again
+	by    namespace.Holder
+	since time.Duration // by the clock's Mono, over all calls for which its place was kept
+	turn  chan struct{} // has an element when this waiter should look again
 
 	// Guarded by Table.mu: its call has ended, and it said that it asks again,
 	// for which its place is kept until then, by the clock's Mono.
@@ -66,17 +67,18 @@ func New(cfg Config) *Table {
 }
 
 // join puts a waiter at the end of the file's queue, or where it was before.
-func (t *Table) join(at place, now time.Duration) *waiter {
+func (t *Table) join(inode namespace.InodeID, by namespace.Holder, now time.Duration) *waiter {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	w := &waiter{place: at, turn: make(chan struct{}, 1)}
-	q := t.drop(at.inode, now)
-	if i := slices.IndexFunc(q, func(o *waiter) bool { return o.away && o.place == at }); i >= 0 {
+	w := &waiter{place: place{inode, by.Session}, by: by, since: now, turn: make(chan struct{}, 1)}
+	q := t.drop(inode, now)
+	if i := slices.IndexFunc(q, func(o *waiter) bool { return o.away && o.place == w.place }); i >= 0 {
 		t.goes(q[i], -1)
+		w.since = q[i].since
 		q[i] = w
 		return w
 	}
-	t.queues[at.inode] = append(q, w)
+	t.queues[inode] = append(q, w)
 	return w
 }
 
@@ -90,7 +92,7 @@ func (t *Table) keep(w *waiter, now time.Duration) {
 			t.drop(inode, now)
 		}
 	}
-	if t.away >= maxAway || t.users[w.user] >= maxAwayOfUser {
+	if t.away >= maxAway || t.users[w.by.User] >= maxAwayOfUser {
 		t.takeOut(w)
 		return
 	}
@@ -102,8 +104,8 @@ func (t *Table) keep(w *waiter, now time.Duration) {
 // goes counts a waiter that is away, with 1, or is no more, with -1.
 func (t *Table) goes(w *waiter, n int) {
 	t.away += n
-	if t.users[w.user] += n; t.users[w.user] == 0 {
-		delete(t.users, w.user)
+	if t.users[w.by.User] += n; t.users[w.by.User] == 0 {
+		delete(t.users, w.by.User)
 	}
 }
 

@@ -7,17 +7,20 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/leasefs/leasefs/namenode/namespace"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
-func placeOf(inode namespace.InodeID, who byte) place {
-	return place{inode, namespace.SessionID{who}}
+func by(who byte) namespace.Holder {
+	return namespace.Holder{Session: namespace.SessionID{who}}
 }
 
 // A place is kept for one who asks again, for a while, and for nobody else.
 func TestWaitersKeepTheirPlaces(t *testing.T) {
 	w := New(Config{})
-	a, b := w.join(placeOf(1, 'a'), 0), w.join(placeOf(1, 'b'), 0)
+	a, b := w.join(1, by('a'), 0), w.join(1, by('b'), 0)
 	want := func(at *waiter, now time.Duration, mine bool, in time.Duration) {
 		t.Helper()
 		if m, i := w.look(at, now); m != mine || i != in {
@@ -33,13 +36,13 @@ func TestWaitersKeepTheirPlaces(t *testing.T) {
 	if n := w.Waiting(1, time.Second); n != 2 {
 		t.Fatalf("%d wait", n)
 	}
-	a = w.join(placeOf(1, 'a'), 2*time.Second)
+	a = w.join(1, by('a'), 2*time.Second)
 	want(a, 2*time.Second, true, 0)
 	want(b, 2*time.Second, false, 0)
 	w.keep(a, 2*time.Second)
 	now := 2*time.Second + placeKept + 1
 	want(b, now, true, 0)
-	a = w.join(placeOf(1, 'a'), now) // too late: behind
+	a = w.join(1, by('a'), now) // too late: behind
 	want(a, now, false, 0)
 	w.leave(b)
 	<-a.turn
@@ -56,7 +59,7 @@ func TestWaitersWhoStayAwayAreForgotten(t *testing.T) {
 	var now time.Duration
 	for i := range 100_000 {
 		now += time.Millisecond
-		w.keep(w.join(placeOf(namespace.InodeID(i), byte(i)), now), now)
+		w.keep(w.join(namespace.InodeID(i), by(byte(i)), now), now)
 	}
 	if most := 2*int(placeKept/time.Millisecond) + 64; len(w.queues) > most || w.away != len(w.queues) {
 		t.Fatalf("%d queues with %d who are away, want at most %d", len(w.queues), w.away, most)
@@ -68,26 +71,45 @@ func TestWaitersWhoStayAwayAreForgotten(t *testing.T) {
 func TestPlacesOfOneUserAreBounded(t *testing.T) {
 	w := New(Config{})
 	for i := range 3 * maxAwayOfUser {
-		greedy := w.join(place{1, namespace.SessionID{1, byte(i), byte(i >> 8)}}, time.Second)
-		greedy.user = "greedy"
-		w.keep(greedy, time.Second)
+		greedy := namespace.Holder{User: "greedy", Session: namespace.SessionID{1, byte(i), byte(i >> 8)}}
+		w.keep(w.join(1, greedy, time.Second), time.Second)
 	}
 	if n := len(w.queues[1]); n != maxAwayOfUser || w.away != n {
 		t.Errorf("%d places are kept, want %d", n, maxAwayOfUser)
 	}
-	modest := w.join(placeOf(1, 'm'), time.Second)
-	modest.user = "modest"
-	w.keep(modest, time.Second)
-	again := w.join(placeOf(1, 'm'), time.Second)
+	modest := namespace.Holder{User: "modest", Session: namespace.SessionID{'m'}}
+	w.keep(w.join(1, modest, time.Second), time.Second)
+	again := w.join(1, modest, time.Second)
 	if n := len(w.queues[1]); n != maxAwayOfUser+1 {
 		t.Errorf("%d places are kept, want one of a modest user more than %d", n, maxAwayOfUser)
 	}
 	w.leave(again)
-	late := w.join(placeOf(2, 'm'), time.Second+2*placeKept)
-	late.user = "greedy"
-	w.keep(late, time.Second+2*placeKept)
+	late := namespace.Holder{User: "greedy", Session: namespace.SessionID{'m'}}
+	w.keep(w.join(2, late, time.Second+2*placeKept), time.Second+2*placeKept)
 	if w.away != 1 || w.users["greedy"] != 1 || len(w.users) != 1 {
 		t.Errorf("%d places are kept when their time is over, of %v", w.away, w.users)
+	}
+}
+
+// The first who wait are told by name, with how long they have waited in all.
+func TestWaitersAreNamed(t *testing.T) {
+	w := New(Config{})
+	who := namespace.Holder{User: "ann", Client: "batch", Host: "h7", PID: 3, Session: namespace.SessionID{1}}
+	w.keep(w.join(1, who, time.Second), 3*time.Second)
+	w.join(1, who, 4*time.Second)
+	for i := range 3 * byte(mostTold) {
+		w.join(2, by(i+2), 5*time.Second)
+	}
+	l := new(pb.Lease)
+	w.Tell(l, 1, 6*time.Second)
+	w.Tell(l, 2, 6*time.Second)
+	w.Tell(l, 3, 6*time.Second)
+	if n := len(l.GetWaiters()); l.GetWaiting() != 1+3*mostTold || n != mostTold {
+		t.Errorf("%d wait, %d are named", l.GetWaiting(), n)
+	}
+	want := &pb.LeaseWaiter{Inode: 1, Who: &pb.HolderInfo{User: "ann", Client: "batch", Host: "h7", Pid: 3, Session: pb.SessionName(who.Session[:]), SinceMs: 5000}}
+	if first := l.GetWaiters()[0]; !proto.Equal(first, want) || l.GetWaiters()[1].GetWho().GetSinceMs() != 1000 {
+		t.Errorf("%v, want %v", first, want)
 	}
 }
 
@@ -107,7 +129,7 @@ func TestWaitersAgainstAModel(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 2))
 	w := New(Config{})
 	type entry struct {
-		at    place
+		by    namespace.Holder
 		here  *waiter // nil: away
 		until time.Duration
 	}
@@ -122,9 +144,9 @@ func TestWaitersAgainstAModel(t *testing.T) {
 		}
 		switch {
 		case r.IntN(3) == 0:
-			at := placeOf(7, byte(r.IntN(20)))
-			old := slices.IndexFunc(model, func(e entry) bool { return e.here == nil && e.at == at })
-			e := entry{at: at, here: w.join(at, now)}
+			who := by(byte(r.IntN(20)))
+			old := slices.IndexFunc(model, func(e entry) bool { return e.here == nil && e.by == who })
+			e := entry{by: who, here: w.join(7, who, now)}
 			if old >= 0 {
 				model[old] = e
 			} else {

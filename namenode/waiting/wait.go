@@ -29,8 +29,7 @@ type Call struct {
 // Wait tries in the file's queue until the wait is over: at each freeing of the
 // file, and when its holder can be dispossessed.
 func (t *Table) Wait(ctx context.Context, c *Call) (err error) {
-	w := t.join(place{c.Inode, c.By.Session}, t.cfg.Clock.Mono())
-	w.user = c.By.User
+	w := t.join(c.Inode, c.By, t.cfg.Clock.Mono())
 	defer func() {
 		if c.Again && errors.Is(err, ErrOver) {
 			t.keep(w, t.cfg.Clock.Mono())

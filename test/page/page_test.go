@@ -4,241 +4,91 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
+	"net"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
-	"sync"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
-	"github.com/chromedp/cdproto/log"
-	"github.com/chromedp/cdproto/network"
-	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/clock"
+	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/proof"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env"
 	"github.com/leasefs/leasefs/test/env/size"
+	"github.com/leasefs/leasefs/test/env/spawn"
+	"github.com/leasefs/leasefs/test/sim/zkmodel"
 )
 
-// tab is a tab of Chromium that shows a namenode's page.
-type tab struct {
-	t   *testing.T
-	ctx context.Context //nolint:containedctx // of the browser
-
-	started bool
-
-	mu    sync.Mutex
-	wrong []string // requests to others, errors of scripts, breaches of the policy
-	most  float64  // bytes of an answer
-}
-
-// open starts Chromium and shows the page.
-func open(t *testing.T, n *env.Namenode) *tab {
-	t.Helper()
-	opts := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.NoSandbox, chromedp.DisableGPU)
-	alloc, end := chromedp.NewExecAllocator(t.Context(), opts...)
-	t.Cleanup(end)
-	ctx, leave := chromedp.NewContext(alloc)
-	t.Cleanup(leave)
-	b := &tab{t: t, ctx: ctx}
-	b.do("start the browser", chromedp.EmulateViewport(1100, 800))
-	if err := chromedp.Listen(ctx, func(ev any) { b.note(ev, n.HTTPAddr()) }); err != nil {
-		t.Fatal(err)
-	}
-	b.do("open the page", chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-		_, nerr := cdp.Call(ctx, t, network.Enable, network.EnableParams{})
-		_, lerr := cdp.Call(ctx, t, log.Enable, cdp.Empty{})
-		return errors.Join(nerr, lerr)
-	}), chromedp.Navigate("http://"+n.HTTPAddr()+"/"))
-	return b
-}
-
-// note keeps what a page must not do.
-func (b *tab) note(ev any, host string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	switch ev := ev.(type) {
-	case *network.EventRequestWillBeSent:
-		if u, err := url.Parse(ev.Request.URL); err != nil || u.Host != host {
-			b.wrong = append(b.wrong, "a request to "+ev.Request.URL)
-		}
-	case *network.EventLoadingFinished:
-		b.most = max(b.most, ev.EncodedDataLength)
-	case *runtime.EventExceptionThrown:
-		text := ev.ExceptionDetails.Text
-		if e := ev.ExceptionDetails.Exception; e != nil {
-			text += " " + e.Description
-		}
-		b.wrong = append(b.wrong, text)
-	case *log.EventEntryAdded:
-		if ev.Entry.Source == log.EntrySourceSecurity || strings.Contains(ev.Entry.Text, "Content Security Policy") {
-			b.wrong = append(b.wrong, ev.Entry.Text)
-		}
-	}
-}
-
-// end makes sure that nothing was wrong.
-func (b *tab) end() {
-	b.t.Helper()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, w := range b.wrong {
-		b.t.Error(w)
-	}
-}
-
-// do runs actions, each of which has two minutes: the machine may be busy.
-func (b *tab) do(what string, actions ...chromedp.Action[chromedp.Void]) {
-	b.t.Helper()
-	for _, a := range actions {
-		if err := b.try(a); err != nil {
-			b.t.Fatalf("%s: %v; the page shows:\n%s", what, err, b.text())
-		}
-	}
-}
-
-func (b *tab) try(a chromedp.Action[chromedp.Void]) error {
-	if !b.started { // the first context is the browser's
-		b.started = true
-		return chromedp.Do(b.ctx, a)
-	}
-	ctx, cancel := context.WithTimeout(b.ctx, 2*time.Minute)
-	defer cancel()
-	return chromedp.Do(ctx, a)
-}
-
-func (b *tab) text() string {
-	text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string]("document.body.innerText"))
-	if err != nil {
-		return err.Error()
-	}
-	return text
-}
-
-// until waits until an expression is true.
-func (b *tab) until(what, expression string) {
-	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, 2*time.Minute)
-	defer cancel()
-	defer func() {
-		if b.t.Failed() {
-			b.t.Logf("%s: the page shows:\n%s", what, b.text())
-		}
-	}()
-	env.Until(ctx, b.t, what, func() bool {
-		is, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("Boolean("+expression+")"))
-		return err == nil && is
-	})
-}
-
-func (b *tab) value(expression string) string {
-	b.t.Helper()
-	out, err := chromedp.Run(b.ctx, chromedp.Evaluate[string]("String("+expression+")"))
-	if err != nil {
-		b.t.Fatalf("%s: %v", expression, err)
-	}
-	return out
-}
-
-// runs runs a script.
-func (b *tab) runs(what, script string) {
-	b.t.Helper()
-	b.do(what, chromedp.Evaluate[chromedp.Void](script))
-}
-
-func (b *tab) click(selector string) {
-	b.t.Helper()
-	b.do("click "+selector, chromedp.Click(chromedp.CSS(selector)))
-}
-
-func (b *tab) keys(keys string) {
-	b.t.Helper()
-	b.do("press "+keys, chromedp.KeyEvent(keys))
-}
-
-// filter goes to the filter by its key, and types.
-func (b *tab) filter(what string) {
-	b.t.Helper()
-	b.keys("/")
-	b.until("the filter has the focus", "document.activeElement.name === 'text'")
-	b.runs("empty it", "document.activeElement.value = ''") // the driver types the key into it, too
-	b.keys(what)
-}
-
-// view goes to a view, by its address.
-func (b *tab) view(hash string) {
-	b.t.Helper()
-	name, _, _ := strings.Cut(strings.TrimPrefix(hash, "#/"), "/")
-	b.runs(hash, fmt.Sprintf("location.hash = %q", hash))
-	b.until(hash+" is there", fmt.Sprintf("document.getElementById('view').dataset.view === %q && document.getElementById('view').dataset.ready === 'yes' && decodeURIComponent(location.hash) === decodeURIComponent(%q)", name, hash))
-}
-
-// picture keeps what the page shows, for the docs.
-func (b *tab) picture(name string) {
-	b.t.Helper()
-	folder := os.Getenv("LEASEFS_PICTURES")
-	if folder == "" {
-		return
-	}
-	png, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(folder, name+".png"), png, 0o644); err != nil { //nolint:gosec // a picture for all
-		b.t.Fatal(err)
-	}
-}
-
-const text = "document.getElementById('view').innerText"
-
-func (b *tab) shows(what string) {
-	b.t.Helper()
-	b.until("it shows "+what, fmt.Sprintf("%s.includes(%q)", text, what))
-}
-
-func (b *tab) signIn(user string) {
-	b.t.Helper()
-	b.until("it asks who that is", "document.querySelector('dialog input[name=user]') !== null")
-	b.do("sign in", chromedp.SendKeys(chromedp.CSS("dialog input[name=user]"), user+"\r"))
-	b.until("it knows", fmt.Sprintf("document.getElementById('who').textContent.startsWith(%q) && document.getElementById('view').dataset.ready === 'yes'", user))
-}
+// patient has leases outlive what a test takes on a busy machine.
+var patient = env.Limits(20*time.Minute, time.Hour)
 
 // TestPageInChromium is what an operator does at night: he looks who holds what, takes a file
 // from its holder, follows another, and reads the rest; by keyboard, on a phone, in the dark.
 func TestPageInChromium(t *testing.T) {
-	n := env.Start(t, func(c *namenode.Config) { c.Archive = time.Hour })
+	n := env.Start(t, patient, func(c *namenode.Config) {
+		c.Archive, c.BlockSize, c.MaxTail = time.Hour, 64<<10, 4096
+		file := filepath.Join(t.TempDir(), "shares")
+		if err := os.WriteFile(file, []byte("user greedy files=1\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if c.Shares, err = namenode.OpenShares(clock.System{}, file); err != nil {
+			t.Fatal(err)
+		}
+	})
+	admin := n.Client(t, env.Named("before"))
+	forget(t, n, admin)
 	const nasty = "<img src=x onerror=alert(1)>"
 	holder := n.Raw(t, "ingest-1")
 	w := holder.Create("/app.log")
 	if err := holder.Flush(w, 0, "flushed\n"); err != nil {
 		t.Fatal(err)
 	}
-	n.Raw(t, "ingest-2").Create("/audit.log")
+	busy := n.Raw(t, "ingest-2")
+	busy.Create("/audit.log")
+	busy.Create("/second.log")
 	n.Raw(t, nasty).Create("/" + nasty)
 	live := n.Raw(t, "tailer")
 	lw := live.Create("/live")
 	if err := live.Flush(lw, 0, "first line\n"); err != nil {
 		t.Fatal(err)
 	}
+	if err := errors.Join(admin.Mkdir(t.Context(), "/team", 0o755), admin.Mkdir(t.Context(), "/team/logs", 0o755),
+		admin.Mkdir(t.Context(), "/free", 0o755), admin.Chmod(t.Context(), "/free", 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	dirs := n.Raw(t, "dirs")
+	if _, err := dirs.NN.SetQuota(t.Context(), &pb.SetQuotaRequest{Call: dirs.Call(), Caller: dirs.Who, At: pb.At("/team"), Names: proto.Int64(3), Bytes: proto.Int64(1 << 40)}); err != nil {
+		t.Fatal(err)
+	}
 	grantee := n.Raw(t, "scheduler")
 	if _, err := grantee.NN.GrantLease(t.Context(), &pb.GrantLeaseRequest{Call: grantee.Call(), Caller: grantee.Who, TtlMs: 3_600_000, Name: "nightly"}); err != nil {
 		t.Fatal(err)
 	}
+	waiter := n.Raw(t, "waiter-1")
+	go func() {
+		for t.Context().Err() == nil { // each call ends after two minutes
+			_, _ = waiter.NN.Append(t.Context(), &pb.AppendRequest{Call: waiter.Call(), Caller: waiter.Who, At: pb.At("/live"), WaitMs: time.Hour.Milliseconds()})
+		}
+	}()
 	b := open(t, n)
 	b.signIn("root")
 
-	// Who holds what.
+	// Who holds what, and who waits for it.
 	b.shows("ingest-1")
+	b.shows("waiter-1")
 	b.shows(nasty)
 	if got := b.value("document.querySelectorAll('tbody tr').length"); got != "4" {
 		t.Errorf("%s leases", got)
@@ -247,6 +97,10 @@ func TestPageInChromium(t *testing.T) {
 		t.Errorf("a name has become %s pictures", got)
 	}
 	b.picture("holders")
+	b.choose("order", "FILES")
+	b.until("who has most files is first", "document.querySelector('tbody tr').innerText.includes('ingest-2') && location.hash.includes('order=FILES')")
+	b.choose("order", "IDLE")
+	b.until("who is idle for longest is first", "document.querySelector('tbody tr').innerText.includes('ingest-1') && !location.hash.includes('order')")
 	b.filter("INGEST-2")
 	b.until("it is filtered", "document.querySelectorAll('tbody tr').length === 1 && "+text+".includes('ingest-2')")
 	b.view("#/granted")
@@ -260,10 +114,16 @@ func TestPageInChromium(t *testing.T) {
 	b.until("it lists its keys", "document.querySelector('dialog')?.innerText.includes('previous row')")
 	b.keys("\x1b")
 	b.until("it closes the list", "document.querySelector('dialog') === null")
-	b.keys("j")
-	b.keys("j")
-	if got := b.value("[...document.querySelectorAll('tbody tr')].indexOf(document.activeElement.closest('tr'))"); got != "1" {
-		t.Errorf("the focus is in row %s", got)
+	for _, c := range []struct {
+		key string
+		row int
+	}{{"j", 0}, {"j", 1}, {"k", 0}, {"k", 0}, {kb.ArrowDown, 1}, {kb.ArrowDown, 2}, {kb.ArrowUp, 1}} {
+		b.keys(c.key)
+		b.until("the focus moves", fmt.Sprintf("[...document.querySelectorAll('tbody tr')].indexOf(document.activeElement.closest('tr')) === %d", c.row))
+	}
+	for i, view := range []string{"granted", "tree", "fleet", "figures", "changes", "history", "holders"} {
+		b.keys(strconv.Itoa((i+1)%7 + 1))
+		b.until("a key for "+view, fmt.Sprintf("document.getElementById('view').dataset.view === %q && document.getElementById('view').dataset.ready === 'yes' && document.querySelector('nav a[aria-current]').getAttribute('href').startsWith('#/%s')", view, view))
 	}
 
 	// Recover, with a word that it is meant.
@@ -284,9 +144,44 @@ func TestPageInChromium(t *testing.T) {
 	}
 	b.until("it is gone from the list", "!"+text+".includes('/app.log')")
 
+	// Who held it, from the file, and what else that client held, from there and from its lease.
+	b.view("#/tree/app.log")
+	b.link("who held it")
+	b.shows("forced by page (user root")
+	b.shows("is not kept")
+	b.shows("not known: the namenode was away")
+	b.link("ingest-1")
+	b.until("what ingest-1 held", "document.querySelector('input[name=what]').value === 'ingest-1' && "+rows+" === 2 && "+text+".includes('/app.log')")
+	b.picture("history")
+	b.view("#/holders")
+	b.link("tailer")
+	b.until("who waits for which file", "document.querySelector('table[aria-label=\"Who waits\"] tbody')?.innerText.replace(/\\s+/g, ' ').startsWith('waiter-1 user root h pid 1 /live ')")
+	b.picture("waits")
+	lease := b.value("location.hash")
+	b.view("#/holders")
+	b.link("ingest-2")
+	b.link("what ingest-2 held")
+	b.shows("held now")
+	b.view("#/history")
+	b.keys("/")
+	b.until("what is asked for has the focus", "document.activeElement.name === 'what'")
+	b.runs("empty it", "document.activeElement.value = ''")
+	b.keys("/live\r")
+	b.until("who has it", rows+" === 2 && "+text+".includes('tailer')")
+	b.view("#/history?lease=nightly")
+	b.until("whose it is", rows+" === 2 && "+text+".includes('scheduler')")
+	b.view("#/tree/gone")
+	b.link("Who held what was there")
+	b.until("nothing is known of it", rows+" === 1 && !"+text+".includes('held now')")
+
 	// The tree, and a file that grows.
 	b.view("#/tree/")
 	b.shows(nasty)
+	b.view("#/tree/team/logs")
+	b.until("it shows the quota of the folder above", "document.querySelector('table[aria-label=Quotas] tbody')?.innerText.replace(/\\s+/g, ' ').includes('/team 2 of 3 0 B of 1.0 TiB')")
+	write(t, admin, "/blocks", 160<<10)
+	b.view("#/tree/blocks")
+	b.until("it shows its blocks", "document.querySelectorAll('table[aria-label=Blocks] tbody tr')[1]?.innerText.startsWith('65,536\\t64.0 KiB\\t')")
 	b.view("#/tree/live")
 	b.until("it shows the content", "document.getElementById('content').textContent === 'first line\\n'")
 	b.click("#follow")
@@ -302,8 +197,25 @@ func TestPageInChromium(t *testing.T) {
 	b.until("it watches", text+".includes('up to change') && !"+text+".includes('up to change 0')")
 	n.Raw(t, "late").Create("/just made")
 	b.shows("/just made")
+	taker := n.Raw(t, "taker")
+	if _, err := taker.NN.Recover(t.Context(), &pb.RecoverRequest{Call: taker.Call(), Caller: taker.Who, At: pb.At("/just made"), Force: true}); err != nil {
+		t.Fatal(err)
+	}
+	b.until("it says why it was closed, and by whom", "[...document.querySelectorAll('tbody tr')].some((r) => r.innerText.includes('closed') && r.innerText.includes('/just made') && r.innerText.includes('forced by taker (user root'))")
+	b.choose("text", "taker")
+	b.until("nothing else is shown", rows+" === 1")
+	b.picture("changes")
 
+	greedy := n.Raw(t, "greedy")
+	greedy.Who.User = "greedy"
+	greedy.Create("/free/1")
+	if _, err := greedy.NN.Create(t.Context(), &pb.CreateRequest{Call: greedy.Call(), Caller: greedy.Who, At: pb.At("/free/2")}); !errors.Is(err, fserror.Retry) {
+		t.Errorf("beyond his share: %v", err)
+	}
+	write(t, admin, "/team/logs/1", 0)
 	b.view("#/fleet")
+	b.until("who is greedy", "document.querySelector('table[aria-label=\"Greedy clients\"] tbody')?.innerText.replace(/\\s+/g, ' ').includes('user greedy files 1 1 1 0')")
+	b.until("the quota that is used up", "document.querySelector('table[aria-label=\"Quotas that are nearly used up\"] tbody')?.innerText.includes('3 of 3')")
 	b.shows("serves alone")
 	b.shows("Feature level")
 	b.shows("has every change") // the archive
@@ -316,10 +228,10 @@ func TestPageInChromium(t *testing.T) {
 			_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}})
 			return err
 		}))
-	for _, view := range []string{"#/holders", "#/granted", "#/tree/", "#/tree/live", "#/fleet", "#/figures", "#/changes"} {
+	for _, view := range []string{"#/holders", lease, "#/granted", "#/tree/", "#/tree/live", "#/tree/blocks", "#/tree/team/logs", "#/fleet", "#/figures", "#/changes", "#/history?path=%2Fapp.log"} {
 		b.view(view)
-		if got := b.value("document.documentElement.scrollWidth"); got > "360" {
-			t.Errorf("%s is %s pixels wide", view, got)
+		if got, err := strconv.Atoi(b.value("document.documentElement.scrollWidth")); err != nil || got > 360 {
+			t.Errorf("%s is %d pixels wide (%v)", view, got, err)
 		}
 	}
 	if got := b.value("getComputedStyle(document.body).backgroundColor"); got != "rgb(20, 24, 28)" {
@@ -332,6 +244,31 @@ func TestPageInChromium(t *testing.T) {
 	b.runs("sign out", "localStorage.clear(); sessionStorage.clear(); location.reload()")
 	b.until("it asks who that is", "document.querySelector('dialog')?.innerText.includes('Say as whom')")
 	b.end()
+}
+
+// write makes a file, or replaces it, of so many bytes.
+func write(t *testing.T, fs *client.FS, path string, size int) {
+	t.Helper()
+	w, err := fs.Create(t.Context(), path, client.WithOverwrite())
+	if err == nil {
+		_, err = w.Write(make([]byte, size))
+		err = errors.Join(err, w.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// forget makes a time of which the history of leases knows nothing.
+func forget(t *testing.T, n *env.Namenode, fs *client.FS) {
+	t.Helper()
+	write(t, fs, "/before", 0)
+	n.Restart(t, func(c *namenode.Config) { c.LeaseHistory = -1 })
+	write(t, fs, "/unknown", 0)
+	if _, err := fs.Admin().Checkpoint(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n.Restart(t, func(c *namenode.Config) { c.LeaseHistory = 0 })
 }
 
 // bearer shows a token.
@@ -354,7 +291,7 @@ func TestPageWithAToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := env.Start(t, func(c *namenode.Config) {
+	n := env.Start(t, patient, func(c *namenode.Config) {
 		if c.Identity.Tokens, err = proof.OpenTokens(clock.System{}, file); err != nil {
 			t.Fatal(err)
 		}
@@ -376,6 +313,54 @@ func TestPageWithAToken(t *testing.T) {
 		t.Errorf("%v", f.GetAttr())
 	}
 	b.end()
+}
+
+// TestPageOfAFleet: a standby's page tells who is there, how far each is behind and whether it
+// could take over, and leads to the active one's.
+func TestPageOfAFleet(t *testing.T) {
+	l, err := net.Listen("tcp", spawn.Loopback()+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	zk := zkmodel.New(zkmodel.Config{Servers: 1, Tick: 3 * time.Second}) // a session of a minute outlives a busy machine
+	t.Cleanup(func() { _ = l.Close(); zk.Close() })
+	go func() { _ = zk.Server(0).Serve(l) }() // until the listener is closed
+	blocks := "file://" + t.TempDir()
+	fleet := func(c *namenode.Config) {
+		c.Blocks = blocks
+		c.HA = &namenode.HA{ZooKeeper: []string{l.Addr().String()}, Name: "fleet", SessionTimeout: time.Minute}
+	}
+	active := env.Start(t, fleet)
+	env.Eventually(t, "one is active", func() bool { return active.Role() == "active" })
+	active.Raw(t, "writer").Create("/f")
+	standby := env.Start(t, fleet)
+	env.Eventually(t, "the other one is a standby", func() bool { return standby.Role() == "standby" })
+	b := open(t, standby)
+	b.shows("the active one is " + active.Addr())
+	b.until("it leads to the active one", fmt.Sprintf("document.getElementById('active')?.href === 'http://%s/page/'", active.HTTPAddr()))
+	b.keys("4")
+	const members = "[...document.querySelectorAll('table[aria-label=Namenodes] tbody tr')].map((r) => r.innerText.replace(/\\s+/g, ' '))"
+	b.until("who is there", fmt.Sprintf("((m) => m.length === 2 && m[0].startsWith('%s active yes ') && m[1].startsWith('%s standby nothing yes '))(%s)", active.Addr(), standby.Addr(), members))
+	b.shows("1 could take over")
+	b.runs("have the standby say that it lags", `{
+		const was = window.fetch;
+		window.fetch = async (at, how) => {
+			const r = await was(at, how);
+			if (at !== "api/fleet") return r;
+			const f = await r.json();
+			Object.assign(f.members[0], { host: "nn1" });
+			Object.assign(f.members[1], { host: "nn2", txid: f.members[0].txid - 12, unfit: "its disk is full" });
+			return new Response(JSON.stringify(f));
+		};
+	}`)
+	b.until("how far it is behind", fmt.Sprintf("%s[1].startsWith('%s standby 12 changes no: its disk is full ')", members, standby.Addr()))
+	b.shows("No other namenode could take over")
+	b.picture("fleet")
+	b.end()
+	b.click("#active")
+	b.until("that is the active one's page", fmt.Sprintf("location.host === %q", active.HTTPAddr()))
+	b.signIn("root")
+	b.shows("/f")
 }
 
 // TestPageOfMany: with many leases and a folder of many names each answer is small.
@@ -402,14 +387,26 @@ func TestPageOfMany(t *testing.T) {
 		_, err := r.NN.Create(t.Context(), &pb.CreateRequest{Call: &pb.CallId{Session: session, Seq: 1}, Caller: who, At: pb.At(fmt.Sprintf("/open-%06d", i))})
 		return err
 	})
+	batch := n.Client(t, env.Named("batch"))
+	for range 55 {
+		write(t, batch, "/batch", 0)
+	}
 	b := open(t, n)
 	b.signIn("root")
 	b.until("a page of holders", "document.querySelectorAll('tbody tr').length === 50")
 	b.keys("n")
 	b.shows("page 2")
+	b.keys("p")
+	b.shows("page 1")
 	last := fmt.Sprintf("client-%06d", leases-1)
 	b.filter(last)
 	b.until("the last one is found", "document.querySelectorAll('tbody tr').length === 1 && "+text+".includes('"+last+"')")
+	b.view("#/history?path=%2Fbatch")
+	b.until("a page of its past", rows+" === 50 && "+text+".includes('page 1')")
+	b.keys("n")
+	b.until("the rest of its past", rows+" === 5 && "+text+".includes('page 2')")
+	b.keys("p")
+	b.until("back", rows+" === 50 && "+text+".includes('page 1')")
 	b.view("#/tree/many")
 	b.until("a page of names", "document.querySelectorAll('tbody tr').length === 100")
 	b.do("go to a name", chromedp.SendKeys(chromedp.CSS("input[name=jump]"), fmt.Sprintf("name-%07d\r", names-5)))

@@ -180,7 +180,7 @@ func TestWaitersKeepTheirPlace(t *testing.T) {
 		})
 		env.Eventually(t, name+" waits", func() bool {
 			l := leases(t, a, "A")
-			return len(l) == 1 && int(l[0].Waiting) == i+1
+			return len(l) == 1 && int(l[0].Waiting) == i+1 && len(l[0].Waiters) == i+1 && l[0].Waiters[i].Client == name && l[0].Waiters[i].Inode == l[0].Files[0].Inode
 		})
 	}
 	for i, name := range names {

@@ -1,12 +1,13 @@
 import { ask, count, duration, el, num, show } from "./dom.js";
 import { call, get, me } from "./api.js";
 import { holders, granted, lease } from "./holders.js";
+import { history } from "./history.js";
 import { tree } from "./tree.js";
 import { fleet } from "./fleet.js";
 import { figures } from "./figures.js";
 import { changes } from "./changes.js";
 
-const views = { holders, granted, lease, tree, fleet, figures, changes };
+const views = { holders, granted, lease, tree, fleet, figures, changes, history };
 const anywhere = new Set(["fleet", "figures"]); // also of a standby
 const $ = (id) => document.getElementById(id);
 let current = null; // {abort, refresh}
@@ -151,7 +152,7 @@ function sign(why) {
 }
 
 function help() {
-  const keys = [["1 … 6", "the views"], ["/", "the filter"], ["j k ↓ ↑", "next and previous row"], ["Enter", "open, or press"], ["n p", "next and previous page"], ["?", "this list"], ["Esc", "close"]];
+  const keys = [["1 … 7", "the views"], ["/", "the filter"], ["j k ↓ ↑", "next and previous row"], ["Enter", "open, or press"], ["n p", "next and previous page"], ["?", "this list"], ["Esc", "close"]];
   const d = ask("Keys", el("dl", {}, keys.map(([k, what]) => [el("dt", {}, el("kbd", {}, k)), el("dd", {}, what)])),
     el("div", { class: "buttons" }, el("button", { type: "button", onclick: () => d.close() }, "Close")));
 }

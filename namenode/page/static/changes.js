@@ -1,4 +1,4 @@
-import { el, later, num, plural, show, table, time } from "./dom.js";
+import { el, ended, later, num, plural, show, table, time } from "./dom.js";
 import { stream } from "./api.js";
 import { go, trouble } from "./app.js";
 
@@ -16,7 +16,7 @@ export async function changes({ main, params, signal }) {
   let stop = null;
   let paused = false;
   const path = el("input", { name: "path", type: "search", value: params.get("path") || "/", spellcheck: "false" });
-  const text = el("input", { name: "text", type: "search", placeholder: "a part of path or holder", spellcheck: "false" });
+  const text = el("input", { name: "text", type: "search", placeholder: "a part of path, holder or reason", spellcheck: "false" });
   const kind = el("select", { name: "kind" }, el("option", { value: "" }, "all"), Object.entries(kinds).map(([k, what]) => el("option", { value: k }, what)));
   const state = el("span", { class: "dim", role: "status" });
   const button = el("button", { type: "button", onclick: () => { paused = !paused; button.textContent = paused ? "Continue" : "Pause"; draw(); } }, "Pause");
@@ -25,11 +25,12 @@ export async function changes({ main, params, signal }) {
     ["Change", (e) => e.txid, "num"], ["Time", (e) => time(e.time_unix_ms)], ["What", (e) => kinds[e.type] || e.type],
     ["Path", (e) => el("span", {}, el("a", { href: go("tree", e.new_path || e.path), "data-focus": `${e.txid}${e.path}` }, e.path), e.new_path ? ` to ${e.new_path}` : "")],
     ["Length", (e) => (e.length ? e.length : ""), "num"], ["Holder", (e) => e.holder || ""],
+    ["Why", (e) => `${ended(e.reason, e.by)}${e.trashed ? ", kept in the trash" : ""}`],
   ];
   const draw = () => {
     if (paused) return;
     const t = text.value.trim();
-    const shown = events.filter((e) => (!kind.value || e.type === kind.value) && (!t || `${e.path}\n${e.new_path || ""}\n${e.holder || ""}`.includes(t)));
+    const shown = events.filter((e) => (!kind.value || e.type === kind.value) && (!t || `${e.path}\n${e.new_path || ""}\n${e.holder || ""}\n${ended(e.reason, e.by)}`.includes(t)));
     table("Changes", columns, shown.slice(0, 100), body);
     state.textContent = `up to change ${upTo}; ${plural(shown.length, "event", "events")}${shown.length > 100 ? ", of which the last 100 are shown" : ""}`;
   };

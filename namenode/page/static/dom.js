@@ -74,6 +74,9 @@ export const time = (ms) => new Date(num(ms)).toISOString().replace("T", " ").re
 
 export const plural = (n, one, more) => `${count(n)} ${num(n) === 1 ? one : more}`;
 
+// ended is why something ended, and by whom, if that is known.
+export const ended = (reason, by) => [reason, by && `by ${by.client ? `${by.client} ` : ""}(user ${by.user || "?"}${by.host ? `, host ${by.host}` : ""})`].filter(Boolean).join(" ");
+
 export const name = (h) => `${h.client || "?"} (user ${h.user || "?"}, host ${h.host || "?"}${num(h.pid) ? `, pid ${h.pid}` : ""})`;
 
 // ask shows a dialog and returns it. It is gone once it is closed, and the focus is where it was.

@@ -1,10 +1,19 @@
 import { bytes, count, duration, el, list, num, show, table, time } from "./dom.js";
 import { call, get } from "./api.js";
-import { pageOf } from "./app.js";
+import { go, pageOf } from "./app.js";
 
 // counted in bytes are these; the others are numbers of things.
 const inBytes = ["memory", "disk", "store", "zookeeper", "tails"];
 const amount = (r, n) => (inBytes.includes(r.resource) ? bytes(n) : count(n));
+
+const most = (used, limit, text) => (num(limit) < 0 ? `${text(used)}, no limit` : el("span", { class: num(used) >= num(limit) ? "bad" : "" }, `${text(used)} of ${text(limit)}`));
+
+// quotas shows quotas of directories, and how much of each is used.
+export const quotas = (title, of) => table(title, [
+  ["Directory", (q) => (q.path ? el("a", { href: go("tree", q.path) }, q.path) : `inode ${q.inode}`)],
+  ["Names", (q) => most(q.used_names, q.names, count), "num"], ["Bytes", (q) => most(q.used_bytes, q.bytes, bytes), "num"],
+  ["Only in snapshots", (q) => (num(q.snapshot_bytes) ? bytes(q.snapshot_bytes) : ""), "num"],
+], of);
 
 // fleet is the namenodes, and how this one is.
 export async function fleet({ main, signal }) {
@@ -44,9 +53,7 @@ export async function fleet({ main, signal }) {
         ["Of", (r) => r.resource], ["In use", (r) => amount(r, r.used), "num"], ["At most", (r) => amount(r, r.limit), "num"], ["", (r) => `${Math.round(100 * num(r.used) / num(r.limit))} %`, "num"],
         ["Full in", (r) => (r.full_ms === undefined ? "" : el("span", { class: num(r.full_ms) < 86400000 ? "bad" : "" }, num(r.full_ms) ? duration(r.full_ms) : "now"))], ["Refused then", (r) => r.refused],
       ], (s.rooms || []).slice(0, 5)),
-      s.quotas?.length ? [el("h2", {}, "Quotas that are nearly used up"), table("Quotas that are nearly used up", [
-        ["Directory", (q) => q.path], ["Names", (q) => count(q.used_names), "num"], ["of", (q) => (num(q.names) < 0 ? "" : count(q.names)), "num"], ["Bytes", (q) => bytes(q.used_bytes), "num"], ["of", (q) => (num(q.bytes) < 0 ? "" : bytes(q.bytes)), "num"],
-      ], s.quotas)] : null,
+      s.quotas?.length ? [el("h2", {}, "Quotas that are nearly used up"), quotas("Quotas that are nearly used up", s.quotas)] : null,
       el("h2", {}, "Slow or greedy clients"),
       s.greedy?.length ? table("Greedy clients", [
         ["Who", (g) => g.who], ["Of", (g) => g.what], ["Has", (g) => count(g.held), "num"], ["At most", (g) => (num(g.most) ? count(g.most) : ""), "num"], ["Refused", (g) => count(g.refused), "num"], ["Delayed", (g) => count(g.delayed), "num"],

@@ -1,6 +1,7 @@
 import { ask, bytes, count, duration, el, later, list, name, num, plural, show, table } from "./dom.js";
 import { call, get, nextCall } from "./api.js";
 import { go, said } from "./app.js";
+import { past } from "./history.js";
 
 const pageSize = 50;
 let limits = null; // of leases that have none of their own
@@ -35,6 +36,9 @@ function bar(l, { soft, hard }) {
     el("span", { class: `state-${st}` }, `${duration(idle)}, ${when(l)}`));
 }
 
+// pastOf links to who held a file before.
+const pastOf = (f) => (f.path.startsWith("/") ? el("a", { href: past("path", f.path) }, "history") : null);
+
 const fileLink = (f) => (f.path.startsWith("/") ? el("a", { href: go("tree", f.path) }, f.path) : f.path);
 
 // recover asks whether to close a file, naming it and its holder, and does.
@@ -67,6 +71,23 @@ function recover(l, f, after) {
 
 const holderCell = (l) => el("span", {}, el("a", { href: go("lease", `/${l.id}`), "data-focus": l.id }, l.holder?.client || "?"), el("span", { class: "dim" }, ` user ${l.holder?.user || "?"}`));
 
+// firstWaiters are the clients of those who wait, as far as they are told.
+function firstWaiters(l) {
+  const who = [...new Set((l.waiters || []).map((w) => w.who.client || "?"))];
+  return `${who.slice(0, 3).join(", ")}${who.length > 3 || num(l.waiting) > (l.waiters || []).length ? ", …" : ""}`;
+}
+
+// waiters are those who wait, by name, of each file who came first.
+function waiters(l, files) {
+  const more = num(l.waiting) - (l.waiters || []).length;
+  const file = (w) => files.find((f) => f.inode === w.inode);
+  return l.waiters?.length ? [el("h2", {}, "Who waits"), table("Who waits", [
+    ["Who", (w) => el("span", {}, w.who.client || "?", el("span", { class: "dim" }, ` user ${w.who.user || "?"}`))],
+    ["Host", (w) => el("span", {}, w.who.host || "?", num(w.who.pid) ? el("span", { class: "dim" }, ` pid ${w.who.pid}`) : null)],
+    ["File", (w) => (file(w) ? fileLink(file(w)) : `inode ${w.inode}`)], ["Has waited", (w) => duration(w.who.since_ms), "num"],
+  ], l.waiters), more > 0 && el("p", { class: "dim" }, `And ${count(more)} more.`)] : null;
+}
+
 function sessionColumns(l10s, reload) {
   return [
     ["Holder", holderCell],
@@ -74,10 +95,10 @@ function sessionColumns(l10s, reload) {
     ["File", (l) => {
       const f = l.files?.[0];
       const more = num(l.file_count) - 1;
-      return el("span", {}, f ? fileLink(f) : "none listed", more > 0 ? el("span", { class: "dim" }, ` and ${plural(more, "other", "others")}`) : null);
+      return el("span", {}, f ? [fileLink(f), " ", pastOf(f)] : "none listed", more > 0 ? el("span", { class: "dim" }, ` and ${plural(more, "other", "others")}`) : null);
     }],
     ["Idle", (l) => bar(l, l10s)],
-    ["Waiting", (l) => (num(l.waiting) ? plural(l.waiting, "writer", "writers") : "nobody"), "num"],
+    ["Waiting", (l) => (num(l.waiting) ? el("span", {}, plural(l.waiting, "writer", "writers"), el("span", { class: "dim" }, ` ${firstWaiters(l)}`)) : "nobody")],
     ["Connected", (l) => (l.connected ? "yes" : "no")],
     ["Recover", (l) => (num(l.file_count) === 1 && l.files?.length
       ? el("button", { type: "button", "data-focus": `r${l.id}`, onclick: () => recover(l, l.files[0], reload) }, "Recover…")
@@ -158,11 +179,13 @@ export async function lease({ main, path, signal }) {
     show(main, el("h1", {}, `Lease ${l.name || l.id} of ${l.holder.client}`),
       list([["Holder", name(l.holder)], ["Id", l.id], ["State", l.granted ? `${duration(l.remaining_ms)} left of ${duration(l.ttl_ms)}` : stateText[state(l)]],
         ["Idle", !l.granted && bar(l, l10s)], ["Held for", !l.granted && num(l.holder.since_ms) && duration(l.holder.since_ms)], ["Waiting", l.granted ? null : plural(l.waiting, "writer", "writers")],
-        ["Connected", l.granted ? null : l.connected ? "yes" : "no"], ["Files", `${count(all)}${shown < all ? `, of which ${count(shown)} are listed` : ""}`]]),
+        ["Connected", l.granted ? null : l.connected ? "yes" : "no"], ["Files", `${count(all)}${shown < all ? `, of which ${count(shown)} are listed` : ""}`],
+        ["History", el("a", { href: l.granted ? past("lease", l.id) : past("holder", l.holder.client) }, l.granted ? "who had it" : `what ${l.holder.client || "it"} held`)]]),
       l.granted
         ? table("Attached files", [["Path", (p) => fileLink({ path: p })]], l.attached || [])
-        : table("Open files", [["Path", fileLink], ["Inode", (f) => f.inode, "num"], ["Epoch", (f) => f.epoch, "num"],
-          ["Recover", (f) => el("button", { type: "button", "data-focus": f.inode, onclick: () => recover(l, f, load) }, "Recover…")]], files));
+        : table("Open files", [["Path", fileLink], ["Inode", (f) => f.inode, "num"], ["Epoch", (f) => f.epoch, "num"], ["History", pastOf],
+          ["Recover", (f) => el("button", { type: "button", "data-focus": f.inode, onclick: () => recover(l, f, load) }, "Recover…")]], files),
+      waiters(l, files));
   };
   await load();
   return load;

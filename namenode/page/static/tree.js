@@ -1,6 +1,8 @@
 import { bytes, count, duration, el, list, name, num, show, table, time } from "./dom.js";
 import { call, get } from "./api.js";
 import { go } from "./app.js";
+import { quotas } from "./fleet.js";
+import { past } from "./history.js";
 
 const pageSize = 100;
 const follow = 1; // REF_HOW_FOLLOW_LAST
@@ -24,6 +26,7 @@ function attributes(a, path) {
     ["Owner", `${a.user}:${a.group}`], ["Mode", mode(a)], ["Changed", time(a.mtime_unix_ms)], ["Inode", a.inode], ["Link to", a.link_target],
     ["Blocks", num(a.blocks) && `${count(a.blocks)}, and a tail of ${bytes(a.tail_length)}`], ["Open for write by", openBy(a)], ["Attached to lease", num(a.lease) && el("a", { href: go("lease", `/${BigInt(a.lease).toString(16).padStart(16, "0")}`) }, BigInt(a.lease).toString(16))],
     ["Extended attributes", num(a.xattrs) && count(a.xattrs)], ["ACL", acls[a.acl]],
+    ["History", a.type === "FILE_TYPE_FILE" && el("a", { href: past("path", path) }, "who held it")],
   ]);
 }
 
@@ -36,8 +39,17 @@ const text = (b64) => {
 async function more(a, at, signal) {
   const parts = [];
   const part = async (title, ask) => {
-    try { parts.push(el("h2", {}, title), await ask()); } catch (e) { if (e.name === "AbortError") throw e; parts.push(el("p", { class: "bad" }, e.message)); }
+    try {
+      const found = await ask();
+      if (found) parts.push(el("h2", {}, title), found);
+    } catch (e) { if (e.name === "AbortError") throw e; parts.push(el("p", { class: "bad" }, e.message)); }
   };
+  if (a.type === "FILE_TYPE_DIRECTORY") {
+    await part("Quotas", async () => {
+      const r = await call("GetQuota", { at }, signal);
+      return r.quotas?.length && quotas("Quotas", r.quotas);
+    });
+  }
   if (num(a.xattrs)) {
     await part("Extended attributes", async () => {
       const r = await call("Xattrs", { at }, signal);
@@ -131,7 +143,13 @@ function content(a, signal) {
 // tree is a folder, a page of names at a time, or a file.
 export async function tree({ main, path, params, signal }) {
   const at = { path, how: follow };
-  const { attr } = await call("Stat", { at }, signal);
+  let attr;
+  try {
+    ({ attr } = await call("Stat", { at }, signal));
+  } catch (e) {
+    if (e.status === 404) show(main, crumbs(path), el("p", {}, el("a", { href: past("path", path) }, "Who held what was there")));
+    throw e;
+  }
   if (attr.type !== "FILE_TYPE_DIRECTORY") {
     const byInode = { base: attr.inode };
     show(main, crumbs(path), attributes(attr, path), content(attr, signal), await more(attr, byInode, signal));

@@ -586,7 +586,7 @@ func (x SafeModeRequest_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SafeModeRequest_Action.Descriptor instead.
 func (SafeModeRequest_Action) EnumDescriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{130, 0}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{131, 0}
 }
 
 // CallId makes a call happen at most once. Both numbers are chosen by the
@@ -2832,7 +2832,8 @@ type Lease struct {
 	Waiting       uint32                 `protobuf:"varint,13,opt,name=waiting,proto3" json:"waiting,omitempty"`                      // writers that wait for its files
 	OverdueMs     int64                  `protobuf:"varint,14,opt,name=overdue_ms,json=overdueMs,proto3" json:"overdue_ms,omitempty"` // past its hard limit, or its time to live
 	Ending        bool                   `protobuf:"varint,15,opt,name=ending,proto3" json:"ending,omitempty"`
-	Name          string                 `protobuf:"bytes,16,opt,name=name,proto3" json:"name,omitempty"` // of a granted lease that has one
+	Name          string                 `protobuf:"bytes,16,opt,name=name,proto3" json:"name,omitempty"`       // of a granted lease that has one
+	Waiters       []*LeaseWaiter         `protobuf:"bytes,17,rep,name=waiters,proto3" json:"waiters,omitempty"` // of each of its files who came first, at most 10 in all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2979,6 +2980,66 @@ func (x *Lease) GetName() string {
 	return ""
 }
 
+func (x *Lease) GetWaiters() []*LeaseWaiter {
+	if x != nil {
+		return x.Waiters
+	}
+	return nil
+}
+
+// LeaseWaiter is who waits to write a file that another holds.
+type LeaseWaiter struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Who           *HolderInfo            `protobuf:"bytes,1,opt,name=who,proto3" json:"who,omitempty"`      // since_ms: how long it has waited
+	Inode         uint64                 `protobuf:"varint,2,opt,name=inode,proto3" json:"inode,omitempty"` // of the file
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaseWaiter) Reset() {
+	*x = LeaseWaiter{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaseWaiter) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaseWaiter) ProtoMessage() {}
+
+func (x *LeaseWaiter) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaseWaiter.ProtoReflect.Descriptor instead.
+func (*LeaseWaiter) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *LeaseWaiter) GetWho() *HolderInfo {
+	if x != nil {
+		return x.Who
+	}
+	return nil
+}
+
+func (x *LeaseWaiter) GetInode() uint64 {
+	if x != nil {
+		return x.Inode
+	}
+	return 0
+}
+
 type LeaseFile struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
@@ -2990,7 +3051,7 @@ type LeaseFile struct {
 
 func (x *LeaseFile) Reset() {
 	*x = LeaseFile{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[27]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3002,7 +3063,7 @@ func (x *LeaseFile) String() string {
 func (*LeaseFile) ProtoMessage() {}
 
 func (x *LeaseFile) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[27]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3015,7 +3076,7 @@ func (x *LeaseFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseFile.ProtoReflect.Descriptor instead.
 func (*LeaseFile) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{27}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *LeaseFile) GetPath() string {
@@ -3055,7 +3116,7 @@ type LeaseHistoryRequest struct {
 
 func (x *LeaseHistoryRequest) Reset() {
 	*x = LeaseHistoryRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[28]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3067,7 +3128,7 @@ func (x *LeaseHistoryRequest) String() string {
 func (*LeaseHistoryRequest) ProtoMessage() {}
 
 func (x *LeaseHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[28]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3080,7 +3141,7 @@ func (x *LeaseHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseHistoryRequest.ProtoReflect.Descriptor instead.
 func (*LeaseHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{28}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *LeaseHistoryRequest) GetCaller() *Caller {
@@ -3144,7 +3205,7 @@ type LeaseHistoryResponse struct {
 
 func (x *LeaseHistoryResponse) Reset() {
 	*x = LeaseHistoryResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[29]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3156,7 +3217,7 @@ func (x *LeaseHistoryResponse) String() string {
 func (*LeaseHistoryResponse) ProtoMessage() {}
 
 func (x *LeaseHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[29]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3169,7 +3230,7 @@ func (x *LeaseHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseHistoryResponse.ProtoReflect.Descriptor instead.
 func (*LeaseHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{29}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *LeaseHistoryResponse) GetSpans() []*LeaseSpan {
@@ -3221,7 +3282,7 @@ type LeaseSpan struct {
 
 func (x *LeaseSpan) Reset() {
 	*x = LeaseSpan{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[30]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3233,7 +3294,7 @@ func (x *LeaseSpan) String() string {
 func (*LeaseSpan) ProtoMessage() {}
 
 func (x *LeaseSpan) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[30]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3246,7 +3307,7 @@ func (x *LeaseSpan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseSpan.ProtoReflect.Descriptor instead.
 func (*LeaseSpan) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{30}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *LeaseSpan) GetTxid() uint64 {
@@ -3339,7 +3400,7 @@ type RecoverRequest struct {
 
 func (x *RecoverRequest) Reset() {
 	*x = RecoverRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[31]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3351,7 +3412,7 @@ func (x *RecoverRequest) String() string {
 func (*RecoverRequest) ProtoMessage() {}
 
 func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[31]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3364,7 +3425,7 @@ func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverRequest.ProtoReflect.Descriptor instead.
 func (*RecoverRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{31}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RecoverRequest) GetCall() *CallId {
@@ -3413,7 +3474,7 @@ type RecoverResponse struct {
 
 func (x *RecoverResponse) Reset() {
 	*x = RecoverResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[32]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3425,7 +3486,7 @@ func (x *RecoverResponse) String() string {
 func (*RecoverResponse) ProtoMessage() {}
 
 func (x *RecoverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[32]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3438,7 +3499,7 @@ func (x *RecoverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverResponse.ProtoReflect.Descriptor instead.
 func (*RecoverResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{32}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RecoverResponse) GetWasOpen() bool {
@@ -3475,7 +3536,7 @@ type GrantLeaseRequest struct {
 
 func (x *GrantLeaseRequest) Reset() {
 	*x = GrantLeaseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[33]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3487,7 +3548,7 @@ func (x *GrantLeaseRequest) String() string {
 func (*GrantLeaseRequest) ProtoMessage() {}
 
 func (x *GrantLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[33]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3500,7 +3561,7 @@ func (x *GrantLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantLeaseRequest.ProtoReflect.Descriptor instead.
 func (*GrantLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{33}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *GrantLeaseRequest) GetCall() *CallId {
@@ -3550,7 +3611,7 @@ type GrantLeaseResponse struct {
 
 func (x *GrantLeaseResponse) Reset() {
 	*x = GrantLeaseResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[34]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3562,7 +3623,7 @@ func (x *GrantLeaseResponse) String() string {
 func (*GrantLeaseResponse) ProtoMessage() {}
 
 func (x *GrantLeaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[34]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3575,7 +3636,7 @@ func (x *GrantLeaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantLeaseResponse.ProtoReflect.Descriptor instead.
 func (*GrantLeaseResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{34}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *GrantLeaseResponse) GetId() uint64 {
@@ -3617,7 +3678,7 @@ type RevokeLeaseRequest struct {
 
 func (x *RevokeLeaseRequest) Reset() {
 	*x = RevokeLeaseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[35]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3629,7 +3690,7 @@ func (x *RevokeLeaseRequest) String() string {
 func (*RevokeLeaseRequest) ProtoMessage() {}
 
 func (x *RevokeLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[35]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3642,7 +3703,7 @@ func (x *RevokeLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeLeaseRequest.ProtoReflect.Descriptor instead.
 func (*RevokeLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{35}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RevokeLeaseRequest) GetCall() *CallId {
@@ -3675,7 +3736,7 @@ type RevokeLeaseResponse struct {
 
 func (x *RevokeLeaseResponse) Reset() {
 	*x = RevokeLeaseResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[36]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3687,7 +3748,7 @@ func (x *RevokeLeaseResponse) String() string {
 func (*RevokeLeaseResponse) ProtoMessage() {}
 
 func (x *RevokeLeaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[36]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3700,7 +3761,7 @@ func (x *RevokeLeaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeLeaseResponse.ProtoReflect.Descriptor instead.
 func (*RevokeLeaseResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{36}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RevokeLeaseResponse) GetTxid() uint64 {
@@ -3722,7 +3783,7 @@ type KeepAliveRequest struct {
 
 func (x *KeepAliveRequest) Reset() {
 	*x = KeepAliveRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[37]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3734,7 +3795,7 @@ func (x *KeepAliveRequest) String() string {
 func (*KeepAliveRequest) ProtoMessage() {}
 
 func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[37]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3747,7 +3808,7 @@ func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveRequest.ProtoReflect.Descriptor instead.
 func (*KeepAliveRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{37}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *KeepAliveRequest) GetCaller() *Caller {
@@ -3783,7 +3844,7 @@ type KeepAliveResponse struct {
 
 func (x *KeepAliveResponse) Reset() {
 	*x = KeepAliveResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[38]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3795,7 +3856,7 @@ func (x *KeepAliveResponse) String() string {
 func (*KeepAliveResponse) ProtoMessage() {}
 
 func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[38]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3808,7 +3869,7 @@ func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveResponse.ProtoReflect.Descriptor instead.
 func (*KeepAliveResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{38}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *KeepAliveResponse) GetLeases() []*LeaseAlive {
@@ -3837,7 +3898,7 @@ type LeaseAlive struct {
 
 func (x *LeaseAlive) Reset() {
 	*x = LeaseAlive{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[39]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3849,7 +3910,7 @@ func (x *LeaseAlive) String() string {
 func (*LeaseAlive) ProtoMessage() {}
 
 func (x *LeaseAlive) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[39]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3862,7 +3923,7 @@ func (x *LeaseAlive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseAlive.ProtoReflect.Descriptor instead.
 func (*LeaseAlive) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{39}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *LeaseAlive) GetId() uint64 {
@@ -3905,7 +3966,7 @@ type LeaseTimeToLiveRequest struct {
 
 func (x *LeaseTimeToLiveRequest) Reset() {
 	*x = LeaseTimeToLiveRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[40]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3917,7 +3978,7 @@ func (x *LeaseTimeToLiveRequest) String() string {
 func (*LeaseTimeToLiveRequest) ProtoMessage() {}
 
 func (x *LeaseTimeToLiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[40]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3930,7 +3991,7 @@ func (x *LeaseTimeToLiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseTimeToLiveRequest.ProtoReflect.Descriptor instead.
 func (*LeaseTimeToLiveRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{40}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *LeaseTimeToLiveRequest) GetCaller() *Caller {
@@ -3975,7 +4036,7 @@ type LeaseTimeToLiveResponse struct {
 
 func (x *LeaseTimeToLiveResponse) Reset() {
 	*x = LeaseTimeToLiveResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[41]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3987,7 +4048,7 @@ func (x *LeaseTimeToLiveResponse) String() string {
 func (*LeaseTimeToLiveResponse) ProtoMessage() {}
 
 func (x *LeaseTimeToLiveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[41]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4000,7 +4061,7 @@ func (x *LeaseTimeToLiveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseTimeToLiveResponse.ProtoReflect.Descriptor instead.
 func (*LeaseTimeToLiveResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{41}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *LeaseTimeToLiveResponse) GetId() uint64 {
@@ -4057,7 +4118,7 @@ type AttachLeaseRequest struct {
 
 func (x *AttachLeaseRequest) Reset() {
 	*x = AttachLeaseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[42]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4069,7 +4130,7 @@ func (x *AttachLeaseRequest) String() string {
 func (*AttachLeaseRequest) ProtoMessage() {}
 
 func (x *AttachLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[42]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4082,7 +4143,7 @@ func (x *AttachLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachLeaseRequest.ProtoReflect.Descriptor instead.
 func (*AttachLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{42}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *AttachLeaseRequest) GetCall() *CallId {
@@ -4124,7 +4185,7 @@ type DetachLeaseRequest struct {
 
 func (x *DetachLeaseRequest) Reset() {
 	*x = DetachLeaseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[43]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4136,7 +4197,7 @@ func (x *DetachLeaseRequest) String() string {
 func (*DetachLeaseRequest) ProtoMessage() {}
 
 func (x *DetachLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[43]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4149,7 +4210,7 @@ func (x *DetachLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DetachLeaseRequest.ProtoReflect.Descriptor instead.
 func (*DetachLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{43}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *DetachLeaseRequest) GetCall() *CallId {
@@ -4186,7 +4247,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[44]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4198,7 +4259,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[44]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4211,7 +4272,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{44}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *WatchRequest) GetCaller() *Caller {
@@ -4261,7 +4322,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[45]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4273,7 +4334,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[45]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4286,7 +4347,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{45}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *WatchResponse) GetEvents() []*Event {
@@ -4323,7 +4384,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[46]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4335,7 +4396,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[46]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4348,7 +4409,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{46}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Event) GetTxid() uint64 {
@@ -4478,7 +4539,7 @@ type CreateRequest struct {
 
 func (x *CreateRequest) Reset() {
 	*x = CreateRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4490,7 +4551,7 @@ func (x *CreateRequest) String() string {
 func (*CreateRequest) ProtoMessage() {}
 
 func (x *CreateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4503,7 +4564,7 @@ func (x *CreateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRequest.ProtoReflect.Descriptor instead.
 func (*CreateRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{47}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *CreateRequest) GetCall() *CallId {
@@ -4679,7 +4740,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4691,7 +4752,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4704,7 +4765,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{48}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Owner) GetUser() string {
@@ -4745,7 +4806,7 @@ type OpenResponse struct {
 
 func (x *OpenResponse) Reset() {
 	*x = OpenResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4757,7 +4818,7 @@ func (x *OpenResponse) String() string {
 func (*OpenResponse) ProtoMessage() {}
 
 func (x *OpenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4770,7 +4831,7 @@ func (x *OpenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenResponse.ProtoReflect.Descriptor instead.
 func (*OpenResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{49}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *OpenResponse) GetAttr() *Attr {
@@ -4885,7 +4946,7 @@ type AppendRequest struct {
 
 func (x *AppendRequest) Reset() {
 	*x = AppendRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4897,7 +4958,7 @@ func (x *AppendRequest) String() string {
 func (*AppendRequest) ProtoMessage() {}
 
 func (x *AppendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4910,7 +4971,7 @@ func (x *AppendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendRequest.ProtoReflect.Descriptor instead.
 func (*AppendRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{50}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *AppendRequest) GetCall() *CallId {
@@ -5054,7 +5115,7 @@ type AppendTailRequest struct {
 
 func (x *AppendTailRequest) Reset() {
 	*x = AppendTailRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5066,7 +5127,7 @@ func (x *AppendTailRequest) String() string {
 func (*AppendTailRequest) ProtoMessage() {}
 
 func (x *AppendTailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5079,7 +5140,7 @@ func (x *AppendTailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendTailRequest.ProtoReflect.Descriptor instead.
 func (*AppendTailRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{51}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *AppendTailRequest) GetWriter() *WriterId {
@@ -5126,7 +5187,7 @@ type AppendTailResponse struct {
 
 func (x *AppendTailResponse) Reset() {
 	*x = AppendTailResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5138,7 +5199,7 @@ func (x *AppendTailResponse) String() string {
 func (*AppendTailResponse) ProtoMessage() {}
 
 func (x *AppendTailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5151,7 +5212,7 @@ func (x *AppendTailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendTailResponse.ProtoReflect.Descriptor instead.
 func (*AppendTailResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{52}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *AppendTailResponse) GetLength() int64 {
@@ -5172,7 +5233,7 @@ type AllocateBlockRequest struct {
 
 func (x *AllocateBlockRequest) Reset() {
 	*x = AllocateBlockRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5184,7 +5245,7 @@ func (x *AllocateBlockRequest) String() string {
 func (*AllocateBlockRequest) ProtoMessage() {}
 
 func (x *AllocateBlockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5197,7 +5258,7 @@ func (x *AllocateBlockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocateBlockRequest.ProtoReflect.Descriptor instead.
 func (*AllocateBlockRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{53}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *AllocateBlockRequest) GetWriter() *WriterId {
@@ -5224,7 +5285,7 @@ type BlockIntent struct {
 
 func (x *BlockIntent) Reset() {
 	*x = BlockIntent{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5236,7 +5297,7 @@ func (x *BlockIntent) String() string {
 func (*BlockIntent) ProtoMessage() {}
 
 func (x *BlockIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5249,7 +5310,7 @@ func (x *BlockIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlockIntent.ProtoReflect.Descriptor instead.
 func (*BlockIntent) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{54}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *BlockIntent) GetStoredLength() int64 {
@@ -5275,7 +5336,7 @@ type AllocateBlockResponse struct {
 
 func (x *AllocateBlockResponse) Reset() {
 	*x = AllocateBlockResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5287,7 +5348,7 @@ func (x *AllocateBlockResponse) String() string {
 func (*AllocateBlockResponse) ProtoMessage() {}
 
 func (x *AllocateBlockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5300,7 +5361,7 @@ func (x *AllocateBlockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocateBlockResponse.ProtoReflect.Descriptor instead.
 func (*AllocateBlockResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{55}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *AllocateBlockResponse) GetTargets() []*BlockTarget {
@@ -5323,7 +5384,7 @@ type BlockTarget struct {
 
 func (x *BlockTarget) Reset() {
 	*x = BlockTarget{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5335,7 +5396,7 @@ func (x *BlockTarget) String() string {
 func (*BlockTarget) ProtoMessage() {}
 
 func (x *BlockTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5348,7 +5409,7 @@ func (x *BlockTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlockTarget.ProtoReflect.Descriptor instead.
 func (*BlockTarget) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{56}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *BlockTarget) GetTerm() uint64 {
@@ -5401,7 +5462,7 @@ type CommitRequest struct {
 
 func (x *CommitRequest) Reset() {
 	*x = CommitRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5413,7 +5474,7 @@ func (x *CommitRequest) String() string {
 func (*CommitRequest) ProtoMessage() {}
 
 func (x *CommitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5426,7 +5487,7 @@ func (x *CommitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitRequest.ProtoReflect.Descriptor instead.
 func (*CommitRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{57}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *CommitRequest) GetWriter() *WriterId {
@@ -5474,7 +5535,7 @@ type CommitResponse struct {
 
 func (x *CommitResponse) Reset() {
 	*x = CommitResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5486,7 +5547,7 @@ func (x *CommitResponse) String() string {
 func (*CommitResponse) ProtoMessage() {}
 
 func (x *CommitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5499,7 +5560,7 @@ func (x *CommitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitResponse.ProtoReflect.Descriptor instead.
 func (*CommitResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{58}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *CommitResponse) GetLength() int64 {
@@ -5533,7 +5594,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5545,7 +5606,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5558,7 +5619,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{59}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *CloseRequest) GetCall() *CallId {
@@ -5626,7 +5687,7 @@ type CloseResponse struct {
 
 func (x *CloseResponse) Reset() {
 	*x = CloseResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5638,7 +5699,7 @@ func (x *CloseResponse) String() string {
 func (*CloseResponse) ProtoMessage() {}
 
 func (x *CloseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5651,7 +5712,7 @@ func (x *CloseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseResponse.ProtoReflect.Descriptor instead.
 func (*CloseResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{60}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *CloseResponse) GetLength() int64 {
@@ -5672,7 +5733,7 @@ type CloseAbandonedRequest struct {
 
 func (x *CloseAbandonedRequest) Reset() {
 	*x = CloseAbandonedRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5684,7 +5745,7 @@ func (x *CloseAbandonedRequest) String() string {
 func (*CloseAbandonedRequest) ProtoMessage() {}
 
 func (x *CloseAbandonedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5697,7 +5758,7 @@ func (x *CloseAbandonedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseAbandonedRequest.ProtoReflect.Descriptor instead.
 func (*CloseAbandonedRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{61}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *CloseAbandonedRequest) GetCall() *CallId {
@@ -5742,7 +5803,7 @@ type GetFileRequest struct {
 
 func (x *GetFileRequest) Reset() {
 	*x = GetFileRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5754,7 +5815,7 @@ func (x *GetFileRequest) String() string {
 func (*GetFileRequest) ProtoMessage() {}
 
 func (x *GetFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5767,7 +5828,7 @@ func (x *GetFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFileRequest.ProtoReflect.Descriptor instead.
 func (*GetFileRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{62}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *GetFileRequest) GetCaller() *Caller {
@@ -5868,7 +5929,7 @@ type GetFileResponse struct {
 
 func (x *GetFileResponse) Reset() {
 	*x = GetFileResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5880,7 +5941,7 @@ func (x *GetFileResponse) String() string {
 func (*GetFileResponse) ProtoMessage() {}
 
 func (x *GetFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5893,7 +5954,7 @@ func (x *GetFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFileResponse.ProtoReflect.Descriptor instead.
 func (*GetFileResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{63}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *GetFileResponse) GetAttr() *Attr {
@@ -5988,7 +6049,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6000,7 +6061,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6013,7 +6074,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{64}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *StatRequest) GetCaller() *Caller {
@@ -6068,7 +6129,7 @@ type StatResponse struct {
 
 func (x *StatResponse) Reset() {
 	*x = StatResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6080,7 +6141,7 @@ func (x *StatResponse) String() string {
 func (*StatResponse) ProtoMessage() {}
 
 func (x *StatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6093,7 +6154,7 @@ func (x *StatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatResponse.ProtoReflect.Descriptor instead.
 func (*StatResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{65}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *StatResponse) GetAttr() *Attr {
@@ -6142,7 +6203,7 @@ type XattrsRequest struct {
 
 func (x *XattrsRequest) Reset() {
 	*x = XattrsRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6154,7 +6215,7 @@ func (x *XattrsRequest) String() string {
 func (*XattrsRequest) ProtoMessage() {}
 
 func (x *XattrsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6167,7 +6228,7 @@ func (x *XattrsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use XattrsRequest.ProtoReflect.Descriptor instead.
 func (*XattrsRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{66}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *XattrsRequest) GetCaller() *Caller {
@@ -6201,7 +6262,7 @@ type XattrsResponse struct {
 
 func (x *XattrsResponse) Reset() {
 	*x = XattrsResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6213,7 +6274,7 @@ func (x *XattrsResponse) String() string {
 func (*XattrsResponse) ProtoMessage() {}
 
 func (x *XattrsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6226,7 +6287,7 @@ func (x *XattrsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use XattrsResponse.ProtoReflect.Descriptor instead.
 func (*XattrsResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{67}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *XattrsResponse) GetXattrs() []*Xattr {
@@ -6253,7 +6314,7 @@ type Xattr struct {
 
 func (x *Xattr) Reset() {
 	*x = Xattr{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6265,7 +6326,7 @@ func (x *Xattr) String() string {
 func (*Xattr) ProtoMessage() {}
 
 func (x *Xattr) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6278,7 +6339,7 @@ func (x *Xattr) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Xattr.ProtoReflect.Descriptor instead.
 func (*Xattr) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{68}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Xattr) GetName() string {
@@ -6308,7 +6369,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6320,7 +6381,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6333,7 +6394,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{69}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ListRequest) GetCaller() *Caller {
@@ -6387,7 +6448,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6399,7 +6460,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6412,7 +6473,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{70}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ListResponse) GetEntries() []*Entry {
@@ -6461,7 +6522,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6473,7 +6534,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6486,7 +6547,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{71}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Entry) GetName() string {
@@ -6520,7 +6581,7 @@ type SummaryRequest struct {
 
 func (x *SummaryRequest) Reset() {
 	*x = SummaryRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6532,7 +6593,7 @@ func (x *SummaryRequest) String() string {
 func (*SummaryRequest) ProtoMessage() {}
 
 func (x *SummaryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6545,7 +6606,7 @@ func (x *SummaryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummaryRequest.ProtoReflect.Descriptor instead.
 func (*SummaryRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{72}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *SummaryRequest) GetCaller() *Caller {
@@ -6577,7 +6638,7 @@ type SummaryResponse struct {
 
 func (x *SummaryResponse) Reset() {
 	*x = SummaryResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6589,7 +6650,7 @@ func (x *SummaryResponse) String() string {
 func (*SummaryResponse) ProtoMessage() {}
 
 func (x *SummaryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6602,7 +6663,7 @@ func (x *SummaryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummaryResponse.ProtoReflect.Descriptor instead.
 func (*SummaryResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{73}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *SummaryResponse) GetFiles() uint64 {
@@ -6666,7 +6727,7 @@ type FindRequest struct {
 
 func (x *FindRequest) Reset() {
 	*x = FindRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6678,7 +6739,7 @@ func (x *FindRequest) String() string {
 func (*FindRequest) ProtoMessage() {}
 
 func (x *FindRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6691,7 +6752,7 @@ func (x *FindRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindRequest.ProtoReflect.Descriptor instead.
 func (*FindRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{74}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *FindRequest) GetCaller() *Caller {
@@ -6732,7 +6793,7 @@ type FindResponse struct {
 
 func (x *FindResponse) Reset() {
 	*x = FindResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6744,7 +6805,7 @@ func (x *FindResponse) String() string {
 func (*FindResponse) ProtoMessage() {}
 
 func (x *FindResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6757,7 +6818,7 @@ func (x *FindResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindResponse.ProtoReflect.Descriptor instead.
 func (*FindResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{75}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *FindResponse) GetEntries() []*FoundEntry {
@@ -6784,7 +6845,7 @@ type FoundEntry struct {
 
 func (x *FoundEntry) Reset() {
 	*x = FoundEntry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6796,7 +6857,7 @@ func (x *FoundEntry) String() string {
 func (*FoundEntry) ProtoMessage() {}
 
 func (x *FoundEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6809,7 +6870,7 @@ func (x *FoundEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FoundEntry.ProtoReflect.Descriptor instead.
 func (*FoundEntry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{76}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *FoundEntry) GetPath() string {
@@ -6839,7 +6900,7 @@ type MutateResponse struct {
 
 func (x *MutateResponse) Reset() {
 	*x = MutateResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6851,7 +6912,7 @@ func (x *MutateResponse) String() string {
 func (*MutateResponse) ProtoMessage() {}
 
 func (x *MutateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6864,7 +6925,7 @@ func (x *MutateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MutateResponse.ProtoReflect.Descriptor instead.
 func (*MutateResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{77}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *MutateResponse) GetAttr() *Attr {
@@ -6921,7 +6982,7 @@ type MkdirRequest struct {
 
 func (x *MkdirRequest) Reset() {
 	*x = MkdirRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6933,7 +6994,7 @@ func (x *MkdirRequest) String() string {
 func (*MkdirRequest) ProtoMessage() {}
 
 func (x *MkdirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6946,7 +7007,7 @@ func (x *MkdirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MkdirRequest.ProtoReflect.Descriptor instead.
 func (*MkdirRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{78}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *MkdirRequest) GetCall() *CallId {
@@ -7027,7 +7088,7 @@ type RenameRequest struct {
 
 func (x *RenameRequest) Reset() {
 	*x = RenameRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7039,7 +7100,7 @@ func (x *RenameRequest) String() string {
 func (*RenameRequest) ProtoMessage() {}
 
 func (x *RenameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7052,7 +7113,7 @@ func (x *RenameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameRequest.ProtoReflect.Descriptor instead.
 func (*RenameRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{79}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *RenameRequest) GetCall() *CallId {
@@ -7118,7 +7179,7 @@ type Hide struct {
 
 func (x *Hide) Reset() {
 	*x = Hide{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7130,7 +7191,7 @@ func (x *Hide) String() string {
 func (*Hide) ProtoMessage() {}
 
 func (x *Hide) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7143,7 +7204,7 @@ func (x *Hide) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hide.ProtoReflect.Descriptor instead.
 func (*Hide) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{80}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Hide) GetInode() uint64 {
@@ -7183,7 +7244,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7195,7 +7256,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7208,7 +7269,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{81}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *DeleteRequest) GetCall() *CallId {
@@ -7282,7 +7343,7 @@ type ListTrashRequest struct {
 
 func (x *ListTrashRequest) Reset() {
 	*x = ListTrashRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7294,7 +7355,7 @@ func (x *ListTrashRequest) String() string {
 func (*ListTrashRequest) ProtoMessage() {}
 
 func (x *ListTrashRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7307,7 +7368,7 @@ func (x *ListTrashRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTrashRequest.ProtoReflect.Descriptor instead.
 func (*ListTrashRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{82}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ListTrashRequest) GetCaller() *Caller {
@@ -7355,7 +7416,7 @@ type ListTrashResponse struct {
 
 func (x *ListTrashResponse) Reset() {
 	*x = ListTrashResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7367,7 +7428,7 @@ func (x *ListTrashResponse) String() string {
 func (*ListTrashResponse) ProtoMessage() {}
 
 func (x *ListTrashResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7380,7 +7441,7 @@ func (x *ListTrashResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTrashResponse.ProtoReflect.Descriptor instead.
 func (*ListTrashResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{83}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ListTrashResponse) GetEntries() []*TrashEntry {
@@ -7412,7 +7473,7 @@ type TrashEntry struct {
 
 func (x *TrashEntry) Reset() {
 	*x = TrashEntry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7424,7 +7485,7 @@ func (x *TrashEntry) String() string {
 func (*TrashEntry) ProtoMessage() {}
 
 func (x *TrashEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7437,7 +7498,7 @@ func (x *TrashEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrashEntry.ProtoReflect.Descriptor instead.
 func (*TrashEntry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{84}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *TrashEntry) GetInode() uint64 {
@@ -7495,7 +7556,7 @@ type RestoreTrashRequest struct {
 
 func (x *RestoreTrashRequest) Reset() {
 	*x = RestoreTrashRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7507,7 +7568,7 @@ func (x *RestoreTrashRequest) String() string {
 func (*RestoreTrashRequest) ProtoMessage() {}
 
 func (x *RestoreTrashRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7520,7 +7581,7 @@ func (x *RestoreTrashRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreTrashRequest.ProtoReflect.Descriptor instead.
 func (*RestoreTrashRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{85}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *RestoreTrashRequest) GetCall() *CallId {
@@ -7563,7 +7624,7 @@ type EmptyTrashRequest struct {
 
 func (x *EmptyTrashRequest) Reset() {
 	*x = EmptyTrashRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7575,7 +7636,7 @@ func (x *EmptyTrashRequest) String() string {
 func (*EmptyTrashRequest) ProtoMessage() {}
 
 func (x *EmptyTrashRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7588,7 +7649,7 @@ func (x *EmptyTrashRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EmptyTrashRequest.ProtoReflect.Descriptor instead.
 func (*EmptyTrashRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{86}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *EmptyTrashRequest) GetCall() *CallId {
@@ -7629,7 +7690,7 @@ type SetAttrRequest struct {
 
 func (x *SetAttrRequest) Reset() {
 	*x = SetAttrRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7641,7 +7702,7 @@ func (x *SetAttrRequest) String() string {
 func (*SetAttrRequest) ProtoMessage() {}
 
 func (x *SetAttrRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7654,7 +7715,7 @@ func (x *SetAttrRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAttrRequest.ProtoReflect.Descriptor instead.
 func (*SetAttrRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{87}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *SetAttrRequest) GetCall() *CallId {
@@ -7734,7 +7795,7 @@ type SetQuotaRequest struct {
 
 func (x *SetQuotaRequest) Reset() {
 	*x = SetQuotaRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7746,7 +7807,7 @@ func (x *SetQuotaRequest) String() string {
 func (*SetQuotaRequest) ProtoMessage() {}
 
 func (x *SetQuotaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7759,7 +7820,7 @@ func (x *SetQuotaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQuotaRequest.ProtoReflect.Descriptor instead.
 func (*SetQuotaRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{88}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *SetQuotaRequest) GetCall() *CallId {
@@ -7808,7 +7869,7 @@ type GetQuotaRequest struct {
 
 func (x *GetQuotaRequest) Reset() {
 	*x = GetQuotaRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7820,7 +7881,7 @@ func (x *GetQuotaRequest) String() string {
 func (*GetQuotaRequest) ProtoMessage() {}
 
 func (x *GetQuotaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7833,7 +7894,7 @@ func (x *GetQuotaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQuotaRequest.ProtoReflect.Descriptor instead.
 func (*GetQuotaRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *GetQuotaRequest) GetCaller() *Caller {
@@ -7860,7 +7921,7 @@ type GetQuotaResponse struct {
 
 func (x *GetQuotaResponse) Reset() {
 	*x = GetQuotaResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7872,7 +7933,7 @@ func (x *GetQuotaResponse) String() string {
 func (*GetQuotaResponse) ProtoMessage() {}
 
 func (x *GetQuotaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7885,7 +7946,7 @@ func (x *GetQuotaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQuotaResponse.ProtoReflect.Descriptor instead.
 func (*GetQuotaResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{90}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *GetQuotaResponse) GetQuotas() []*Quota {
@@ -7920,7 +7981,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7932,7 +7993,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7945,7 +8006,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{91}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Quota) GetInode() uint64 {
@@ -8009,7 +8070,7 @@ type ListQuotasRequest struct {
 
 func (x *ListQuotasRequest) Reset() {
 	*x = ListQuotasRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8021,7 +8082,7 @@ func (x *ListQuotasRequest) String() string {
 func (*ListQuotasRequest) ProtoMessage() {}
 
 func (x *ListQuotasRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8034,7 +8095,7 @@ func (x *ListQuotasRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuotasRequest.ProtoReflect.Descriptor instead.
 func (*ListQuotasRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{92}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ListQuotasRequest) GetCaller() *Caller {
@@ -8068,7 +8129,7 @@ type ListQuotasResponse struct {
 
 func (x *ListQuotasResponse) Reset() {
 	*x = ListQuotasResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8080,7 +8141,7 @@ func (x *ListQuotasResponse) String() string {
 func (*ListQuotasResponse) ProtoMessage() {}
 
 func (x *ListQuotasResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8093,7 +8154,7 @@ func (x *ListQuotasResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuotasResponse.ProtoReflect.Descriptor instead.
 func (*ListQuotasResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{93}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ListQuotasResponse) GetQuotas() []*Quota {
@@ -8124,7 +8185,7 @@ type AllowSnapshotsRequest struct {
 
 func (x *AllowSnapshotsRequest) Reset() {
 	*x = AllowSnapshotsRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8136,7 +8197,7 @@ func (x *AllowSnapshotsRequest) String() string {
 func (*AllowSnapshotsRequest) ProtoMessage() {}
 
 func (x *AllowSnapshotsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8149,7 +8210,7 @@ func (x *AllowSnapshotsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllowSnapshotsRequest.ProtoReflect.Descriptor instead.
 func (*AllowSnapshotsRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{94}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *AllowSnapshotsRequest) GetCall() *CallId {
@@ -8192,7 +8253,7 @@ type MakeSnapshotRequest struct {
 
 func (x *MakeSnapshotRequest) Reset() {
 	*x = MakeSnapshotRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8204,7 +8265,7 @@ func (x *MakeSnapshotRequest) String() string {
 func (*MakeSnapshotRequest) ProtoMessage() {}
 
 func (x *MakeSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8217,7 +8278,7 @@ func (x *MakeSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*MakeSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{95}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *MakeSnapshotRequest) GetCall() *CallId {
@@ -8261,7 +8322,7 @@ type RenameSnapshotRequest struct {
 
 func (x *RenameSnapshotRequest) Reset() {
 	*x = RenameSnapshotRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8273,7 +8334,7 @@ func (x *RenameSnapshotRequest) String() string {
 func (*RenameSnapshotRequest) ProtoMessage() {}
 
 func (x *RenameSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8286,7 +8347,7 @@ func (x *RenameSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*RenameSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{96}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *RenameSnapshotRequest) GetCall() *CallId {
@@ -8336,7 +8397,7 @@ type DeleteSnapshotRequest struct {
 
 func (x *DeleteSnapshotRequest) Reset() {
 	*x = DeleteSnapshotRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8348,7 +8409,7 @@ func (x *DeleteSnapshotRequest) String() string {
 func (*DeleteSnapshotRequest) ProtoMessage() {}
 
 func (x *DeleteSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8361,7 +8422,7 @@ func (x *DeleteSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *DeleteSnapshotRequest) GetCall() *CallId {
@@ -8405,7 +8466,7 @@ type ListSnapshotsRequest struct {
 
 func (x *ListSnapshotsRequest) Reset() {
 	*x = ListSnapshotsRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8417,7 +8478,7 @@ func (x *ListSnapshotsRequest) String() string {
 func (*ListSnapshotsRequest) ProtoMessage() {}
 
 func (x *ListSnapshotsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8430,7 +8491,7 @@ func (x *ListSnapshotsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSnapshotsRequest.ProtoReflect.Descriptor instead.
 func (*ListSnapshotsRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ListSnapshotsRequest) GetCaller() *Caller {
@@ -8471,7 +8532,7 @@ type ListSnapshotsResponse struct {
 
 func (x *ListSnapshotsResponse) Reset() {
 	*x = ListSnapshotsResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8483,7 +8544,7 @@ func (x *ListSnapshotsResponse) String() string {
 func (*ListSnapshotsResponse) ProtoMessage() {}
 
 func (x *ListSnapshotsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8496,7 +8557,7 @@ func (x *ListSnapshotsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSnapshotsResponse.ProtoReflect.Descriptor instead.
 func (*ListSnapshotsResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{99}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ListSnapshotsResponse) GetSnapshots() []*Snapshot {
@@ -8528,7 +8589,7 @@ type Snapshot struct {
 
 func (x *Snapshot) Reset() {
 	*x = Snapshot{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8540,7 +8601,7 @@ func (x *Snapshot) String() string {
 func (*Snapshot) ProtoMessage() {}
 
 func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8553,7 +8614,7 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
 func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *Snapshot) GetId() uint64 {
@@ -8604,7 +8665,7 @@ type ListSnapshotDirsRequest struct {
 
 func (x *ListSnapshotDirsRequest) Reset() {
 	*x = ListSnapshotDirsRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8616,7 +8677,7 @@ func (x *ListSnapshotDirsRequest) String() string {
 func (*ListSnapshotDirsRequest) ProtoMessage() {}
 
 func (x *ListSnapshotDirsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8629,7 +8690,7 @@ func (x *ListSnapshotDirsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSnapshotDirsRequest.ProtoReflect.Descriptor instead.
 func (*ListSnapshotDirsRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{101}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *ListSnapshotDirsRequest) GetCaller() *Caller {
@@ -8663,7 +8724,7 @@ type ListSnapshotDirsResponse struct {
 
 func (x *ListSnapshotDirsResponse) Reset() {
 	*x = ListSnapshotDirsResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8675,7 +8736,7 @@ func (x *ListSnapshotDirsResponse) String() string {
 func (*ListSnapshotDirsResponse) ProtoMessage() {}
 
 func (x *ListSnapshotDirsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8688,7 +8749,7 @@ func (x *ListSnapshotDirsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSnapshotDirsResponse.ProtoReflect.Descriptor instead.
 func (*ListSnapshotDirsResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{102}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ListSnapshotDirsResponse) GetDirs() []*SnapshotDir {
@@ -8717,7 +8778,7 @@ type SnapshotDir struct {
 
 func (x *SnapshotDir) Reset() {
 	*x = SnapshotDir{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8729,7 +8790,7 @@ func (x *SnapshotDir) String() string {
 func (*SnapshotDir) ProtoMessage() {}
 
 func (x *SnapshotDir) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8742,7 +8803,7 @@ func (x *SnapshotDir) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotDir.ProtoReflect.Descriptor instead.
 func (*SnapshotDir) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{103}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *SnapshotDir) GetPath() string {
@@ -8789,7 +8850,7 @@ type DiffSnapshotsRequest struct {
 
 func (x *DiffSnapshotsRequest) Reset() {
 	*x = DiffSnapshotsRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8801,7 +8862,7 @@ func (x *DiffSnapshotsRequest) String() string {
 func (*DiffSnapshotsRequest) ProtoMessage() {}
 
 func (x *DiffSnapshotsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8814,7 +8875,7 @@ func (x *DiffSnapshotsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffSnapshotsRequest.ProtoReflect.Descriptor instead.
 func (*DiffSnapshotsRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{104}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *DiffSnapshotsRequest) GetCaller() *Caller {
@@ -8869,7 +8930,7 @@ type DiffSnapshotsResponse struct {
 
 func (x *DiffSnapshotsResponse) Reset() {
 	*x = DiffSnapshotsResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8881,7 +8942,7 @@ func (x *DiffSnapshotsResponse) String() string {
 func (*DiffSnapshotsResponse) ProtoMessage() {}
 
 func (x *DiffSnapshotsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8894,7 +8955,7 @@ func (x *DiffSnapshotsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffSnapshotsResponse.ProtoReflect.Descriptor instead.
 func (*DiffSnapshotsResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{105}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *DiffSnapshotsResponse) GetChanges() []*SnapshotChange {
@@ -8937,7 +8998,7 @@ type SnapshotChange struct {
 
 func (x *SnapshotChange) Reset() {
 	*x = SnapshotChange{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8949,7 +9010,7 @@ func (x *SnapshotChange) String() string {
 func (*SnapshotChange) ProtoMessage() {}
 
 func (x *SnapshotChange) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8962,7 +9023,7 @@ func (x *SnapshotChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotChange.ProtoReflect.Descriptor instead.
 func (*SnapshotChange) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{106}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *SnapshotChange) GetType() SnapshotChangeType {
@@ -9058,7 +9119,7 @@ type TransactRequest struct {
 
 func (x *TransactRequest) Reset() {
 	*x = TransactRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9070,7 +9131,7 @@ func (x *TransactRequest) String() string {
 func (*TransactRequest) ProtoMessage() {}
 
 func (x *TransactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9083,7 +9144,7 @@ func (x *TransactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactRequest.ProtoReflect.Descriptor instead.
 func (*TransactRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{107}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *TransactRequest) GetCall() *CallId {
@@ -9133,7 +9194,7 @@ type TxCompare struct {
 
 func (x *TxCompare) Reset() {
 	*x = TxCompare{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9145,7 +9206,7 @@ func (x *TxCompare) String() string {
 func (*TxCompare) ProtoMessage() {}
 
 func (x *TxCompare) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9158,7 +9219,7 @@ func (x *TxCompare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxCompare.ProtoReflect.Descriptor instead.
 func (*TxCompare) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{108}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *TxCompare) GetPath() string {
@@ -9279,7 +9340,7 @@ type TxXattr struct {
 
 func (x *TxXattr) Reset() {
 	*x = TxXattr{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9291,7 +9352,7 @@ func (x *TxXattr) String() string {
 func (*TxXattr) ProtoMessage() {}
 
 func (x *TxXattr) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9304,7 +9365,7 @@ func (x *TxXattr) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxXattr.ProtoReflect.Descriptor instead.
 func (*TxXattr) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{109}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *TxXattr) GetName() string {
@@ -9344,7 +9405,7 @@ type TxOp struct {
 
 func (x *TxOp) Reset() {
 	*x = TxOp{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9356,7 +9417,7 @@ func (x *TxOp) String() string {
 func (*TxOp) ProtoMessage() {}
 
 func (x *TxOp) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9369,7 +9430,7 @@ func (x *TxOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxOp.ProtoReflect.Descriptor instead.
 func (*TxOp) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{110}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *TxOp) GetPath() string {
@@ -9548,7 +9609,7 @@ type TxFile struct {
 
 func (x *TxFile) Reset() {
 	*x = TxFile{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9560,7 +9621,7 @@ func (x *TxFile) String() string {
 func (*TxFile) ProtoMessage() {}
 
 func (x *TxFile) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9573,7 +9634,7 @@ func (x *TxFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxFile.ProtoReflect.Descriptor instead.
 func (*TxFile) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{111}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *TxFile) GetData() []byte {
@@ -9636,7 +9697,7 @@ type TxDir struct {
 
 func (x *TxDir) Reset() {
 	*x = TxDir{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9648,7 +9709,7 @@ func (x *TxDir) String() string {
 func (*TxDir) ProtoMessage() {}
 
 func (x *TxDir) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9661,7 +9722,7 @@ func (x *TxDir) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxDir.ProtoReflect.Descriptor instead.
 func (*TxDir) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{112}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *TxDir) GetMode() uint32 {
@@ -9695,7 +9756,7 @@ type TxRename struct {
 
 func (x *TxRename) Reset() {
 	*x = TxRename{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9707,7 +9768,7 @@ func (x *TxRename) String() string {
 func (*TxRename) ProtoMessage() {}
 
 func (x *TxRename) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9720,7 +9781,7 @@ func (x *TxRename) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxRename.ProtoReflect.Descriptor instead.
 func (*TxRename) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{113}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *TxRename) GetTo() string {
@@ -9745,7 +9806,7 @@ type TxDelete struct {
 
 func (x *TxDelete) Reset() {
 	*x = TxDelete{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9757,7 +9818,7 @@ func (x *TxDelete) String() string {
 func (*TxDelete) ProtoMessage() {}
 
 func (x *TxDelete) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9770,7 +9831,7 @@ func (x *TxDelete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxDelete.ProtoReflect.Descriptor instead.
 func (*TxDelete) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{114}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{115}
 }
 
 type TxDetach struct {
@@ -9781,7 +9842,7 @@ type TxDetach struct {
 
 func (x *TxDetach) Reset() {
 	*x = TxDetach{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9793,7 +9854,7 @@ func (x *TxDetach) String() string {
 func (*TxDetach) ProtoMessage() {}
 
 func (x *TxDetach) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9806,7 +9867,7 @@ func (x *TxDetach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxDetach.ProtoReflect.Descriptor instead.
 func (*TxDetach) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{115}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{116}
 }
 
 type SetXattrRequest struct {
@@ -9823,7 +9884,7 @@ type SetXattrRequest struct {
 
 func (x *SetXattrRequest) Reset() {
 	*x = SetXattrRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9835,7 +9896,7 @@ func (x *SetXattrRequest) String() string {
 func (*SetXattrRequest) ProtoMessage() {}
 
 func (x *SetXattrRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9848,7 +9909,7 @@ func (x *SetXattrRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetXattrRequest.ProtoReflect.Descriptor instead.
 func (*SetXattrRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{116}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *SetXattrRequest) GetCall() *CallId {
@@ -9908,7 +9969,7 @@ type SymlinkRequest struct {
 
 func (x *SymlinkRequest) Reset() {
 	*x = SymlinkRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9920,7 +9981,7 @@ func (x *SymlinkRequest) String() string {
 func (*SymlinkRequest) ProtoMessage() {}
 
 func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9933,7 +9994,7 @@ func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SymlinkRequest.ProtoReflect.Descriptor instead.
 func (*SymlinkRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{117}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *SymlinkRequest) GetCall() *CallId {
@@ -9997,7 +10058,7 @@ type TruncateRequest struct {
 
 func (x *TruncateRequest) Reset() {
 	*x = TruncateRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10009,7 +10070,7 @@ func (x *TruncateRequest) String() string {
 func (*TruncateRequest) ProtoMessage() {}
 
 func (x *TruncateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10022,7 +10083,7 @@ func (x *TruncateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TruncateRequest.ProtoReflect.Descriptor instead.
 func (*TruncateRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{118}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *TruncateRequest) GetCall() *CallId {
@@ -10065,7 +10126,7 @@ type ConcatRequest struct {
 
 func (x *ConcatRequest) Reset() {
 	*x = ConcatRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10077,7 +10138,7 @@ func (x *ConcatRequest) String() string {
 func (*ConcatRequest) ProtoMessage() {}
 
 func (x *ConcatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10090,7 +10151,7 @@ func (x *ConcatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConcatRequest.ProtoReflect.Descriptor instead.
 func (*ConcatRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{119}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *ConcatRequest) GetCall() *CallId {
@@ -10130,7 +10191,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10142,7 +10203,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10155,7 +10216,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{120}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *StatusRequest) GetCaller() *Caller {
@@ -10223,7 +10284,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10235,7 +10296,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10248,7 +10309,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{121}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *StatusResponse) GetAddress() string {
@@ -10615,7 +10676,7 @@ type Room struct {
 
 func (x *Room) Reset() {
 	*x = Room{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10627,7 +10688,7 @@ func (x *Room) String() string {
 func (*Room) ProtoMessage() {}
 
 func (x *Room) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10640,7 +10701,7 @@ func (x *Room) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Room.ProtoReflect.Descriptor instead.
 func (*Room) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{122}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *Room) GetResource() string {
@@ -10691,7 +10752,7 @@ type ScrubStatus struct {
 
 func (x *ScrubStatus) Reset() {
 	*x = ScrubStatus{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10703,7 +10764,7 @@ func (x *ScrubStatus) String() string {
 func (*ScrubStatus) ProtoMessage() {}
 
 func (x *ScrubStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10716,7 +10777,7 @@ func (x *ScrubStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScrubStatus.ProtoReflect.Descriptor instead.
 func (*ScrubStatus) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{123}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *ScrubStatus) GetBeganUnixMs() int64 {
@@ -10761,7 +10822,7 @@ type ArchiveStatus struct {
 
 func (x *ArchiveStatus) Reset() {
 	*x = ArchiveStatus{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10773,7 +10834,7 @@ func (x *ArchiveStatus) String() string {
 func (*ArchiveStatus) ProtoMessage() {}
 
 func (x *ArchiveStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10786,7 +10847,7 @@ func (x *ArchiveStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveStatus.ProtoReflect.Descriptor instead.
 func (*ArchiveStatus) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{124}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *ArchiveStatus) GetTxid() uint64 {
@@ -10836,7 +10897,7 @@ type AuditStatus struct {
 
 func (x *AuditStatus) Reset() {
 	*x = AuditStatus{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10848,7 +10909,7 @@ func (x *AuditStatus) String() string {
 func (*AuditStatus) ProtoMessage() {}
 
 func (x *AuditStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10861,7 +10922,7 @@ func (x *AuditStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditStatus.ProtoReflect.Descriptor instead.
 func (*AuditStatus) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{125}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *AuditStatus) GetLines() uint64 {
@@ -10900,7 +10961,7 @@ type Holding struct {
 
 func (x *Holding) Reset() {
 	*x = Holding{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10912,7 +10973,7 @@ func (x *Holding) String() string {
 func (*Holding) ProtoMessage() {}
 
 func (x *Holding) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10925,7 +10986,7 @@ func (x *Holding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holding.ProtoReflect.Descriptor instead.
 func (*Holding) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{126}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *Holding) GetWhat() string {
@@ -10982,7 +11043,7 @@ type ClockSkew struct {
 
 func (x *ClockSkew) Reset() {
 	*x = ClockSkew{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10994,7 +11055,7 @@ func (x *ClockSkew) String() string {
 func (*ClockSkew) ProtoMessage() {}
 
 func (x *ClockSkew) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11007,7 +11068,7 @@ func (x *ClockSkew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClockSkew.ProtoReflect.Descriptor instead.
 func (*ClockSkew) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{127}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *ClockSkew) GetThan() string {
@@ -11040,7 +11101,7 @@ type CheckpointRequest struct {
 
 func (x *CheckpointRequest) Reset() {
 	*x = CheckpointRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11052,7 +11113,7 @@ func (x *CheckpointRequest) String() string {
 func (*CheckpointRequest) ProtoMessage() {}
 
 func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11065,7 +11126,7 @@ func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{128}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *CheckpointRequest) GetCaller() *Caller {
@@ -11086,7 +11147,7 @@ type CheckpointResponse struct {
 
 func (x *CheckpointResponse) Reset() {
 	*x = CheckpointResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[129]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11098,7 +11159,7 @@ func (x *CheckpointResponse) String() string {
 func (*CheckpointResponse) ProtoMessage() {}
 
 func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[129]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11111,7 +11172,7 @@ func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointResponse.ProtoReflect.Descriptor instead.
 func (*CheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{129}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *CheckpointResponse) GetTxid() uint64 {
@@ -11145,7 +11206,7 @@ type SafeModeRequest struct {
 
 func (x *SafeModeRequest) Reset() {
 	*x = SafeModeRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[130]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11157,7 +11218,7 @@ func (x *SafeModeRequest) String() string {
 func (*SafeModeRequest) ProtoMessage() {}
 
 func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[130]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11170,7 +11231,7 @@ func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeRequest.ProtoReflect.Descriptor instead.
 func (*SafeModeRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{130}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *SafeModeRequest) GetCaller() *Caller {
@@ -11197,7 +11258,7 @@ type SafeModeResponse struct {
 
 func (x *SafeModeResponse) Reset() {
 	*x = SafeModeResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[131]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11209,7 +11270,7 @@ func (x *SafeModeResponse) String() string {
 func (*SafeModeResponse) ProtoMessage() {}
 
 func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[131]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11222,7 +11283,7 @@ func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeResponse.ProtoReflect.Descriptor instead.
 func (*SafeModeResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{131}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *SafeModeResponse) GetOn() bool {
@@ -11250,7 +11311,7 @@ type FsckRequest struct {
 
 func (x *FsckRequest) Reset() {
 	*x = FsckRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[132]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11262,7 +11323,7 @@ func (x *FsckRequest) String() string {
 func (*FsckRequest) ProtoMessage() {}
 
 func (x *FsckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[132]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11275,7 +11336,7 @@ func (x *FsckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckRequest.ProtoReflect.Descriptor instead.
 func (*FsckRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{132}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *FsckRequest) GetCaller() *Caller {
@@ -11311,7 +11372,7 @@ type FsckResponse struct {
 
 func (x *FsckResponse) Reset() {
 	*x = FsckResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[133]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11323,7 +11384,7 @@ func (x *FsckResponse) String() string {
 func (*FsckResponse) ProtoMessage() {}
 
 func (x *FsckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[133]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11336,7 +11397,7 @@ func (x *FsckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckResponse.ProtoReflect.Descriptor instead.
 func (*FsckResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{133}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *FsckResponse) GetPath() string {
@@ -11380,7 +11441,7 @@ type FsckSummary struct {
 
 func (x *FsckSummary) Reset() {
 	*x = FsckSummary{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[134]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11392,7 +11453,7 @@ func (x *FsckSummary) String() string {
 func (*FsckSummary) ProtoMessage() {}
 
 func (x *FsckSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[134]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11405,7 +11466,7 @@ func (x *FsckSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckSummary.ProtoReflect.Descriptor instead.
 func (*FsckSummary) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{134}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *FsckSummary) GetInodes() uint64 {
@@ -11452,7 +11513,7 @@ type CollectRequest struct {
 
 func (x *CollectRequest) Reset() {
 	*x = CollectRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[135]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11464,7 +11525,7 @@ func (x *CollectRequest) String() string {
 func (*CollectRequest) ProtoMessage() {}
 
 func (x *CollectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[135]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11477,7 +11538,7 @@ func (x *CollectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectRequest.ProtoReflect.Descriptor instead.
 func (*CollectRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{135}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *CollectRequest) GetCaller() *Caller {
@@ -11499,7 +11560,7 @@ type CollectResponse struct {
 
 func (x *CollectResponse) Reset() {
 	*x = CollectResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[136]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11511,7 +11572,7 @@ func (x *CollectResponse) String() string {
 func (*CollectResponse) ProtoMessage() {}
 
 func (x *CollectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[136]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11524,7 +11585,7 @@ func (x *CollectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectResponse.ProtoReflect.Descriptor instead.
 func (*CollectResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{136}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *CollectResponse) GetGarbage() uint64 {
@@ -11568,7 +11629,7 @@ type FailoverRequest struct {
 
 func (x *FailoverRequest) Reset() {
 	*x = FailoverRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[137]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11580,7 +11641,7 @@ func (x *FailoverRequest) String() string {
 func (*FailoverRequest) ProtoMessage() {}
 
 func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[137]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11593,7 +11654,7 @@ func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverRequest.ProtoReflect.Descriptor instead.
 func (*FailoverRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{137}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *FailoverRequest) GetCaller() *Caller {
@@ -11619,7 +11680,7 @@ type FailoverResponse struct {
 
 func (x *FailoverResponse) Reset() {
 	*x = FailoverResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[138]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11631,7 +11692,7 @@ func (x *FailoverResponse) String() string {
 func (*FailoverResponse) ProtoMessage() {}
 
 func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[138]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11644,7 +11705,7 @@ func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverResponse.ProtoReflect.Descriptor instead.
 func (*FailoverResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{138}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *FailoverResponse) GetNext() string {
@@ -11663,7 +11724,7 @@ type ResolveStoreRequest struct {
 
 func (x *ResolveStoreRequest) Reset() {
 	*x = ResolveStoreRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[139]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11675,7 +11736,7 @@ func (x *ResolveStoreRequest) String() string {
 func (*ResolveStoreRequest) ProtoMessage() {}
 
 func (x *ResolveStoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[139]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11688,7 +11749,7 @@ func (x *ResolveStoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveStoreRequest.ProtoReflect.Descriptor instead.
 func (*ResolveStoreRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{139}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *ResolveStoreRequest) GetCaller() *Caller {
@@ -11707,7 +11768,7 @@ type ResolveStoreResponse struct {
 
 func (x *ResolveStoreResponse) Reset() {
 	*x = ResolveStoreResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[140]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11719,7 +11780,7 @@ func (x *ResolveStoreResponse) String() string {
 func (*ResolveStoreResponse) ProtoMessage() {}
 
 func (x *ResolveStoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[140]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11732,7 +11793,7 @@ func (x *ResolveStoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveStoreResponse.ProtoReflect.Descriptor instead.
 func (*ResolveStoreResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{140}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *ResolveStoreResponse) GetResolved() bool {
@@ -11753,7 +11814,7 @@ type UpgradeRequest struct {
 
 func (x *UpgradeRequest) Reset() {
 	*x = UpgradeRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[141]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11765,7 +11826,7 @@ func (x *UpgradeRequest) String() string {
 func (*UpgradeRequest) ProtoMessage() {}
 
 func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[141]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11778,7 +11839,7 @@ func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
 func (*UpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{141}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *UpgradeRequest) GetCaller() *Caller {
@@ -11808,7 +11869,7 @@ type UpgradeResponse struct {
 
 func (x *UpgradeResponse) Reset() {
 	*x = UpgradeResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[142]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11820,7 +11881,7 @@ func (x *UpgradeResponse) String() string {
 func (*UpgradeResponse) ProtoMessage() {}
 
 func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[142]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11833,7 +11894,7 @@ func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeResponse.ProtoReflect.Descriptor instead.
 func (*UpgradeResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{142}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *UpgradeResponse) GetLevel() uint64 {
@@ -11882,7 +11943,7 @@ type UpgradeNamenode struct {
 
 func (x *UpgradeNamenode) Reset() {
 	*x = UpgradeNamenode{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[143]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11894,7 +11955,7 @@ func (x *UpgradeNamenode) String() string {
 func (*UpgradeNamenode) ProtoMessage() {}
 
 func (x *UpgradeNamenode) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[143]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11907,7 +11968,7 @@ func (x *UpgradeNamenode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeNamenode.ProtoReflect.Descriptor instead.
 func (*UpgradeNamenode) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{143}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *UpgradeNamenode) GetAddress() string {
@@ -11941,7 +12002,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[144]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11953,7 +12014,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[144]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11966,7 +12027,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{144}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *BackupRequest) GetCaller() *Caller {
@@ -12005,7 +12066,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[145]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12017,7 +12078,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[145]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12030,7 +12091,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{145}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *BackupResponse) GetName() string {
@@ -12134,7 +12195,7 @@ type CarryRequest struct {
 
 func (x *CarryRequest) Reset() {
 	*x = CarryRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[146]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12146,7 +12207,7 @@ func (x *CarryRequest) String() string {
 func (*CarryRequest) ProtoMessage() {}
 
 func (x *CarryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[146]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12159,7 +12220,7 @@ func (x *CarryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryRequest.ProtoReflect.Descriptor instead.
 func (*CarryRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{146}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *CarryRequest) GetCalls() []*CarriedCall {
@@ -12189,7 +12250,7 @@ type CarriedCall struct {
 
 func (x *CarriedCall) Reset() {
 	*x = CarriedCall{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[147]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12201,7 +12262,7 @@ func (x *CarriedCall) String() string {
 func (*CarriedCall) ProtoMessage() {}
 
 func (x *CarriedCall) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[147]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12214,7 +12275,7 @@ func (x *CarriedCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarriedCall.ProtoReflect.Descriptor instead.
 func (*CarriedCall) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{147}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{148}
 }
 
 func (x *CarriedCall) GetId() uint64 {
@@ -12261,7 +12322,7 @@ type CarryResponse struct {
 
 func (x *CarryResponse) Reset() {
 	*x = CarryResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[148]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12273,7 +12334,7 @@ func (x *CarryResponse) String() string {
 func (*CarryResponse) ProtoMessage() {}
 
 func (x *CarryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[148]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12286,7 +12347,7 @@ func (x *CarryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryResponse.ProtoReflect.Descriptor instead.
 func (*CarryResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{148}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{149}
 }
 
 func (x *CarryResponse) GetAnswers() []*CarriedAnswer {
@@ -12310,7 +12371,7 @@ type CarriedAnswer struct {
 
 func (x *CarriedAnswer) Reset() {
 	*x = CarriedAnswer{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[149]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12322,7 +12383,7 @@ func (x *CarriedAnswer) String() string {
 func (*CarriedAnswer) ProtoMessage() {}
 
 func (x *CarriedAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[149]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12335,7 +12396,7 @@ func (x *CarriedAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarriedAnswer.ProtoReflect.Descriptor instead.
 func (*CarriedAnswer) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{149}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{150}
 }
 
 func (x *CarriedAnswer) GetId() uint64 {
@@ -12384,7 +12445,7 @@ type WhoAmIRequest struct {
 
 func (x *WhoAmIRequest) Reset() {
 	*x = WhoAmIRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[150]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[151]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12396,7 +12457,7 @@ func (x *WhoAmIRequest) String() string {
 func (*WhoAmIRequest) ProtoMessage() {}
 
 func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[150]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[151]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12409,7 +12470,7 @@ func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoAmIRequest.ProtoReflect.Descriptor instead.
 func (*WhoAmIRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{150}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{151}
 }
 
 func (x *WhoAmIRequest) GetCaller() *Caller {
@@ -12431,7 +12492,7 @@ type WhoAmIResponse struct {
 
 func (x *WhoAmIResponse) Reset() {
 	*x = WhoAmIResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[151]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[152]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12443,7 +12504,7 @@ func (x *WhoAmIResponse) String() string {
 func (*WhoAmIResponse) ProtoMessage() {}
 
 func (x *WhoAmIResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[151]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[152]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12456,7 +12517,7 @@ func (x *WhoAmIResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoAmIResponse.ProtoReflect.Descriptor instead.
 func (*WhoAmIResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{151}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{152}
 }
 
 func (x *WhoAmIResponse) GetUser() string {
@@ -12499,7 +12560,7 @@ type AclEntry struct {
 
 func (x *AclEntry) Reset() {
 	*x = AclEntry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[152]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[153]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12511,7 +12572,7 @@ func (x *AclEntry) String() string {
 func (*AclEntry) ProtoMessage() {}
 
 func (x *AclEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[152]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[153]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12524,7 +12585,7 @@ func (x *AclEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AclEntry.ProtoReflect.Descriptor instead.
 func (*AclEntry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{152}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{153}
 }
 
 func (x *AclEntry) GetDefault() bool {
@@ -12566,7 +12627,7 @@ type AclRequest struct {
 
 func (x *AclRequest) Reset() {
 	*x = AclRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[153]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[154]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12578,7 +12639,7 @@ func (x *AclRequest) String() string {
 func (*AclRequest) ProtoMessage() {}
 
 func (x *AclRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[153]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[154]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12591,7 +12652,7 @@ func (x *AclRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AclRequest.ProtoReflect.Descriptor instead.
 func (*AclRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{153}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{154}
 }
 
 func (x *AclRequest) GetCaller() *Caller {
@@ -12627,7 +12688,7 @@ type AclResponse struct {
 
 func (x *AclResponse) Reset() {
 	*x = AclResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[154]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[155]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12639,7 +12700,7 @@ func (x *AclResponse) String() string {
 func (*AclResponse) ProtoMessage() {}
 
 func (x *AclResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[154]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[155]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12652,7 +12713,7 @@ func (x *AclResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AclResponse.ProtoReflect.Descriptor instead.
 func (*AclResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{154}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{155}
 }
 
 func (x *AclResponse) GetEntries() []*AclEntry {
@@ -12682,7 +12743,7 @@ type ChangeAclRequest struct {
 
 func (x *ChangeAclRequest) Reset() {
 	*x = ChangeAclRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[155]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[156]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12694,7 +12755,7 @@ func (x *ChangeAclRequest) String() string {
 func (*ChangeAclRequest) ProtoMessage() {}
 
 func (x *ChangeAclRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[155]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[156]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12707,7 +12768,7 @@ func (x *ChangeAclRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeAclRequest.ProtoReflect.Descriptor instead.
 func (*ChangeAclRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{155}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{156}
 }
 
 func (x *ChangeAclRequest) GetCall() *CallId {
@@ -12758,7 +12819,7 @@ type GetDelegationTokenRequest struct {
 
 func (x *GetDelegationTokenRequest) Reset() {
 	*x = GetDelegationTokenRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[156]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[157]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12770,7 +12831,7 @@ func (x *GetDelegationTokenRequest) String() string {
 func (*GetDelegationTokenRequest) ProtoMessage() {}
 
 func (x *GetDelegationTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[156]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[157]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12783,7 +12844,7 @@ func (x *GetDelegationTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDelegationTokenRequest.ProtoReflect.Descriptor instead.
 func (*GetDelegationTokenRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{156}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{157}
 }
 
 func (x *GetDelegationTokenRequest) GetCall() *CallId {
@@ -12835,7 +12896,7 @@ type ChangeDelegationTokenRequest struct {
 
 func (x *ChangeDelegationTokenRequest) Reset() {
 	*x = ChangeDelegationTokenRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[157]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[158]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12847,7 +12908,7 @@ func (x *ChangeDelegationTokenRequest) String() string {
 func (*ChangeDelegationTokenRequest) ProtoMessage() {}
 
 func (x *ChangeDelegationTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[157]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[158]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12860,7 +12921,7 @@ func (x *ChangeDelegationTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeDelegationTokenRequest.ProtoReflect.Descriptor instead.
 func (*ChangeDelegationTokenRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{157}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{158}
 }
 
 func (x *ChangeDelegationTokenRequest) GetCall() *CallId {
@@ -12911,7 +12972,7 @@ type DelegationTokenResponse struct {
 
 func (x *DelegationTokenResponse) Reset() {
 	*x = DelegationTokenResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[158]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[159]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12923,7 +12984,7 @@ func (x *DelegationTokenResponse) String() string {
 func (*DelegationTokenResponse) ProtoMessage() {}
 
 func (x *DelegationTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[158]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[159]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12936,7 +12997,7 @@ func (x *DelegationTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DelegationTokenResponse.ProtoReflect.Descriptor instead.
 func (*DelegationTokenResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{158}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{159}
 }
 
 func (x *DelegationTokenResponse) GetId() uint64 {
@@ -12986,7 +13047,7 @@ type ListDelegationTokensRequest struct {
 
 func (x *ListDelegationTokensRequest) Reset() {
 	*x = ListDelegationTokensRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[159]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[160]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12998,7 +13059,7 @@ func (x *ListDelegationTokensRequest) String() string {
 func (*ListDelegationTokensRequest) ProtoMessage() {}
 
 func (x *ListDelegationTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[159]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[160]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13011,7 +13072,7 @@ func (x *ListDelegationTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDelegationTokensRequest.ProtoReflect.Descriptor instead.
 func (*ListDelegationTokensRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{159}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{160}
 }
 
 func (x *ListDelegationTokensRequest) GetCaller() *Caller {
@@ -13052,7 +13113,7 @@ type ListDelegationTokensResponse struct {
 
 func (x *ListDelegationTokensResponse) Reset() {
 	*x = ListDelegationTokensResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[160]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[161]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13064,7 +13125,7 @@ func (x *ListDelegationTokensResponse) String() string {
 func (*ListDelegationTokensResponse) ProtoMessage() {}
 
 func (x *ListDelegationTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[160]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[161]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13077,7 +13138,7 @@ func (x *ListDelegationTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDelegationTokensResponse.ProtoReflect.Descriptor instead.
 func (*ListDelegationTokensResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{160}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{161}
 }
 
 func (x *ListDelegationTokensResponse) GetTokens() []*DelegationToken {
@@ -13108,7 +13169,7 @@ type DelegationToken struct {
 
 func (x *DelegationToken) Reset() {
 	*x = DelegationToken{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[161]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[162]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13120,7 +13181,7 @@ func (x *DelegationToken) String() string {
 func (*DelegationToken) ProtoMessage() {}
 
 func (x *DelegationToken) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[161]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[162]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13133,7 +13194,7 @@ func (x *DelegationToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DelegationToken.ProtoReflect.Descriptor instead.
 func (*DelegationToken) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{161}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{162}
 }
 
 func (x *DelegationToken) GetId() uint64 {
@@ -13373,7 +13434,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x12ListLeasesResponse\x12)\n" +
 	"\x06leases\x18\x01 \x03(\v2\x11.leasefs.v1.LeaseR\x06leases\x12\x1f\n" +
 	"\vnext_cursor\x18\x02 \x01(\tR\n" +
-	"nextCursor\"\xf3\x03\n" +
+	"nextCursor\"\xa6\x04\n" +
 	"\x05Lease\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12.\n" +
 	"\x06holder\x18\x02 \x01(\v2\x16.leasefs.v1.HolderInfoR\x06holder\x12!\n" +
@@ -13393,7 +13454,11 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\n" +
 	"overdue_ms\x18\x0e \x01(\x03R\toverdueMs\x12\x16\n" +
 	"\x06ending\x18\x0f \x01(\bR\x06ending\x12\x12\n" +
-	"\x04name\x18\x10 \x01(\tR\x04name\"K\n" +
+	"\x04name\x18\x10 \x01(\tR\x04name\x121\n" +
+	"\awaiters\x18\x11 \x03(\v2\x17.leasefs.v1.LeaseWaiterR\awaiters\"M\n" +
+	"\vLeaseWaiter\x12(\n" +
+	"\x03who\x18\x01 \x01(\v2\x16.leasefs.v1.HolderInfoR\x03who\x12\x14\n" +
+	"\x05inode\x18\x02 \x01(\x04R\x05inode\"K\n" +
 	"\tLeaseFile\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x14\n" +
 	"\x05inode\x18\x02 \x01(\x04R\x05inode\x12\x14\n" +
@@ -14390,7 +14455,7 @@ func file_leasefs_v1_leasefs_proto_rawDescGZIP() []byte {
 }
 
 var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 165)
+var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 166)
 var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(RefHow)(0),                          // 0: leasefs.v1.RefHow
 	(FileType)(0),                        // 1: leasefs.v1.FileType
@@ -14429,150 +14494,151 @@ var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(*ListLeasesRequest)(nil),            // 34: leasefs.v1.ListLeasesRequest
 	(*ListLeasesResponse)(nil),           // 35: leasefs.v1.ListLeasesResponse
 	(*Lease)(nil),                        // 36: leasefs.v1.Lease
-	(*LeaseFile)(nil),                    // 37: leasefs.v1.LeaseFile
-	(*LeaseHistoryRequest)(nil),          // 38: leasefs.v1.LeaseHistoryRequest
-	(*LeaseHistoryResponse)(nil),         // 39: leasefs.v1.LeaseHistoryResponse
-	(*LeaseSpan)(nil),                    // 40: leasefs.v1.LeaseSpan
-	(*RecoverRequest)(nil),               // 41: leasefs.v1.RecoverRequest
-	(*RecoverResponse)(nil),              // 42: leasefs.v1.RecoverResponse
-	(*GrantLeaseRequest)(nil),            // 43: leasefs.v1.GrantLeaseRequest
-	(*GrantLeaseResponse)(nil),           // 44: leasefs.v1.GrantLeaseResponse
-	(*RevokeLeaseRequest)(nil),           // 45: leasefs.v1.RevokeLeaseRequest
-	(*RevokeLeaseResponse)(nil),          // 46: leasefs.v1.RevokeLeaseResponse
-	(*KeepAliveRequest)(nil),             // 47: leasefs.v1.KeepAliveRequest
-	(*KeepAliveResponse)(nil),            // 48: leasefs.v1.KeepAliveResponse
-	(*LeaseAlive)(nil),                   // 49: leasefs.v1.LeaseAlive
-	(*LeaseTimeToLiveRequest)(nil),       // 50: leasefs.v1.LeaseTimeToLiveRequest
-	(*LeaseTimeToLiveResponse)(nil),      // 51: leasefs.v1.LeaseTimeToLiveResponse
-	(*AttachLeaseRequest)(nil),           // 52: leasefs.v1.AttachLeaseRequest
-	(*DetachLeaseRequest)(nil),           // 53: leasefs.v1.DetachLeaseRequest
-	(*WatchRequest)(nil),                 // 54: leasefs.v1.WatchRequest
-	(*WatchResponse)(nil),                // 55: leasefs.v1.WatchResponse
-	(*Event)(nil),                        // 56: leasefs.v1.Event
-	(*CreateRequest)(nil),                // 57: leasefs.v1.CreateRequest
-	(*Owner)(nil),                        // 58: leasefs.v1.Owner
-	(*OpenResponse)(nil),                 // 59: leasefs.v1.OpenResponse
-	(*AppendRequest)(nil),                // 60: leasefs.v1.AppendRequest
-	(*AppendTailRequest)(nil),            // 61: leasefs.v1.AppendTailRequest
-	(*AppendTailResponse)(nil),           // 62: leasefs.v1.AppendTailResponse
-	(*AllocateBlockRequest)(nil),         // 63: leasefs.v1.AllocateBlockRequest
-	(*BlockIntent)(nil),                  // 64: leasefs.v1.BlockIntent
-	(*AllocateBlockResponse)(nil),        // 65: leasefs.v1.AllocateBlockResponse
-	(*BlockTarget)(nil),                  // 66: leasefs.v1.BlockTarget
-	(*CommitRequest)(nil),                // 67: leasefs.v1.CommitRequest
-	(*CommitResponse)(nil),               // 68: leasefs.v1.CommitResponse
-	(*CloseRequest)(nil),                 // 69: leasefs.v1.CloseRequest
-	(*CloseResponse)(nil),                // 70: leasefs.v1.CloseResponse
-	(*CloseAbandonedRequest)(nil),        // 71: leasefs.v1.CloseAbandonedRequest
-	(*GetFileRequest)(nil),               // 72: leasefs.v1.GetFileRequest
-	(*GetFileResponse)(nil),              // 73: leasefs.v1.GetFileResponse
-	(*StatRequest)(nil),                  // 74: leasefs.v1.StatRequest
-	(*StatResponse)(nil),                 // 75: leasefs.v1.StatResponse
-	(*XattrsRequest)(nil),                // 76: leasefs.v1.XattrsRequest
-	(*XattrsResponse)(nil),               // 77: leasefs.v1.XattrsResponse
-	(*Xattr)(nil),                        // 78: leasefs.v1.Xattr
-	(*ListRequest)(nil),                  // 79: leasefs.v1.ListRequest
-	(*ListResponse)(nil),                 // 80: leasefs.v1.ListResponse
-	(*Entry)(nil),                        // 81: leasefs.v1.Entry
-	(*SummaryRequest)(nil),               // 82: leasefs.v1.SummaryRequest
-	(*SummaryResponse)(nil),              // 83: leasefs.v1.SummaryResponse
-	(*FindRequest)(nil),                  // 84: leasefs.v1.FindRequest
-	(*FindResponse)(nil),                 // 85: leasefs.v1.FindResponse
-	(*FoundEntry)(nil),                   // 86: leasefs.v1.FoundEntry
-	(*MutateResponse)(nil),               // 87: leasefs.v1.MutateResponse
-	(*MkdirRequest)(nil),                 // 88: leasefs.v1.MkdirRequest
-	(*RenameRequest)(nil),                // 89: leasefs.v1.RenameRequest
-	(*Hide)(nil),                         // 90: leasefs.v1.Hide
-	(*DeleteRequest)(nil),                // 91: leasefs.v1.DeleteRequest
-	(*ListTrashRequest)(nil),             // 92: leasefs.v1.ListTrashRequest
-	(*ListTrashResponse)(nil),            // 93: leasefs.v1.ListTrashResponse
-	(*TrashEntry)(nil),                   // 94: leasefs.v1.TrashEntry
-	(*RestoreTrashRequest)(nil),          // 95: leasefs.v1.RestoreTrashRequest
-	(*EmptyTrashRequest)(nil),            // 96: leasefs.v1.EmptyTrashRequest
-	(*SetAttrRequest)(nil),               // 97: leasefs.v1.SetAttrRequest
-	(*SetQuotaRequest)(nil),              // 98: leasefs.v1.SetQuotaRequest
-	(*GetQuotaRequest)(nil),              // 99: leasefs.v1.GetQuotaRequest
-	(*GetQuotaResponse)(nil),             // 100: leasefs.v1.GetQuotaResponse
-	(*Quota)(nil),                        // 101: leasefs.v1.Quota
-	(*ListQuotasRequest)(nil),            // 102: leasefs.v1.ListQuotasRequest
-	(*ListQuotasResponse)(nil),           // 103: leasefs.v1.ListQuotasResponse
-	(*AllowSnapshotsRequest)(nil),        // 104: leasefs.v1.AllowSnapshotsRequest
-	(*MakeSnapshotRequest)(nil),          // 105: leasefs.v1.MakeSnapshotRequest
-	(*RenameSnapshotRequest)(nil),        // 106: leasefs.v1.RenameSnapshotRequest
-	(*DeleteSnapshotRequest)(nil),        // 107: leasefs.v1.DeleteSnapshotRequest
-	(*ListSnapshotsRequest)(nil),         // 108: leasefs.v1.ListSnapshotsRequest
-	(*ListSnapshotsResponse)(nil),        // 109: leasefs.v1.ListSnapshotsResponse
-	(*Snapshot)(nil),                     // 110: leasefs.v1.Snapshot
-	(*ListSnapshotDirsRequest)(nil),      // 111: leasefs.v1.ListSnapshotDirsRequest
-	(*ListSnapshotDirsResponse)(nil),     // 112: leasefs.v1.ListSnapshotDirsResponse
-	(*SnapshotDir)(nil),                  // 113: leasefs.v1.SnapshotDir
-	(*DiffSnapshotsRequest)(nil),         // 114: leasefs.v1.DiffSnapshotsRequest
-	(*DiffSnapshotsResponse)(nil),        // 115: leasefs.v1.DiffSnapshotsResponse
-	(*SnapshotChange)(nil),               // 116: leasefs.v1.SnapshotChange
-	(*TransactRequest)(nil),              // 117: leasefs.v1.TransactRequest
-	(*TxCompare)(nil),                    // 118: leasefs.v1.TxCompare
-	(*TxXattr)(nil),                      // 119: leasefs.v1.TxXattr
-	(*TxOp)(nil),                         // 120: leasefs.v1.TxOp
-	(*TxFile)(nil),                       // 121: leasefs.v1.TxFile
-	(*TxDir)(nil),                        // 122: leasefs.v1.TxDir
-	(*TxRename)(nil),                     // 123: leasefs.v1.TxRename
-	(*TxDelete)(nil),                     // 124: leasefs.v1.TxDelete
-	(*TxDetach)(nil),                     // 125: leasefs.v1.TxDetach
-	(*SetXattrRequest)(nil),              // 126: leasefs.v1.SetXattrRequest
-	(*SymlinkRequest)(nil),               // 127: leasefs.v1.SymlinkRequest
-	(*TruncateRequest)(nil),              // 128: leasefs.v1.TruncateRequest
-	(*ConcatRequest)(nil),                // 129: leasefs.v1.ConcatRequest
-	(*StatusRequest)(nil),                // 130: leasefs.v1.StatusRequest
-	(*StatusResponse)(nil),               // 131: leasefs.v1.StatusResponse
-	(*Room)(nil),                         // 132: leasefs.v1.Room
-	(*ScrubStatus)(nil),                  // 133: leasefs.v1.ScrubStatus
-	(*ArchiveStatus)(nil),                // 134: leasefs.v1.ArchiveStatus
-	(*AuditStatus)(nil),                  // 135: leasefs.v1.AuditStatus
-	(*Holding)(nil),                      // 136: leasefs.v1.Holding
-	(*ClockSkew)(nil),                    // 137: leasefs.v1.ClockSkew
-	(*CheckpointRequest)(nil),            // 138: leasefs.v1.CheckpointRequest
-	(*CheckpointResponse)(nil),           // 139: leasefs.v1.CheckpointResponse
-	(*SafeModeRequest)(nil),              // 140: leasefs.v1.SafeModeRequest
-	(*SafeModeResponse)(nil),             // 141: leasefs.v1.SafeModeResponse
-	(*FsckRequest)(nil),                  // 142: leasefs.v1.FsckRequest
-	(*FsckResponse)(nil),                 // 143: leasefs.v1.FsckResponse
-	(*FsckSummary)(nil),                  // 144: leasefs.v1.FsckSummary
-	(*CollectRequest)(nil),               // 145: leasefs.v1.CollectRequest
-	(*CollectResponse)(nil),              // 146: leasefs.v1.CollectResponse
-	(*FailoverRequest)(nil),              // 147: leasefs.v1.FailoverRequest
-	(*FailoverResponse)(nil),             // 148: leasefs.v1.FailoverResponse
-	(*ResolveStoreRequest)(nil),          // 149: leasefs.v1.ResolveStoreRequest
-	(*ResolveStoreResponse)(nil),         // 150: leasefs.v1.ResolveStoreResponse
-	(*UpgradeRequest)(nil),               // 151: leasefs.v1.UpgradeRequest
-	(*UpgradeResponse)(nil),              // 152: leasefs.v1.UpgradeResponse
-	(*UpgradeNamenode)(nil),              // 153: leasefs.v1.UpgradeNamenode
-	(*BackupRequest)(nil),                // 154: leasefs.v1.BackupRequest
-	(*BackupResponse)(nil),               // 155: leasefs.v1.BackupResponse
-	(*CarryRequest)(nil),                 // 156: leasefs.v1.CarryRequest
-	(*CarriedCall)(nil),                  // 157: leasefs.v1.CarriedCall
-	(*CarryResponse)(nil),                // 158: leasefs.v1.CarryResponse
-	(*CarriedAnswer)(nil),                // 159: leasefs.v1.CarriedAnswer
-	(*WhoAmIRequest)(nil),                // 160: leasefs.v1.WhoAmIRequest
-	(*WhoAmIResponse)(nil),               // 161: leasefs.v1.WhoAmIResponse
-	(*AclEntry)(nil),                     // 162: leasefs.v1.AclEntry
-	(*AclRequest)(nil),                   // 163: leasefs.v1.AclRequest
-	(*AclResponse)(nil),                  // 164: leasefs.v1.AclResponse
-	(*ChangeAclRequest)(nil),             // 165: leasefs.v1.ChangeAclRequest
-	(*GetDelegationTokenRequest)(nil),    // 166: leasefs.v1.GetDelegationTokenRequest
-	(*ChangeDelegationTokenRequest)(nil), // 167: leasefs.v1.ChangeDelegationTokenRequest
-	(*DelegationTokenResponse)(nil),      // 168: leasefs.v1.DelegationTokenResponse
-	(*ListDelegationTokensRequest)(nil),  // 169: leasefs.v1.ListDelegationTokensRequest
-	(*ListDelegationTokensResponse)(nil), // 170: leasefs.v1.ListDelegationTokensResponse
-	(*DelegationToken)(nil),              // 171: leasefs.v1.DelegationToken
-	nil,                                  // 172: leasefs.v1.Block.HeadersEntry
-	nil,                                  // 173: leasefs.v1.BlockTarget.HeadersEntry
-	nil,                                  // 174: leasefs.v1.BackupResponse.HeadersEntry
+	(*LeaseWaiter)(nil),                  // 37: leasefs.v1.LeaseWaiter
+	(*LeaseFile)(nil),                    // 38: leasefs.v1.LeaseFile
+	(*LeaseHistoryRequest)(nil),          // 39: leasefs.v1.LeaseHistoryRequest
+	(*LeaseHistoryResponse)(nil),         // 40: leasefs.v1.LeaseHistoryResponse
+	(*LeaseSpan)(nil),                    // 41: leasefs.v1.LeaseSpan
+	(*RecoverRequest)(nil),               // 42: leasefs.v1.RecoverRequest
+	(*RecoverResponse)(nil),              // 43: leasefs.v1.RecoverResponse
+	(*GrantLeaseRequest)(nil),            // 44: leasefs.v1.GrantLeaseRequest
+	(*GrantLeaseResponse)(nil),           // 45: leasefs.v1.GrantLeaseResponse
+	(*RevokeLeaseRequest)(nil),           // 46: leasefs.v1.RevokeLeaseRequest
+	(*RevokeLeaseResponse)(nil),          // 47: leasefs.v1.RevokeLeaseResponse
+	(*KeepAliveRequest)(nil),             // 48: leasefs.v1.KeepAliveRequest
+	(*KeepAliveResponse)(nil),            // 49: leasefs.v1.KeepAliveResponse
+	(*LeaseAlive)(nil),                   // 50: leasefs.v1.LeaseAlive
+	(*LeaseTimeToLiveRequest)(nil),       // 51: leasefs.v1.LeaseTimeToLiveRequest
+	(*LeaseTimeToLiveResponse)(nil),      // 52: leasefs.v1.LeaseTimeToLiveResponse
+	(*AttachLeaseRequest)(nil),           // 53: leasefs.v1.AttachLeaseRequest
+	(*DetachLeaseRequest)(nil),           // 54: leasefs.v1.DetachLeaseRequest
+	(*WatchRequest)(nil),                 // 55: leasefs.v1.WatchRequest
+	(*WatchResponse)(nil),                // 56: leasefs.v1.WatchResponse
+	(*Event)(nil),                        // 57: leasefs.v1.Event
+	(*CreateRequest)(nil),                // 58: leasefs.v1.CreateRequest
+	(*Owner)(nil),                        // 59: leasefs.v1.Owner
+	(*OpenResponse)(nil),                 // 60: leasefs.v1.OpenResponse
+	(*AppendRequest)(nil),                // 61: leasefs.v1.AppendRequest
+	(*AppendTailRequest)(nil),            // 62: leasefs.v1.AppendTailRequest
+	(*AppendTailResponse)(nil),           // 63: leasefs.v1.AppendTailResponse
+	(*AllocateBlockRequest)(nil),         // 64: leasefs.v1.AllocateBlockRequest
+	(*BlockIntent)(nil),                  // 65: leasefs.v1.BlockIntent
+	(*AllocateBlockResponse)(nil),        // 66: leasefs.v1.AllocateBlockResponse
+	(*BlockTarget)(nil),                  // 67: leasefs.v1.BlockTarget
+	(*CommitRequest)(nil),                // 68: leasefs.v1.CommitRequest
+	(*CommitResponse)(nil),               // 69: leasefs.v1.CommitResponse
+	(*CloseRequest)(nil),                 // 70: leasefs.v1.CloseRequest
+	(*CloseResponse)(nil),                // 71: leasefs.v1.CloseResponse
+	(*CloseAbandonedRequest)(nil),        // 72: leasefs.v1.CloseAbandonedRequest
+	(*GetFileRequest)(nil),               // 73: leasefs.v1.GetFileRequest
+	(*GetFileResponse)(nil),              // 74: leasefs.v1.GetFileResponse
+	(*StatRequest)(nil),                  // 75: leasefs.v1.StatRequest
+	(*StatResponse)(nil),                 // 76: leasefs.v1.StatResponse
+	(*XattrsRequest)(nil),                // 77: leasefs.v1.XattrsRequest
+	(*XattrsResponse)(nil),               // 78: leasefs.v1.XattrsResponse
+	(*Xattr)(nil),                        // 79: leasefs.v1.Xattr
+	(*ListRequest)(nil),                  // 80: leasefs.v1.ListRequest
+	(*ListResponse)(nil),                 // 81: leasefs.v1.ListResponse
+	(*Entry)(nil),                        // 82: leasefs.v1.Entry
+	(*SummaryRequest)(nil),               // 83: leasefs.v1.SummaryRequest
+	(*SummaryResponse)(nil),              // 84: leasefs.v1.SummaryResponse
+	(*FindRequest)(nil),                  // 85: leasefs.v1.FindRequest
+	(*FindResponse)(nil),                 // 86: leasefs.v1.FindResponse
+	(*FoundEntry)(nil),                   // 87: leasefs.v1.FoundEntry
+	(*MutateResponse)(nil),               // 88: leasefs.v1.MutateResponse
+	(*MkdirRequest)(nil),                 // 89: leasefs.v1.MkdirRequest
+	(*RenameRequest)(nil),                // 90: leasefs.v1.RenameRequest
+	(*Hide)(nil),                         // 91: leasefs.v1.Hide
+	(*DeleteRequest)(nil),                // 92: leasefs.v1.DeleteRequest
+	(*ListTrashRequest)(nil),             // 93: leasefs.v1.ListTrashRequest
+	(*ListTrashResponse)(nil),            // 94: leasefs.v1.ListTrashResponse
+	(*TrashEntry)(nil),                   // 95: leasefs.v1.TrashEntry
+	(*RestoreTrashRequest)(nil),          // 96: leasefs.v1.RestoreTrashRequest
+	(*EmptyTrashRequest)(nil),            // 97: leasefs.v1.EmptyTrashRequest
+	(*SetAttrRequest)(nil),               // 98: leasefs.v1.SetAttrRequest
+	(*SetQuotaRequest)(nil),              // 99: leasefs.v1.SetQuotaRequest
+	(*GetQuotaRequest)(nil),              // 100: leasefs.v1.GetQuotaRequest
+	(*GetQuotaResponse)(nil),             // 101: leasefs.v1.GetQuotaResponse
+	(*Quota)(nil),                        // 102: leasefs.v1.Quota
+	(*ListQuotasRequest)(nil),            // 103: leasefs.v1.ListQuotasRequest
+	(*ListQuotasResponse)(nil),           // 104: leasefs.v1.ListQuotasResponse
+	(*AllowSnapshotsRequest)(nil),        // 105: leasefs.v1.AllowSnapshotsRequest
+	(*MakeSnapshotRequest)(nil),          // 106: leasefs.v1.MakeSnapshotRequest
+	(*RenameSnapshotRequest)(nil),        // 107: leasefs.v1.RenameSnapshotRequest
+	(*DeleteSnapshotRequest)(nil),        // 108: leasefs.v1.DeleteSnapshotRequest
+	(*ListSnapshotsRequest)(nil),         // 109: leasefs.v1.ListSnapshotsRequest
+	(*ListSnapshotsResponse)(nil),        // 110: leasefs.v1.ListSnapshotsResponse
+	(*Snapshot)(nil),                     // 111: leasefs.v1.Snapshot
+	(*ListSnapshotDirsRequest)(nil),      // 112: leasefs.v1.ListSnapshotDirsRequest
+	(*ListSnapshotDirsResponse)(nil),     // 113: leasefs.v1.ListSnapshotDirsResponse
+	(*SnapshotDir)(nil),                  // 114: leasefs.v1.SnapshotDir
+	(*DiffSnapshotsRequest)(nil),         // 115: leasefs.v1.DiffSnapshotsRequest
+	(*DiffSnapshotsResponse)(nil),        // 116: leasefs.v1.DiffSnapshotsResponse
+	(*SnapshotChange)(nil),               // 117: leasefs.v1.SnapshotChange
+	(*TransactRequest)(nil),              // 118: leasefs.v1.TransactRequest
+	(*TxCompare)(nil),                    // 119: leasefs.v1.TxCompare
+	(*TxXattr)(nil),                      // 120: leasefs.v1.TxXattr
+	(*TxOp)(nil),                         // 121: leasefs.v1.TxOp
+	(*TxFile)(nil),                       // 122: leasefs.v1.TxFile
+	(*TxDir)(nil),                        // 123: leasefs.v1.TxDir
+	(*TxRename)(nil),                     // 124: leasefs.v1.TxRename
+	(*TxDelete)(nil),                     // 125: leasefs.v1.TxDelete
+	(*TxDetach)(nil),                     // 126: leasefs.v1.TxDetach
+	(*SetXattrRequest)(nil),              // 127: leasefs.v1.SetXattrRequest
+	(*SymlinkRequest)(nil),               // 128: leasefs.v1.SymlinkRequest
+	(*TruncateRequest)(nil),              // 129: leasefs.v1.TruncateRequest
+	(*ConcatRequest)(nil),                // 130: leasefs.v1.ConcatRequest
+	(*StatusRequest)(nil),                // 131: leasefs.v1.StatusRequest
+	(*StatusResponse)(nil),               // 132: leasefs.v1.StatusResponse
+	(*Room)(nil),                         // 133: leasefs.v1.Room
+	(*ScrubStatus)(nil),                  // 134: leasefs.v1.ScrubStatus
+	(*ArchiveStatus)(nil),                // 135: leasefs.v1.ArchiveStatus
+	(*AuditStatus)(nil),                  // 136: leasefs.v1.AuditStatus
+	(*Holding)(nil),                      // 137: leasefs.v1.Holding
+	(*ClockSkew)(nil),                    // 138: leasefs.v1.ClockSkew
+	(*CheckpointRequest)(nil),            // 139: leasefs.v1.CheckpointRequest
+	(*CheckpointResponse)(nil),           // 140: leasefs.v1.CheckpointResponse
+	(*SafeModeRequest)(nil),              // 141: leasefs.v1.SafeModeRequest
+	(*SafeModeResponse)(nil),             // 142: leasefs.v1.SafeModeResponse
+	(*FsckRequest)(nil),                  // 143: leasefs.v1.FsckRequest
+	(*FsckResponse)(nil),                 // 144: leasefs.v1.FsckResponse
+	(*FsckSummary)(nil),                  // 145: leasefs.v1.FsckSummary
+	(*CollectRequest)(nil),               // 146: leasefs.v1.CollectRequest
+	(*CollectResponse)(nil),              // 147: leasefs.v1.CollectResponse
+	(*FailoverRequest)(nil),              // 148: leasefs.v1.FailoverRequest
+	(*FailoverResponse)(nil),             // 149: leasefs.v1.FailoverResponse
+	(*ResolveStoreRequest)(nil),          // 150: leasefs.v1.ResolveStoreRequest
+	(*ResolveStoreResponse)(nil),         // 151: leasefs.v1.ResolveStoreResponse
+	(*UpgradeRequest)(nil),               // 152: leasefs.v1.UpgradeRequest
+	(*UpgradeResponse)(nil),              // 153: leasefs.v1.UpgradeResponse
+	(*UpgradeNamenode)(nil),              // 154: leasefs.v1.UpgradeNamenode
+	(*BackupRequest)(nil),                // 155: leasefs.v1.BackupRequest
+	(*BackupResponse)(nil),               // 156: leasefs.v1.BackupResponse
+	(*CarryRequest)(nil),                 // 157: leasefs.v1.CarryRequest
+	(*CarriedCall)(nil),                  // 158: leasefs.v1.CarriedCall
+	(*CarryResponse)(nil),                // 159: leasefs.v1.CarryResponse
+	(*CarriedAnswer)(nil),                // 160: leasefs.v1.CarriedAnswer
+	(*WhoAmIRequest)(nil),                // 161: leasefs.v1.WhoAmIRequest
+	(*WhoAmIResponse)(nil),               // 162: leasefs.v1.WhoAmIResponse
+	(*AclEntry)(nil),                     // 163: leasefs.v1.AclEntry
+	(*AclRequest)(nil),                   // 164: leasefs.v1.AclRequest
+	(*AclResponse)(nil),                  // 165: leasefs.v1.AclResponse
+	(*ChangeAclRequest)(nil),             // 166: leasefs.v1.ChangeAclRequest
+	(*GetDelegationTokenRequest)(nil),    // 167: leasefs.v1.GetDelegationTokenRequest
+	(*ChangeDelegationTokenRequest)(nil), // 168: leasefs.v1.ChangeDelegationTokenRequest
+	(*DelegationTokenResponse)(nil),      // 169: leasefs.v1.DelegationTokenResponse
+	(*ListDelegationTokensRequest)(nil),  // 170: leasefs.v1.ListDelegationTokensRequest
+	(*ListDelegationTokensResponse)(nil), // 171: leasefs.v1.ListDelegationTokensResponse
+	(*DelegationToken)(nil),              // 172: leasefs.v1.DelegationToken
+	nil,                                  // 173: leasefs.v1.Block.HeadersEntry
+	nil,                                  // 174: leasefs.v1.BlockTarget.HeadersEntry
+	nil,                                  // 175: leasefs.v1.BackupResponse.HeadersEntry
 }
 var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	1,   // 0: leasefs.v1.Attr.type:type_name -> leasefs.v1.FileType
 	15,  // 1: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
 	16,  // 2: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
-	172, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
+	173, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
 	16,  // 4: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
 	11,  // 5: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
 	19,  // 6: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
@@ -14597,344 +14663,346 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	2,   // 25: leasefs.v1.ListLeasesRequest.kind:type_name -> leasefs.v1.LeaseKind
 	36,  // 26: leasefs.v1.ListLeasesResponse.leases:type_name -> leasefs.v1.Lease
 	16,  // 27: leasefs.v1.Lease.holder:type_name -> leasefs.v1.HolderInfo
-	37,  // 28: leasefs.v1.Lease.files:type_name -> leasefs.v1.LeaseFile
-	11,  // 29: leasefs.v1.LeaseHistoryRequest.caller:type_name -> leasefs.v1.Caller
-	40,  // 30: leasefs.v1.LeaseHistoryResponse.spans:type_name -> leasefs.v1.LeaseSpan
-	16,  // 31: leasefs.v1.LeaseSpan.holder:type_name -> leasefs.v1.HolderInfo
-	16,  // 32: leasefs.v1.LeaseSpan.by:type_name -> leasefs.v1.HolderInfo
-	10,  // 33: leasefs.v1.RecoverRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 34: leasefs.v1.RecoverRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 35: leasefs.v1.RecoverRequest.at:type_name -> leasefs.v1.Ref
-	10,  // 36: leasefs.v1.GrantLeaseRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 37: leasefs.v1.GrantLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 38: leasefs.v1.RevokeLeaseRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 39: leasefs.v1.RevokeLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 40: leasefs.v1.KeepAliveRequest.caller:type_name -> leasefs.v1.Caller
-	49,  // 41: leasefs.v1.KeepAliveResponse.leases:type_name -> leasefs.v1.LeaseAlive
-	11,  // 42: leasefs.v1.LeaseTimeToLiveRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 43: leasefs.v1.AttachLeaseRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 44: leasefs.v1.AttachLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 45: leasefs.v1.AttachLeaseRequest.at:type_name -> leasefs.v1.Ref
-	10,  // 46: leasefs.v1.DetachLeaseRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 47: leasefs.v1.DetachLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 48: leasefs.v1.DetachLeaseRequest.at:type_name -> leasefs.v1.Ref
-	11,  // 49: leasefs.v1.WatchRequest.caller:type_name -> leasefs.v1.Caller
-	56,  // 50: leasefs.v1.WatchResponse.events:type_name -> leasefs.v1.Event
-	4,   // 51: leasefs.v1.Event.type:type_name -> leasefs.v1.EventType
-	16,  // 52: leasefs.v1.Event.by:type_name -> leasefs.v1.HolderInfo
-	10,  // 53: leasefs.v1.CreateRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 54: leasefs.v1.CreateRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 55: leasefs.v1.CreateRequest.at:type_name -> leasefs.v1.Ref
-	29,  // 56: leasefs.v1.CreateRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	58,  // 57: leasefs.v1.CreateRequest.owner:type_name -> leasefs.v1.Owner
-	119, // 58: leasefs.v1.CreateRequest.xattrs:type_name -> leasefs.v1.TxXattr
-	14,  // 59: leasefs.v1.OpenResponse.attr:type_name -> leasefs.v1.Attr
-	13,  // 60: leasefs.v1.OpenResponse.writer:type_name -> leasefs.v1.WriterId
-	28,  // 61: leasefs.v1.OpenResponse.keys:type_name -> leasefs.v1.CacheKey
-	14,  // 62: leasefs.v1.OpenResponse.parent:type_name -> leasefs.v1.Attr
-	28,  // 63: leasefs.v1.OpenResponse.parent_keys:type_name -> leasefs.v1.CacheKey
-	10,  // 64: leasefs.v1.AppendRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 65: leasefs.v1.AppendRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 66: leasefs.v1.AppendRequest.at:type_name -> leasefs.v1.Ref
-	13,  // 67: leasefs.v1.AppendRequest.writer:type_name -> leasefs.v1.WriterId
-	13,  // 68: leasefs.v1.AppendTailRequest.writer:type_name -> leasefs.v1.WriterId
-	29,  // 69: leasefs.v1.AppendTailRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	13,  // 70: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
-	64,  // 71: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
-	66,  // 72: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
-	173, // 73: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
-	13,  // 74: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
-	17,  // 75: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
-	10,  // 76: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
-	13,  // 77: leasefs.v1.CloseRequest.writer:type_name -> leasefs.v1.WriterId
-	29,  // 78: leasefs.v1.CloseRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	10,  // 79: leasefs.v1.CloseAbandonedRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 80: leasefs.v1.CloseAbandonedRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 81: leasefs.v1.CloseAbandonedRequest.at:type_name -> leasefs.v1.Ref
-	11,  // 82: leasefs.v1.GetFileRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 83: leasefs.v1.GetFileRequest.at:type_name -> leasefs.v1.Ref
-	13,  // 84: leasefs.v1.GetFileRequest.writer:type_name -> leasefs.v1.WriterId
-	14,  // 85: leasefs.v1.GetFileResponse.attr:type_name -> leasefs.v1.Attr
-	17,  // 86: leasefs.v1.GetFileResponse.blocks:type_name -> leasefs.v1.Block
-	28,  // 87: leasefs.v1.GetFileResponse.keys:type_name -> leasefs.v1.CacheKey
-	11,  // 88: leasefs.v1.StatRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 89: leasefs.v1.StatRequest.at:type_name -> leasefs.v1.Ref
-	14,  // 90: leasefs.v1.StatResponse.attr:type_name -> leasefs.v1.Attr
-	28,  // 91: leasefs.v1.StatResponse.keys:type_name -> leasefs.v1.CacheKey
-	18,  // 92: leasefs.v1.StatResponse.missing:type_name -> leasefs.v1.ErrorDetail
-	11,  // 93: leasefs.v1.XattrsRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 94: leasefs.v1.XattrsRequest.at:type_name -> leasefs.v1.Ref
-	78,  // 95: leasefs.v1.XattrsResponse.xattrs:type_name -> leasefs.v1.Xattr
-	28,  // 96: leasefs.v1.XattrsResponse.keys:type_name -> leasefs.v1.CacheKey
-	11,  // 97: leasefs.v1.ListRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 98: leasefs.v1.ListRequest.at:type_name -> leasefs.v1.Ref
-	81,  // 99: leasefs.v1.ListResponse.entries:type_name -> leasefs.v1.Entry
-	14,  // 100: leasefs.v1.ListResponse.directory:type_name -> leasefs.v1.Attr
-	28,  // 101: leasefs.v1.ListResponse.keys:type_name -> leasefs.v1.CacheKey
-	14,  // 102: leasefs.v1.Entry.attr:type_name -> leasefs.v1.Attr
-	11,  // 103: leasefs.v1.SummaryRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 104: leasefs.v1.SummaryRequest.at:type_name -> leasefs.v1.Ref
-	11,  // 105: leasefs.v1.FindRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 106: leasefs.v1.FindRequest.at:type_name -> leasefs.v1.Ref
-	86,  // 107: leasefs.v1.FindResponse.entries:type_name -> leasefs.v1.FoundEntry
-	14,  // 108: leasefs.v1.FoundEntry.attr:type_name -> leasefs.v1.Attr
-	14,  // 109: leasefs.v1.MutateResponse.attr:type_name -> leasefs.v1.Attr
-	10,  // 110: leasefs.v1.MkdirRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 111: leasefs.v1.MkdirRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 112: leasefs.v1.MkdirRequest.at:type_name -> leasefs.v1.Ref
-	58,  // 113: leasefs.v1.MkdirRequest.owner:type_name -> leasefs.v1.Owner
-	10,  // 114: leasefs.v1.RenameRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 115: leasefs.v1.RenameRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 116: leasefs.v1.RenameRequest.from:type_name -> leasefs.v1.Ref
-	12,  // 117: leasefs.v1.RenameRequest.to:type_name -> leasefs.v1.Ref
-	90,  // 118: leasefs.v1.RenameRequest.hide:type_name -> leasefs.v1.Hide
-	10,  // 119: leasefs.v1.DeleteRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 120: leasefs.v1.DeleteRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 121: leasefs.v1.DeleteRequest.at:type_name -> leasefs.v1.Ref
-	1,   // 122: leasefs.v1.DeleteRequest.only:type_name -> leasefs.v1.FileType
-	90,  // 123: leasefs.v1.DeleteRequest.hide:type_name -> leasefs.v1.Hide
-	11,  // 124: leasefs.v1.ListTrashRequest.caller:type_name -> leasefs.v1.Caller
-	94,  // 125: leasefs.v1.ListTrashResponse.entries:type_name -> leasefs.v1.TrashEntry
-	14,  // 126: leasefs.v1.TrashEntry.attr:type_name -> leasefs.v1.Attr
-	10,  // 127: leasefs.v1.RestoreTrashRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 128: leasefs.v1.RestoreTrashRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 129: leasefs.v1.RestoreTrashRequest.to:type_name -> leasefs.v1.Ref
-	10,  // 130: leasefs.v1.EmptyTrashRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 131: leasefs.v1.EmptyTrashRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 132: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 133: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 134: leasefs.v1.SetAttrRequest.at:type_name -> leasefs.v1.Ref
-	10,  // 135: leasefs.v1.SetQuotaRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 136: leasefs.v1.SetQuotaRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 137: leasefs.v1.SetQuotaRequest.at:type_name -> leasefs.v1.Ref
-	11,  // 138: leasefs.v1.GetQuotaRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 139: leasefs.v1.GetQuotaRequest.at:type_name -> leasefs.v1.Ref
-	101, // 140: leasefs.v1.GetQuotaResponse.quotas:type_name -> leasefs.v1.Quota
-	11,  // 141: leasefs.v1.ListQuotasRequest.caller:type_name -> leasefs.v1.Caller
-	101, // 142: leasefs.v1.ListQuotasResponse.quotas:type_name -> leasefs.v1.Quota
-	10,  // 143: leasefs.v1.AllowSnapshotsRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 144: leasefs.v1.AllowSnapshotsRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 145: leasefs.v1.AllowSnapshotsRequest.at:type_name -> leasefs.v1.Ref
-	10,  // 146: leasefs.v1.MakeSnapshotRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 147: leasefs.v1.MakeSnapshotRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 148: leasefs.v1.MakeSnapshotRequest.at:type_name -> leasefs.v1.Ref
-	10,  // 149: leasefs.v1.RenameSnapshotRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 150: leasefs.v1.RenameSnapshotRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 151: leasefs.v1.RenameSnapshotRequest.at:type_name -> leasefs.v1.Ref
-	10,  // 152: leasefs.v1.DeleteSnapshotRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 153: leasefs.v1.DeleteSnapshotRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 154: leasefs.v1.DeleteSnapshotRequest.at:type_name -> leasefs.v1.Ref
-	11,  // 155: leasefs.v1.ListSnapshotsRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 156: leasefs.v1.ListSnapshotsRequest.at:type_name -> leasefs.v1.Ref
-	110, // 157: leasefs.v1.ListSnapshotsResponse.snapshots:type_name -> leasefs.v1.Snapshot
-	14,  // 158: leasefs.v1.Snapshot.attr:type_name -> leasefs.v1.Attr
-	11,  // 159: leasefs.v1.ListSnapshotDirsRequest.caller:type_name -> leasefs.v1.Caller
-	113, // 160: leasefs.v1.ListSnapshotDirsResponse.dirs:type_name -> leasefs.v1.SnapshotDir
-	14,  // 161: leasefs.v1.SnapshotDir.attr:type_name -> leasefs.v1.Attr
-	11,  // 162: leasefs.v1.DiffSnapshotsRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 163: leasefs.v1.DiffSnapshotsRequest.at:type_name -> leasefs.v1.Ref
-	116, // 164: leasefs.v1.DiffSnapshotsResponse.changes:type_name -> leasefs.v1.SnapshotChange
-	5,   // 165: leasefs.v1.SnapshotChange.type:type_name -> leasefs.v1.SnapshotChangeType
-	1,   // 166: leasefs.v1.SnapshotChange.of:type_name -> leasefs.v1.FileType
-	10,  // 167: leasefs.v1.TransactRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 168: leasefs.v1.TransactRequest.caller:type_name -> leasefs.v1.Caller
-	118, // 169: leasefs.v1.TransactRequest.compares:type_name -> leasefs.v1.TxCompare
-	120, // 170: leasefs.v1.TransactRequest.ops:type_name -> leasefs.v1.TxOp
-	119, // 171: leasefs.v1.TxCompare.xattr:type_name -> leasefs.v1.TxXattr
-	121, // 172: leasefs.v1.TxOp.create:type_name -> leasefs.v1.TxFile
-	121, // 173: leasefs.v1.TxOp.write:type_name -> leasefs.v1.TxFile
-	122, // 174: leasefs.v1.TxOp.mkdir:type_name -> leasefs.v1.TxDir
-	123, // 175: leasefs.v1.TxOp.rename:type_name -> leasefs.v1.TxRename
-	124, // 176: leasefs.v1.TxOp.delete:type_name -> leasefs.v1.TxDelete
-	119, // 177: leasefs.v1.TxOp.set_xattr:type_name -> leasefs.v1.TxXattr
-	125, // 178: leasefs.v1.TxOp.detach:type_name -> leasefs.v1.TxDetach
-	119, // 179: leasefs.v1.TxOp.xattrs:type_name -> leasefs.v1.TxXattr
-	10,  // 180: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 181: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 182: leasefs.v1.SetXattrRequest.at:type_name -> leasefs.v1.Ref
-	6,   // 183: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
-	10,  // 184: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 185: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 186: leasefs.v1.SymlinkRequest.at:type_name -> leasefs.v1.Ref
-	58,  // 187: leasefs.v1.SymlinkRequest.owner:type_name -> leasefs.v1.Owner
-	10,  // 188: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 189: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 190: leasefs.v1.TruncateRequest.at:type_name -> leasefs.v1.Ref
-	10,  // 191: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 192: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 193: leasefs.v1.ConcatRequest.target:type_name -> leasefs.v1.Ref
-	12,  // 194: leasefs.v1.ConcatRequest.sources:type_name -> leasefs.v1.Ref
-	11,  // 195: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
-	137, // 196: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
-	135, // 197: leasefs.v1.StatusResponse.audit:type_name -> leasefs.v1.AuditStatus
-	133, // 198: leasefs.v1.StatusResponse.scrub:type_name -> leasefs.v1.ScrubStatus
-	134, // 199: leasefs.v1.StatusResponse.archive:type_name -> leasefs.v1.ArchiveStatus
-	136, // 200: leasefs.v1.StatusResponse.greedy:type_name -> leasefs.v1.Holding
-	132, // 201: leasefs.v1.StatusResponse.rooms:type_name -> leasefs.v1.Room
-	101, // 202: leasefs.v1.StatusResponse.quotas:type_name -> leasefs.v1.Quota
-	11,  // 203: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 204: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
-	9,   // 205: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
-	11,  // 206: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
-	144, // 207: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
-	11,  // 208: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 209: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 210: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 211: leasefs.v1.UpgradeRequest.caller:type_name -> leasefs.v1.Caller
-	153, // 212: leasefs.v1.UpgradeResponse.namenodes:type_name -> leasefs.v1.UpgradeNamenode
-	11,  // 213: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
-	174, // 214: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
-	157, // 215: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
-	159, // 216: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
-	18,  // 217: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
-	11,  // 218: leasefs.v1.WhoAmIRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 219: leasefs.v1.AclEntry.tag:type_name -> leasefs.v1.AclTag
-	11,  // 220: leasefs.v1.AclRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 221: leasefs.v1.AclRequest.at:type_name -> leasefs.v1.Ref
-	162, // 222: leasefs.v1.AclResponse.entries:type_name -> leasefs.v1.AclEntry
-	28,  // 223: leasefs.v1.AclResponse.keys:type_name -> leasefs.v1.CacheKey
-	10,  // 224: leasefs.v1.ChangeAclRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 225: leasefs.v1.ChangeAclRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 226: leasefs.v1.ChangeAclRequest.at:type_name -> leasefs.v1.Ref
-	8,   // 227: leasefs.v1.ChangeAclRequest.action:type_name -> leasefs.v1.AclAction
-	162, // 228: leasefs.v1.ChangeAclRequest.entries:type_name -> leasefs.v1.AclEntry
-	10,  // 229: leasefs.v1.GetDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 230: leasefs.v1.GetDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 231: leasefs.v1.ChangeDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 232: leasefs.v1.ChangeDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 233: leasefs.v1.ListDelegationTokensRequest.caller:type_name -> leasefs.v1.Caller
-	171, // 234: leasefs.v1.ListDelegationTokensResponse.tokens:type_name -> leasefs.v1.DelegationToken
-	21,  // 235: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
-	30,  // 236: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
-	34,  // 237: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
-	38,  // 238: leasefs.v1.Namenode.LeaseHistory:input_type -> leasefs.v1.LeaseHistoryRequest
-	41,  // 239: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
-	43,  // 240: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
-	45,  // 241: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
-	47,  // 242: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
-	50,  // 243: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
-	52,  // 244: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
-	53,  // 245: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
-	54,  // 246: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
-	57,  // 247: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
-	60,  // 248: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
-	61,  // 249: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
-	63,  // 250: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
-	67,  // 251: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
-	69,  // 252: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
-	71,  // 253: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
-	72,  // 254: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
-	74,  // 255: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
-	76,  // 256: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
-	79,  // 257: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
-	82,  // 258: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
-	84,  // 259: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
-	88,  // 260: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
-	89,  // 261: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
-	91,  // 262: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
-	92,  // 263: leasefs.v1.Namenode.ListTrash:input_type -> leasefs.v1.ListTrashRequest
-	95,  // 264: leasefs.v1.Namenode.RestoreTrash:input_type -> leasefs.v1.RestoreTrashRequest
-	96,  // 265: leasefs.v1.Namenode.EmptyTrash:input_type -> leasefs.v1.EmptyTrashRequest
-	97,  // 266: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
-	98,  // 267: leasefs.v1.Namenode.SetQuota:input_type -> leasefs.v1.SetQuotaRequest
-	99,  // 268: leasefs.v1.Namenode.GetQuota:input_type -> leasefs.v1.GetQuotaRequest
-	102, // 269: leasefs.v1.Namenode.ListQuotas:input_type -> leasefs.v1.ListQuotasRequest
-	104, // 270: leasefs.v1.Namenode.AllowSnapshots:input_type -> leasefs.v1.AllowSnapshotsRequest
-	105, // 271: leasefs.v1.Namenode.MakeSnapshot:input_type -> leasefs.v1.MakeSnapshotRequest
-	106, // 272: leasefs.v1.Namenode.RenameSnapshot:input_type -> leasefs.v1.RenameSnapshotRequest
-	107, // 273: leasefs.v1.Namenode.DeleteSnapshot:input_type -> leasefs.v1.DeleteSnapshotRequest
-	108, // 274: leasefs.v1.Namenode.ListSnapshots:input_type -> leasefs.v1.ListSnapshotsRequest
-	111, // 275: leasefs.v1.Namenode.ListSnapshotDirs:input_type -> leasefs.v1.ListSnapshotDirsRequest
-	114, // 276: leasefs.v1.Namenode.DiffSnapshots:input_type -> leasefs.v1.DiffSnapshotsRequest
-	127, // 277: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
-	126, // 278: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
-	128, // 279: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
-	129, // 280: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
-	117, // 281: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
-	160, // 282: leasefs.v1.Namenode.WhoAmI:input_type -> leasefs.v1.WhoAmIRequest
-	163, // 283: leasefs.v1.Namenode.Acl:input_type -> leasefs.v1.AclRequest
-	165, // 284: leasefs.v1.Namenode.ChangeAcl:input_type -> leasefs.v1.ChangeAclRequest
-	166, // 285: leasefs.v1.Namenode.GetDelegationToken:input_type -> leasefs.v1.GetDelegationTokenRequest
-	167, // 286: leasefs.v1.Namenode.ChangeDelegationToken:input_type -> leasefs.v1.ChangeDelegationTokenRequest
-	169, // 287: leasefs.v1.Namenode.ListDelegationTokens:input_type -> leasefs.v1.ListDelegationTokensRequest
-	130, // 288: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
-	138, // 289: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
-	140, // 290: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
-	142, // 291: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
-	145, // 292: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
-	154, // 293: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
-	147, // 294: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
-	149, // 295: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
-	151, // 296: leasefs.v1.Admin.Upgrade:input_type -> leasefs.v1.UpgradeRequest
-	156, // 297: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
-	22,  // 298: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
-	32,  // 299: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
-	35,  // 300: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
-	39,  // 301: leasefs.v1.Namenode.LeaseHistory:output_type -> leasefs.v1.LeaseHistoryResponse
-	42,  // 302: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
-	44,  // 303: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
-	46,  // 304: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
-	48,  // 305: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
-	51,  // 306: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
-	87,  // 307: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
-	87,  // 308: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
-	55,  // 309: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
-	59,  // 310: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
-	59,  // 311: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
-	62,  // 312: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
-	65,  // 313: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
-	68,  // 314: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
-	70,  // 315: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
-	70,  // 316: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
-	73,  // 317: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
-	75,  // 318: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
-	77,  // 319: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
-	80,  // 320: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
-	83,  // 321: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
-	85,  // 322: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
-	87,  // 323: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
-	87,  // 324: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
-	87,  // 325: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
-	93,  // 326: leasefs.v1.Namenode.ListTrash:output_type -> leasefs.v1.ListTrashResponse
-	87,  // 327: leasefs.v1.Namenode.RestoreTrash:output_type -> leasefs.v1.MutateResponse
-	87,  // 328: leasefs.v1.Namenode.EmptyTrash:output_type -> leasefs.v1.MutateResponse
-	87,  // 329: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
-	87,  // 330: leasefs.v1.Namenode.SetQuota:output_type -> leasefs.v1.MutateResponse
-	100, // 331: leasefs.v1.Namenode.GetQuota:output_type -> leasefs.v1.GetQuotaResponse
-	103, // 332: leasefs.v1.Namenode.ListQuotas:output_type -> leasefs.v1.ListQuotasResponse
-	87,  // 333: leasefs.v1.Namenode.AllowSnapshots:output_type -> leasefs.v1.MutateResponse
-	87,  // 334: leasefs.v1.Namenode.MakeSnapshot:output_type -> leasefs.v1.MutateResponse
-	87,  // 335: leasefs.v1.Namenode.RenameSnapshot:output_type -> leasefs.v1.MutateResponse
-	87,  // 336: leasefs.v1.Namenode.DeleteSnapshot:output_type -> leasefs.v1.MutateResponse
-	109, // 337: leasefs.v1.Namenode.ListSnapshots:output_type -> leasefs.v1.ListSnapshotsResponse
-	112, // 338: leasefs.v1.Namenode.ListSnapshotDirs:output_type -> leasefs.v1.ListSnapshotDirsResponse
-	115, // 339: leasefs.v1.Namenode.DiffSnapshots:output_type -> leasefs.v1.DiffSnapshotsResponse
-	87,  // 340: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
-	87,  // 341: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
-	87,  // 342: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
-	87,  // 343: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
-	87,  // 344: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
-	161, // 345: leasefs.v1.Namenode.WhoAmI:output_type -> leasefs.v1.WhoAmIResponse
-	164, // 346: leasefs.v1.Namenode.Acl:output_type -> leasefs.v1.AclResponse
-	87,  // 347: leasefs.v1.Namenode.ChangeAcl:output_type -> leasefs.v1.MutateResponse
-	168, // 348: leasefs.v1.Namenode.GetDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
-	168, // 349: leasefs.v1.Namenode.ChangeDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
-	170, // 350: leasefs.v1.Namenode.ListDelegationTokens:output_type -> leasefs.v1.ListDelegationTokensResponse
-	131, // 351: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
-	139, // 352: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
-	141, // 353: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
-	143, // 354: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
-	146, // 355: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
-	155, // 356: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
-	148, // 357: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
-	150, // 358: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
-	152, // 359: leasefs.v1.Admin.Upgrade:output_type -> leasefs.v1.UpgradeResponse
-	158, // 360: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
-	298, // [298:361] is the sub-list for method output_type
-	235, // [235:298] is the sub-list for method input_type
-	235, // [235:235] is the sub-list for extension type_name
-	235, // [235:235] is the sub-list for extension extendee
-	0,   // [0:235] is the sub-list for field type_name
+	38,  // 28: leasefs.v1.Lease.files:type_name -> leasefs.v1.LeaseFile
+	37,  // 29: leasefs.v1.Lease.waiters:type_name -> leasefs.v1.LeaseWaiter
+	16,  // 30: leasefs.v1.LeaseWaiter.who:type_name -> leasefs.v1.HolderInfo
+	11,  // 31: leasefs.v1.LeaseHistoryRequest.caller:type_name -> leasefs.v1.Caller
+	41,  // 32: leasefs.v1.LeaseHistoryResponse.spans:type_name -> leasefs.v1.LeaseSpan
+	16,  // 33: leasefs.v1.LeaseSpan.holder:type_name -> leasefs.v1.HolderInfo
+	16,  // 34: leasefs.v1.LeaseSpan.by:type_name -> leasefs.v1.HolderInfo
+	10,  // 35: leasefs.v1.RecoverRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 36: leasefs.v1.RecoverRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 37: leasefs.v1.RecoverRequest.at:type_name -> leasefs.v1.Ref
+	10,  // 38: leasefs.v1.GrantLeaseRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 39: leasefs.v1.GrantLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 40: leasefs.v1.RevokeLeaseRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 41: leasefs.v1.RevokeLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 42: leasefs.v1.KeepAliveRequest.caller:type_name -> leasefs.v1.Caller
+	50,  // 43: leasefs.v1.KeepAliveResponse.leases:type_name -> leasefs.v1.LeaseAlive
+	11,  // 44: leasefs.v1.LeaseTimeToLiveRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 45: leasefs.v1.AttachLeaseRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 46: leasefs.v1.AttachLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 47: leasefs.v1.AttachLeaseRequest.at:type_name -> leasefs.v1.Ref
+	10,  // 48: leasefs.v1.DetachLeaseRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 49: leasefs.v1.DetachLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 50: leasefs.v1.DetachLeaseRequest.at:type_name -> leasefs.v1.Ref
+	11,  // 51: leasefs.v1.WatchRequest.caller:type_name -> leasefs.v1.Caller
+	57,  // 52: leasefs.v1.WatchResponse.events:type_name -> leasefs.v1.Event
+	4,   // 53: leasefs.v1.Event.type:type_name -> leasefs.v1.EventType
+	16,  // 54: leasefs.v1.Event.by:type_name -> leasefs.v1.HolderInfo
+	10,  // 55: leasefs.v1.CreateRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 56: leasefs.v1.CreateRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 57: leasefs.v1.CreateRequest.at:type_name -> leasefs.v1.Ref
+	29,  // 58: leasefs.v1.CreateRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	59,  // 59: leasefs.v1.CreateRequest.owner:type_name -> leasefs.v1.Owner
+	120, // 60: leasefs.v1.CreateRequest.xattrs:type_name -> leasefs.v1.TxXattr
+	14,  // 61: leasefs.v1.OpenResponse.attr:type_name -> leasefs.v1.Attr
+	13,  // 62: leasefs.v1.OpenResponse.writer:type_name -> leasefs.v1.WriterId
+	28,  // 63: leasefs.v1.OpenResponse.keys:type_name -> leasefs.v1.CacheKey
+	14,  // 64: leasefs.v1.OpenResponse.parent:type_name -> leasefs.v1.Attr
+	28,  // 65: leasefs.v1.OpenResponse.parent_keys:type_name -> leasefs.v1.CacheKey
+	10,  // 66: leasefs.v1.AppendRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 67: leasefs.v1.AppendRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 68: leasefs.v1.AppendRequest.at:type_name -> leasefs.v1.Ref
+	13,  // 69: leasefs.v1.AppendRequest.writer:type_name -> leasefs.v1.WriterId
+	13,  // 70: leasefs.v1.AppendTailRequest.writer:type_name -> leasefs.v1.WriterId
+	29,  // 71: leasefs.v1.AppendTailRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	13,  // 72: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
+	65,  // 73: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
+	67,  // 74: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
+	174, // 75: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
+	13,  // 76: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
+	17,  // 77: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
+	10,  // 78: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
+	13,  // 79: leasefs.v1.CloseRequest.writer:type_name -> leasefs.v1.WriterId
+	29,  // 80: leasefs.v1.CloseRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	10,  // 81: leasefs.v1.CloseAbandonedRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 82: leasefs.v1.CloseAbandonedRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 83: leasefs.v1.CloseAbandonedRequest.at:type_name -> leasefs.v1.Ref
+	11,  // 84: leasefs.v1.GetFileRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 85: leasefs.v1.GetFileRequest.at:type_name -> leasefs.v1.Ref
+	13,  // 86: leasefs.v1.GetFileRequest.writer:type_name -> leasefs.v1.WriterId
+	14,  // 87: leasefs.v1.GetFileResponse.attr:type_name -> leasefs.v1.Attr
+	17,  // 88: leasefs.v1.GetFileResponse.blocks:type_name -> leasefs.v1.Block
+	28,  // 89: leasefs.v1.GetFileResponse.keys:type_name -> leasefs.v1.CacheKey
+	11,  // 90: leasefs.v1.StatRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 91: leasefs.v1.StatRequest.at:type_name -> leasefs.v1.Ref
+	14,  // 92: leasefs.v1.StatResponse.attr:type_name -> leasefs.v1.Attr
+	28,  // 93: leasefs.v1.StatResponse.keys:type_name -> leasefs.v1.CacheKey
+	18,  // 94: leasefs.v1.StatResponse.missing:type_name -> leasefs.v1.ErrorDetail
+	11,  // 95: leasefs.v1.XattrsRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 96: leasefs.v1.XattrsRequest.at:type_name -> leasefs.v1.Ref
+	79,  // 97: leasefs.v1.XattrsResponse.xattrs:type_name -> leasefs.v1.Xattr
+	28,  // 98: leasefs.v1.XattrsResponse.keys:type_name -> leasefs.v1.CacheKey
+	11,  // 99: leasefs.v1.ListRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 100: leasefs.v1.ListRequest.at:type_name -> leasefs.v1.Ref
+	82,  // 101: leasefs.v1.ListResponse.entries:type_name -> leasefs.v1.Entry
+	14,  // 102: leasefs.v1.ListResponse.directory:type_name -> leasefs.v1.Attr
+	28,  // 103: leasefs.v1.ListResponse.keys:type_name -> leasefs.v1.CacheKey
+	14,  // 104: leasefs.v1.Entry.attr:type_name -> leasefs.v1.Attr
+	11,  // 105: leasefs.v1.SummaryRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 106: leasefs.v1.SummaryRequest.at:type_name -> leasefs.v1.Ref
+	11,  // 107: leasefs.v1.FindRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 108: leasefs.v1.FindRequest.at:type_name -> leasefs.v1.Ref
+	87,  // 109: leasefs.v1.FindResponse.entries:type_name -> leasefs.v1.FoundEntry
+	14,  // 110: leasefs.v1.FoundEntry.attr:type_name -> leasefs.v1.Attr
+	14,  // 111: leasefs.v1.MutateResponse.attr:type_name -> leasefs.v1.Attr
+	10,  // 112: leasefs.v1.MkdirRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 113: leasefs.v1.MkdirRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 114: leasefs.v1.MkdirRequest.at:type_name -> leasefs.v1.Ref
+	59,  // 115: leasefs.v1.MkdirRequest.owner:type_name -> leasefs.v1.Owner
+	10,  // 116: leasefs.v1.RenameRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 117: leasefs.v1.RenameRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 118: leasefs.v1.RenameRequest.from:type_name -> leasefs.v1.Ref
+	12,  // 119: leasefs.v1.RenameRequest.to:type_name -> leasefs.v1.Ref
+	91,  // 120: leasefs.v1.RenameRequest.hide:type_name -> leasefs.v1.Hide
+	10,  // 121: leasefs.v1.DeleteRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 122: leasefs.v1.DeleteRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 123: leasefs.v1.DeleteRequest.at:type_name -> leasefs.v1.Ref
+	1,   // 124: leasefs.v1.DeleteRequest.only:type_name -> leasefs.v1.FileType
+	91,  // 125: leasefs.v1.DeleteRequest.hide:type_name -> leasefs.v1.Hide
+	11,  // 126: leasefs.v1.ListTrashRequest.caller:type_name -> leasefs.v1.Caller
+	95,  // 127: leasefs.v1.ListTrashResponse.entries:type_name -> leasefs.v1.TrashEntry
+	14,  // 128: leasefs.v1.TrashEntry.attr:type_name -> leasefs.v1.Attr
+	10,  // 129: leasefs.v1.RestoreTrashRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 130: leasefs.v1.RestoreTrashRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 131: leasefs.v1.RestoreTrashRequest.to:type_name -> leasefs.v1.Ref
+	10,  // 132: leasefs.v1.EmptyTrashRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 133: leasefs.v1.EmptyTrashRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 134: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 135: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 136: leasefs.v1.SetAttrRequest.at:type_name -> leasefs.v1.Ref
+	10,  // 137: leasefs.v1.SetQuotaRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 138: leasefs.v1.SetQuotaRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 139: leasefs.v1.SetQuotaRequest.at:type_name -> leasefs.v1.Ref
+	11,  // 140: leasefs.v1.GetQuotaRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 141: leasefs.v1.GetQuotaRequest.at:type_name -> leasefs.v1.Ref
+	102, // 142: leasefs.v1.GetQuotaResponse.quotas:type_name -> leasefs.v1.Quota
+	11,  // 143: leasefs.v1.ListQuotasRequest.caller:type_name -> leasefs.v1.Caller
+	102, // 144: leasefs.v1.ListQuotasResponse.quotas:type_name -> leasefs.v1.Quota
+	10,  // 145: leasefs.v1.AllowSnapshotsRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 146: leasefs.v1.AllowSnapshotsRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 147: leasefs.v1.AllowSnapshotsRequest.at:type_name -> leasefs.v1.Ref
+	10,  // 148: leasefs.v1.MakeSnapshotRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 149: leasefs.v1.MakeSnapshotRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 150: leasefs.v1.MakeSnapshotRequest.at:type_name -> leasefs.v1.Ref
+	10,  // 151: leasefs.v1.RenameSnapshotRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 152: leasefs.v1.RenameSnapshotRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 153: leasefs.v1.RenameSnapshotRequest.at:type_name -> leasefs.v1.Ref
+	10,  // 154: leasefs.v1.DeleteSnapshotRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 155: leasefs.v1.DeleteSnapshotRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 156: leasefs.v1.DeleteSnapshotRequest.at:type_name -> leasefs.v1.Ref
+	11,  // 157: leasefs.v1.ListSnapshotsRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 158: leasefs.v1.ListSnapshotsRequest.at:type_name -> leasefs.v1.Ref
+	111, // 159: leasefs.v1.ListSnapshotsResponse.snapshots:type_name -> leasefs.v1.Snapshot
+	14,  // 160: leasefs.v1.Snapshot.attr:type_name -> leasefs.v1.Attr
+	11,  // 161: leasefs.v1.ListSnapshotDirsRequest.caller:type_name -> leasefs.v1.Caller
+	114, // 162: leasefs.v1.ListSnapshotDirsResponse.dirs:type_name -> leasefs.v1.SnapshotDir
+	14,  // 163: leasefs.v1.SnapshotDir.attr:type_name -> leasefs.v1.Attr
+	11,  // 164: leasefs.v1.DiffSnapshotsRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 165: leasefs.v1.DiffSnapshotsRequest.at:type_name -> leasefs.v1.Ref
+	117, // 166: leasefs.v1.DiffSnapshotsResponse.changes:type_name -> leasefs.v1.SnapshotChange
+	5,   // 167: leasefs.v1.SnapshotChange.type:type_name -> leasefs.v1.SnapshotChangeType
+	1,   // 168: leasefs.v1.SnapshotChange.of:type_name -> leasefs.v1.FileType
+	10,  // 169: leasefs.v1.TransactRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 170: leasefs.v1.TransactRequest.caller:type_name -> leasefs.v1.Caller
+	119, // 171: leasefs.v1.TransactRequest.compares:type_name -> leasefs.v1.TxCompare
+	121, // 172: leasefs.v1.TransactRequest.ops:type_name -> leasefs.v1.TxOp
+	120, // 173: leasefs.v1.TxCompare.xattr:type_name -> leasefs.v1.TxXattr
+	122, // 174: leasefs.v1.TxOp.create:type_name -> leasefs.v1.TxFile
+	122, // 175: leasefs.v1.TxOp.write:type_name -> leasefs.v1.TxFile
+	123, // 176: leasefs.v1.TxOp.mkdir:type_name -> leasefs.v1.TxDir
+	124, // 177: leasefs.v1.TxOp.rename:type_name -> leasefs.v1.TxRename
+	125, // 178: leasefs.v1.TxOp.delete:type_name -> leasefs.v1.TxDelete
+	120, // 179: leasefs.v1.TxOp.set_xattr:type_name -> leasefs.v1.TxXattr
+	126, // 180: leasefs.v1.TxOp.detach:type_name -> leasefs.v1.TxDetach
+	120, // 181: leasefs.v1.TxOp.xattrs:type_name -> leasefs.v1.TxXattr
+	10,  // 182: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 183: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 184: leasefs.v1.SetXattrRequest.at:type_name -> leasefs.v1.Ref
+	6,   // 185: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
+	10,  // 186: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 187: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 188: leasefs.v1.SymlinkRequest.at:type_name -> leasefs.v1.Ref
+	59,  // 189: leasefs.v1.SymlinkRequest.owner:type_name -> leasefs.v1.Owner
+	10,  // 190: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 191: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 192: leasefs.v1.TruncateRequest.at:type_name -> leasefs.v1.Ref
+	10,  // 193: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 194: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 195: leasefs.v1.ConcatRequest.target:type_name -> leasefs.v1.Ref
+	12,  // 196: leasefs.v1.ConcatRequest.sources:type_name -> leasefs.v1.Ref
+	11,  // 197: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
+	138, // 198: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
+	136, // 199: leasefs.v1.StatusResponse.audit:type_name -> leasefs.v1.AuditStatus
+	134, // 200: leasefs.v1.StatusResponse.scrub:type_name -> leasefs.v1.ScrubStatus
+	135, // 201: leasefs.v1.StatusResponse.archive:type_name -> leasefs.v1.ArchiveStatus
+	137, // 202: leasefs.v1.StatusResponse.greedy:type_name -> leasefs.v1.Holding
+	133, // 203: leasefs.v1.StatusResponse.rooms:type_name -> leasefs.v1.Room
+	102, // 204: leasefs.v1.StatusResponse.quotas:type_name -> leasefs.v1.Quota
+	11,  // 205: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 206: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
+	9,   // 207: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
+	11,  // 208: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
+	145, // 209: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
+	11,  // 210: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 211: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 212: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 213: leasefs.v1.UpgradeRequest.caller:type_name -> leasefs.v1.Caller
+	154, // 214: leasefs.v1.UpgradeResponse.namenodes:type_name -> leasefs.v1.UpgradeNamenode
+	11,  // 215: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
+	175, // 216: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
+	158, // 217: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
+	160, // 218: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
+	18,  // 219: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
+	11,  // 220: leasefs.v1.WhoAmIRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 221: leasefs.v1.AclEntry.tag:type_name -> leasefs.v1.AclTag
+	11,  // 222: leasefs.v1.AclRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 223: leasefs.v1.AclRequest.at:type_name -> leasefs.v1.Ref
+	163, // 224: leasefs.v1.AclResponse.entries:type_name -> leasefs.v1.AclEntry
+	28,  // 225: leasefs.v1.AclResponse.keys:type_name -> leasefs.v1.CacheKey
+	10,  // 226: leasefs.v1.ChangeAclRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 227: leasefs.v1.ChangeAclRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 228: leasefs.v1.ChangeAclRequest.at:type_name -> leasefs.v1.Ref
+	8,   // 229: leasefs.v1.ChangeAclRequest.action:type_name -> leasefs.v1.AclAction
+	163, // 230: leasefs.v1.ChangeAclRequest.entries:type_name -> leasefs.v1.AclEntry
+	10,  // 231: leasefs.v1.GetDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 232: leasefs.v1.GetDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 233: leasefs.v1.ChangeDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 234: leasefs.v1.ChangeDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 235: leasefs.v1.ListDelegationTokensRequest.caller:type_name -> leasefs.v1.Caller
+	172, // 236: leasefs.v1.ListDelegationTokensResponse.tokens:type_name -> leasefs.v1.DelegationToken
+	21,  // 237: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
+	30,  // 238: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
+	34,  // 239: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
+	39,  // 240: leasefs.v1.Namenode.LeaseHistory:input_type -> leasefs.v1.LeaseHistoryRequest
+	42,  // 241: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
+	44,  // 242: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
+	46,  // 243: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
+	48,  // 244: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
+	51,  // 245: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
+	53,  // 246: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
+	54,  // 247: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
+	55,  // 248: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
+	58,  // 249: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
+	61,  // 250: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
+	62,  // 251: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
+	64,  // 252: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
+	68,  // 253: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
+	70,  // 254: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
+	72,  // 255: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
+	73,  // 256: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
+	75,  // 257: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
+	77,  // 258: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
+	80,  // 259: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
+	83,  // 260: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
+	85,  // 261: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
+	89,  // 262: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
+	90,  // 263: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
+	92,  // 264: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
+	93,  // 265: leasefs.v1.Namenode.ListTrash:input_type -> leasefs.v1.ListTrashRequest
+	96,  // 266: leasefs.v1.Namenode.RestoreTrash:input_type -> leasefs.v1.RestoreTrashRequest
+	97,  // 267: leasefs.v1.Namenode.EmptyTrash:input_type -> leasefs.v1.EmptyTrashRequest
+	98,  // 268: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
+	99,  // 269: leasefs.v1.Namenode.SetQuota:input_type -> leasefs.v1.SetQuotaRequest
+	100, // 270: leasefs.v1.Namenode.GetQuota:input_type -> leasefs.v1.GetQuotaRequest
+	103, // 271: leasefs.v1.Namenode.ListQuotas:input_type -> leasefs.v1.ListQuotasRequest
+	105, // 272: leasefs.v1.Namenode.AllowSnapshots:input_type -> leasefs.v1.AllowSnapshotsRequest
+	106, // 273: leasefs.v1.Namenode.MakeSnapshot:input_type -> leasefs.v1.MakeSnapshotRequest
+	107, // 274: leasefs.v1.Namenode.RenameSnapshot:input_type -> leasefs.v1.RenameSnapshotRequest
+	108, // 275: leasefs.v1.Namenode.DeleteSnapshot:input_type -> leasefs.v1.DeleteSnapshotRequest
+	109, // 276: leasefs.v1.Namenode.ListSnapshots:input_type -> leasefs.v1.ListSnapshotsRequest
+	112, // 277: leasefs.v1.Namenode.ListSnapshotDirs:input_type -> leasefs.v1.ListSnapshotDirsRequest
+	115, // 278: leasefs.v1.Namenode.DiffSnapshots:input_type -> leasefs.v1.DiffSnapshotsRequest
+	128, // 279: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
+	127, // 280: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
+	129, // 281: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
+	130, // 282: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
+	118, // 283: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
+	161, // 284: leasefs.v1.Namenode.WhoAmI:input_type -> leasefs.v1.WhoAmIRequest
+	164, // 285: leasefs.v1.Namenode.Acl:input_type -> leasefs.v1.AclRequest
+	166, // 286: leasefs.v1.Namenode.ChangeAcl:input_type -> leasefs.v1.ChangeAclRequest
+	167, // 287: leasefs.v1.Namenode.GetDelegationToken:input_type -> leasefs.v1.GetDelegationTokenRequest
+	168, // 288: leasefs.v1.Namenode.ChangeDelegationToken:input_type -> leasefs.v1.ChangeDelegationTokenRequest
+	170, // 289: leasefs.v1.Namenode.ListDelegationTokens:input_type -> leasefs.v1.ListDelegationTokensRequest
+	131, // 290: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
+	139, // 291: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
+	141, // 292: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
+	143, // 293: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
+	146, // 294: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
+	155, // 295: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
+	148, // 296: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
+	150, // 297: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
+	152, // 298: leasefs.v1.Admin.Upgrade:input_type -> leasefs.v1.UpgradeRequest
+	157, // 299: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
+	22,  // 300: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
+	32,  // 301: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
+	35,  // 302: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
+	40,  // 303: leasefs.v1.Namenode.LeaseHistory:output_type -> leasefs.v1.LeaseHistoryResponse
+	43,  // 304: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
+	45,  // 305: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
+	47,  // 306: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
+	49,  // 307: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
+	52,  // 308: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
+	88,  // 309: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
+	88,  // 310: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
+	56,  // 311: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
+	60,  // 312: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
+	60,  // 313: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
+	63,  // 314: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
+	66,  // 315: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
+	69,  // 316: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
+	71,  // 317: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
+	71,  // 318: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
+	74,  // 319: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
+	76,  // 320: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
+	78,  // 321: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
+	81,  // 322: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
+	84,  // 323: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
+	86,  // 324: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
+	88,  // 325: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
+	88,  // 326: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
+	88,  // 327: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
+	94,  // 328: leasefs.v1.Namenode.ListTrash:output_type -> leasefs.v1.ListTrashResponse
+	88,  // 329: leasefs.v1.Namenode.RestoreTrash:output_type -> leasefs.v1.MutateResponse
+	88,  // 330: leasefs.v1.Namenode.EmptyTrash:output_type -> leasefs.v1.MutateResponse
+	88,  // 331: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
+	88,  // 332: leasefs.v1.Namenode.SetQuota:output_type -> leasefs.v1.MutateResponse
+	101, // 333: leasefs.v1.Namenode.GetQuota:output_type -> leasefs.v1.GetQuotaResponse
+	104, // 334: leasefs.v1.Namenode.ListQuotas:output_type -> leasefs.v1.ListQuotasResponse
+	88,  // 335: leasefs.v1.Namenode.AllowSnapshots:output_type -> leasefs.v1.MutateResponse
+	88,  // 336: leasefs.v1.Namenode.MakeSnapshot:output_type -> leasefs.v1.MutateResponse
+	88,  // 337: leasefs.v1.Namenode.RenameSnapshot:output_type -> leasefs.v1.MutateResponse
+	88,  // 338: leasefs.v1.Namenode.DeleteSnapshot:output_type -> leasefs.v1.MutateResponse
+	110, // 339: leasefs.v1.Namenode.ListSnapshots:output_type -> leasefs.v1.ListSnapshotsResponse
+	113, // 340: leasefs.v1.Namenode.ListSnapshotDirs:output_type -> leasefs.v1.ListSnapshotDirsResponse
+	116, // 341: leasefs.v1.Namenode.DiffSnapshots:output_type -> leasefs.v1.DiffSnapshotsResponse
+	88,  // 342: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
+	88,  // 343: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
+	88,  // 344: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
+	88,  // 345: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
+	88,  // 346: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
+	162, // 347: leasefs.v1.Namenode.WhoAmI:output_type -> leasefs.v1.WhoAmIResponse
+	165, // 348: leasefs.v1.Namenode.Acl:output_type -> leasefs.v1.AclResponse
+	88,  // 349: leasefs.v1.Namenode.ChangeAcl:output_type -> leasefs.v1.MutateResponse
+	169, // 350: leasefs.v1.Namenode.GetDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
+	169, // 351: leasefs.v1.Namenode.ChangeDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
+	171, // 352: leasefs.v1.Namenode.ListDelegationTokens:output_type -> leasefs.v1.ListDelegationTokensResponse
+	132, // 353: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
+	140, // 354: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
+	142, // 355: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
+	144, // 356: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
+	147, // 357: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
+	156, // 358: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
+	149, // 359: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
+	151, // 360: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
+	153, // 361: leasefs.v1.Admin.Upgrade:output_type -> leasefs.v1.UpgradeResponse
+	159, // 362: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
+	300, // [300:363] is the sub-list for method output_type
+	237, // [237:300] is the sub-list for method input_type
+	237, // [237:237] is the sub-list for extension type_name
+	237, // [237:237] is the sub-list for extension extendee
+	0,   // [0:237] is the sub-list for field type_name
 }
 
 func init() { file_leasefs_v1_leasefs_proto_init() }
@@ -14955,11 +15023,11 @@ func file_leasefs_v1_leasefs_proto_init() {
 		(*SessionResponse_CacheTerm)(nil),
 		(*SessionResponse_CacheRevocation)(nil),
 	}
-	file_leasefs_v1_leasefs_proto_msgTypes[47].OneofWrappers = []any{}
-	file_leasefs_v1_leasefs_proto_msgTypes[50].OneofWrappers = []any{}
-	file_leasefs_v1_leasefs_proto_msgTypes[88].OneofWrappers = []any{}
-	file_leasefs_v1_leasefs_proto_msgTypes[106].OneofWrappers = []any{}
-	file_leasefs_v1_leasefs_proto_msgTypes[108].OneofWrappers = []any{
+	file_leasefs_v1_leasefs_proto_msgTypes[48].OneofWrappers = []any{}
+	file_leasefs_v1_leasefs_proto_msgTypes[51].OneofWrappers = []any{}
+	file_leasefs_v1_leasefs_proto_msgTypes[89].OneofWrappers = []any{}
+	file_leasefs_v1_leasefs_proto_msgTypes[107].OneofWrappers = []any{}
+	file_leasefs_v1_leasefs_proto_msgTypes[109].OneofWrappers = []any{
 		(*TxCompare_Exists)(nil),
 		(*TxCompare_Inode)(nil),
 		(*TxCompare_Epoch)(nil),
@@ -14967,7 +15035,7 @@ func file_leasefs_v1_leasefs_proto_init() {
 		(*TxCompare_Xattr)(nil),
 		(*TxCompare_Lease)(nil),
 	}
-	file_leasefs_v1_leasefs_proto_msgTypes[110].OneofWrappers = []any{
+	file_leasefs_v1_leasefs_proto_msgTypes[111].OneofWrappers = []any{
 		(*TxOp_Create)(nil),
 		(*TxOp_Write)(nil),
 		(*TxOp_Mkdir)(nil),
@@ -14978,15 +15046,15 @@ func file_leasefs_v1_leasefs_proto_init() {
 		(*TxOp_RemoveXattr)(nil),
 		(*TxOp_Detach)(nil),
 	}
-	file_leasefs_v1_leasefs_proto_msgTypes[111].OneofWrappers = []any{}
-	file_leasefs_v1_leasefs_proto_msgTypes[122].OneofWrappers = []any{}
+	file_leasefs_v1_leasefs_proto_msgTypes[112].OneofWrappers = []any{}
+	file_leasefs_v1_leasefs_proto_msgTypes[123].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leasefs_v1_leasefs_proto_rawDesc), len(file_leasefs_v1_leasefs_proto_rawDesc)),
 			NumEnums:      10,
-			NumMessages:   165,
+			NumMessages:   166,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

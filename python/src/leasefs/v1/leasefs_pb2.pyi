@@ -518,7 +518,7 @@ class ListLeasesResponse(_message.Message):
     def __init__(self, leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ..., next_cursor: _Optional[str] = ...) -> None: ...
 
 class Lease(_message.Message):
-    __slots__ = ("id", "holder", "soft_expired", "hard_expired", "connected", "files", "file_count", "attached", "ttl_ms", "remaining_ms", "granted", "attached_count", "waiting", "overdue_ms", "ending", "name")
+    __slots__ = ("id", "holder", "soft_expired", "hard_expired", "connected", "files", "file_count", "attached", "ttl_ms", "remaining_ms", "granted", "attached_count", "waiting", "overdue_ms", "ending", "name", "waiters")
     ID_FIELD_NUMBER: _ClassVar[int]
     HOLDER_FIELD_NUMBER: _ClassVar[int]
     SOFT_EXPIRED_FIELD_NUMBER: _ClassVar[int]
@@ -535,6 +535,7 @@ class Lease(_message.Message):
     OVERDUE_MS_FIELD_NUMBER: _ClassVar[int]
     ENDING_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
+    WAITERS_FIELD_NUMBER: _ClassVar[int]
     id: str
     holder: HolderInfo
     soft_expired: bool
@@ -551,7 +552,16 @@ class Lease(_message.Message):
     overdue_ms: int
     ending: bool
     name: str
-    def __init__(self, id: _Optional[str] = ..., holder: _Optional[_Union[HolderInfo, _Mapping]] = ..., soft_expired: bool = ..., hard_expired: bool = ..., connected: bool = ..., files: _Optional[_Iterable[_Union[LeaseFile, _Mapping]]] = ..., file_count: _Optional[int] = ..., attached: _Optional[_Iterable[str]] = ..., ttl_ms: _Optional[int] = ..., remaining_ms: _Optional[int] = ..., granted: bool = ..., attached_count: _Optional[int] = ..., waiting: _Optional[int] = ..., overdue_ms: _Optional[int] = ..., ending: bool = ..., name: _Optional[str] = ...) -> None: ...
+    waiters: _containers.RepeatedCompositeFieldContainer[LeaseWaiter]
+    def __init__(self, id: _Optional[str] = ..., holder: _Optional[_Union[HolderInfo, _Mapping]] = ..., soft_expired: bool = ..., hard_expired: bool = ..., connected: bool = ..., files: _Optional[_Iterable[_Union[LeaseFile, _Mapping]]] = ..., file_count: _Optional[int] = ..., attached: _Optional[_Iterable[str]] = ..., ttl_ms: _Optional[int] = ..., remaining_ms: _Optional[int] = ..., granted: bool = ..., attached_count: _Optional[int] = ..., waiting: _Optional[int] = ..., overdue_ms: _Optional[int] = ..., ending: bool = ..., name: _Optional[str] = ..., waiters: _Optional[_Iterable[_Union[LeaseWaiter, _Mapping]]] = ...) -> None: ...
+
+class LeaseWaiter(_message.Message):
+    __slots__ = ("who", "inode")
+    WHO_FIELD_NUMBER: _ClassVar[int]
+    INODE_FIELD_NUMBER: _ClassVar[int]
+    who: HolderInfo
+    inode: int
+    def __init__(self, who: _Optional[_Union[HolderInfo, _Mapping]] = ..., inode: _Optional[int] = ...) -> None: ...
 
 class LeaseFile(_message.Message):
     __slots__ = ("path", "inode", "epoch")
