@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strconv"
 	"strings"
 
 	spec "github.com/container-storage-interface/spec/lib/go/csi"
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/client/quota"
 	"github.com/leasefs/leasefs/internal/filemode"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
@@ -22,6 +24,8 @@ const (
 	pathKey = "path"
 	// modeParameter, of a storage class, is the mode of new volumes in octal digits.
 	modeParameter = "mode"
+	// quotaParameter says "true" where the capacity of new volumes is to be a limit.
+	quotaParameter = "quota"
 	// recordAttribute is the extended attribute of a volume with its record.
 	recordAttribute = "user.leasefs.csi"
 	// pageOfVolumes is how many volumes a listing has at most.
@@ -42,6 +46,7 @@ type controller struct {
 type record struct {
 	Capacity int64  `json:"capacity"` // bytes
 	Mode     string `json:"mode"`
+	Quota    bool   `json:"quota,omitempty"` // the capacity is a limit
 }
 
 func (c *controller) ControllerGetCapabilities(context.Context, *spec.ControllerGetCapabilitiesRequest) (*spec.ControllerGetCapabilitiesResponse, error) {
@@ -58,7 +63,7 @@ func (c *controller) ControllerGetCapabilities(context.Context, *spec.Controller
 	return resp, nil
 }
 
-// CreateVolume makes a directory. The capacity is noted, and not a limit.
+// CreateVolume makes a directory. The capacity is noted, and a limit only if the class says so.
 func (c *controller) CreateVolume(ctx context.Context, req *spec.CreateVolumeRequest) (*spec.CreateVolumeResponse, error) {
 	name := req.GetName()
 	if err := checkID("the name", name); err != nil {
@@ -101,8 +106,8 @@ func (c *controller) CreateVolume(ctx context.Context, req *spec.CreateVolumeReq
 	if err != nil {
 		return nil, err
 	}
-	if limit := req.GetCapacityRange().GetLimitBytes(); has.Mode != want.Mode || has.Capacity < req.GetCapacityRange().GetRequiredBytes() || limit > 0 && has.Capacity > limit {
-		return nil, fserror.New(fserror.Exists, op, path, "there is a volume of this name with %d bytes and mode %s, which is not what is asked for", has.Capacity, has.Mode)
+	if limit := req.GetCapacityRange().GetLimitBytes(); has.Mode != want.Mode || has.Quota != want.Quota || has.Capacity < req.GetCapacityRange().GetRequiredBytes() || limit > 0 && has.Capacity > limit {
+		return nil, fserror.New(fserror.Exists, op, path, "there is a volume of this name with %d bytes, mode %s and quota %t, which is not what is asked for", has.Capacity, has.Mode, has.Quota)
 	}
 	raw, err := json.Marshal(has)
 	if err != nil {
@@ -110,6 +115,11 @@ func (c *controller) CreateVolume(ctx context.Context, req *spec.CreateVolumeReq
 	}
 	if err := c.fs.Xattrs(path).Set(ctx, recordAttribute, raw, client.XattrAny); err != nil {
 		return nil, err
+	}
+	if has.Quota {
+		if err := quota.Set(ctx, c.fs, path, quota.Keep, has.Capacity); err != nil {
+			return nil, err
+		}
 	}
 	return &spec.CreateVolumeResponse{Volume: c.volume(name, has.Capacity)}, nil
 }
@@ -145,9 +155,14 @@ func recordOf(req *spec.CreateVolumeRequest) (record, error) {
 		switch {
 		case key == modeParameter:
 			r.Mode = value
+		case key == quotaParameter:
+			var err error
+			if r.Quota, err = strconv.ParseBool(value); err != nil || r.Quota && r.Capacity == 0 {
+				return r, invalid(req.GetName(), "the parameter %s is %.80q for a volume of %d bytes: say true, with a size, or false", key, value, r.Capacity)
+			}
 		case strings.HasPrefix(key, "csi.storage.k8s.io/"): // whose volume it is: not for drivers
 		default:
-			return r, invalid(req.GetName(), "there is no parameter %.80q; there is %s", key, modeParameter)
+			return r, invalid(req.GetName(), "there is no parameter %.80q; there are %s and %s", key, modeParameter, quotaParameter)
 		}
 	}
 	return r, nil

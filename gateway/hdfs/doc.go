@@ -3,7 +3,7 @@
 // the user who asks (package users); what is about open files and blocks goes to
 // package files, and the bytes of blocks to package data, which the same Server runs.
 //
-// A Server answers what a NameNode answers, and that of ClientDatanodeProtocol which
-// clients ask a DataNode. methods.go has the list. What differs from HDFS is in
-// docs/HADOOP.md.
+// A Server answers what a NameNode answers; methods.go has the list. It does not serve
+// ClientDatanodeProtocol: the answer with the blocks of an open file says their length. What
+// differs from HDFS is in docs/HADOOP.md.
 package hdfs

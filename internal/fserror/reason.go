@@ -13,6 +13,7 @@ const (
 	ReasonLevel          = "level"             // the namespace is not at the level that has it yet
 	ReasonUpgrade        = "upgrade"           // of a namenode is missing
 	ReasonNewer          = "newer release"     // only that one reads what is there
+	ReasonOlder          = "older release"     // of the namenode, which does not know the call
 	ReasonNoHistory      = "no history"        // of leases is kept
 	ReasonNoLease        = "no lease"          // of that id, or on that file
 	ReasonQuotaNames     = "quota of names"    // of a directory above; it has as many as it may

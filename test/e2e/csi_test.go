@@ -289,6 +289,40 @@ func TestCSIVolume(t *testing.T) {
 		t.Errorf("still there: %s", out)
 	}
 
+	// Where the class says so, the capacity is a limit, whoever asks again.
+	limited := &csi.CreateVolumeRequest{
+		Name: "limited", VolumeCapabilities: []*csi.VolumeCapability{capability(shared)}, CapacityRange: &csi.CapacityRange{RequiredBytes: 1 << 20}, Parameters: map[string]string{"quota": "true"},
+	}
+	for range 2 {
+		made, err := a.CreateVolume(ctx, limited)
+		a.ok(err)
+		v = made.GetVolume()
+	}
+	onA = a.publish(ctx, v, "limited")
+	if err := write(filepath.Join(onA, "fits"), strings.Repeat("x", 1<<20)); err != nil {
+		t.Error(err)
+	}
+	if err := write(filepath.Join(onA, "more"), "x"); !errors.Is(err, syscall.EDQUOT) {
+		t.Errorf("written beyond the capacity: %v", err)
+	}
+	stats, err = a.NodeGetVolumeStats(ctx, &csi.NodeGetVolumeStatsRequest{VolumeId: v.GetVolumeId(), VolumePath: onA})
+	a.ok(err)
+	if u := stats.GetUsage(); len(u) != 2 || u[0].GetTotal() != 1<<20 || u[0].GetAvailable() != 0 {
+		t.Errorf("of a full volume: %v", u)
+	}
+	limited.Parameters["quota"] = "false"
+	if _, err := a.CreateVolume(ctx, limited); rpcstatus.Code(err) != codes.AlreadyExists {
+		t.Errorf("the same name without a quota: %v", err)
+	}
+	limited.Parameters["quota"] = "1Gi"
+	if _, err := a.CreateVolume(ctx, limited); rpcstatus.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "say true, with a size, or false") {
+		t.Errorf("a quota that is none: %v", err)
+	}
+	a.unpublish(ctx, v, "limited")
+	a.unstage(ctx, v)
+	_, err = a.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: v.GetVolumeId()})
+	a.ok(err)
+
 	// All volumes come in pages.
 	for i := range 5 {
 		a.create(ctx, fmt.Sprint("v", i))

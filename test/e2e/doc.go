@@ -31,7 +31,7 @@
 //	s3_faults_test.go   a bad line to the store: no byte changes, no orphan stays
 //	runbooks_test.go, runbooks_fleet_test.go   alarms fire, and docs/RUNBOOKS.md ends them
 //	demo_test.go     scripts/demo
-//	tutorial_test.go   docs/TUTORIAL.md, command by command
+//	tutorial_test.go   docs/TUTORIAL.md and docs/HOWTO.md, command by command
 //	ha_scenario_test.go, ha_stale_test.go   several namenodes over ZooKeeper: the
 //	                 scenarios, and that nobody reads what is old
 //	ha_stress_test.go   32 writers, and namenodes that are killed, stopped, cut off

@@ -113,3 +113,42 @@ func TestPythonOverFailovers(t *testing.T) {
 		})
 	}
 }
+
+// TestPythonOneReleaseApart: the Python package of the last release works with a namenode of this one, and
+// the other way around. What the old namenode does not know is refused in a line.
+func TestPythonOneReleaseApart(t *testing.T) {
+	t.Parallel()
+	ctx := deadline(t, 2*time.Minute)
+	old := lastRelease(t)
+	_, commit, _ := strings.Cut(filepath.Base(old), "-")
+	before := t.TempDir()
+	shell(ctx, t, "../..", "git archive "+commit+" python/src | tar -x -C "+before)
+	now, err := filepath.Abs("../../python/src")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ site, namenode string }{
+		"old package, new namenode": {filepath.Join(before, "python/src"), ""},
+		"new package, old namenode": {now, old},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNamenode(t, filepath.Join(t.TempDir(), "data"))
+			n.program = c.namenode
+			n.start(ctx)
+			run := func(script string, args ...string) *process {
+				return start(ctx, t, spec{
+					argv: append([]string{python, "testdata/python/" + script, n.listen}, args...), stdin: reader(""),
+					env: []string{"PYTHONPATH=" + c.site, "PYTHONDONTWRITEBYTECODE=1"},
+				})
+			}
+			run("lines.py", "/f").ends(ctx, 0)
+			names(t, n.run(ctx, "ls", "-l", "/"), "f")
+			if c.namenode == old {
+				p := run("apart.py")
+				p.ends(ctx, 0)
+				names(t, p.out.String(), "snapshot allow /: the namenode is of an older release, and does not know this call", "docs/UPGRADES.md says how it gets the new one")
+			}
+		})
+	}
+}

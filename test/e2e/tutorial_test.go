@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/user"
@@ -14,7 +15,7 @@ import (
 	"github.com/leasefs/leasefs/test/env"
 )
 
-// A typed command of docs/TUTORIAL.md, and what it shows.
+// A typed command of a page of docs/, and what it shows.
 type typed struct {
 	line           int
 	command, shows string
@@ -54,7 +55,7 @@ func commandsOf(t *testing.T, page string) (all []typed) {
 var (
 	jobEnded   = regexp.MustCompile(`(?m)^\S+: line \d+: +\d+ (Killed|Terminated) .*\n`)
 	zkStarts   = regexp.MustCompile(`(?m)^.* msg="waiting for ZooKeeper" .*\n`)
-	randomName = regexp.MustCompile(`\b([0-9a-f]{16}|[0-9a-f]{8})\b`)
+	randomName = regexp.MustCompile(`\b([0-9a-f]{32}|[0-9a-f]{16}|[0-9a-f]{8})\b`)
 	aDuration  = regexp.MustCompile(`\b([0-9.]+(ms|µs|[smh]))+\b`)
 	aNumber    = regexp.MustCompile(`\d+`)
 	onlyNumber = regexp.MustCompile(`^\d+$`)
@@ -100,20 +101,38 @@ func likeAnns(t *testing.T) func(string) string {
 	}
 }
 
-// TestTutorial types the commands of docs/TUTORIAL.md, in their order, into one shell
-// on a machine where nothing else runs, and sees what the page shows.
+// TestTutorial types the commands of docs/TUTORIAL.md, and sees what the page shows.
 func TestTutorial(t *testing.T) {
 	t.Parallel()
-	ctx := deadline(t, 2*time.Minute)
-	all := commandsOf(t, "../../docs/TUTORIAL.md")
+	typePage(deadline(t, 2*time.Minute), t, "docs/TUTORIAL.md")
+}
+
+// TestHowTo is TestTutorial of docs/HOWTO.md, beside real Prometheus and a real collector.
+func TestHowTo(t *testing.T) {
+	t.Parallel()
+	typePage(deadline(t, 2*time.Minute), t, "docs/HOWTO.md")
+}
+
+// typePage types the commands of a page, in their order, into one shell on a machine where
+// nothing else runs, and fails unless it sees what the page shows.
+func typePage(ctx context.Context, t *testing.T, page string) {
+	t.Helper()
+	repository, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := commandsOf(t, filepath.Join(repository, page))
 	machine := env.StartLab(t, "laptop").Machine("laptop")
 	shell := start(ctx, t, spec{
 		// What it starts ends with it, mounts included. Its disk is nearly empty, as on the page: status tells of a full one.
 		argv: slices.Concat(machine.Via(), []string{
 			"unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c",
-			`mount -t tmpfs -o size=16G disk "$HOME" && cd && exec bash --norc`,
+			`mount -t tmpfs -o size=16G disk "$HOME" && cd && ln -s "$0" leasefs && exec bash --norc`, repository,
 		}),
-		env: []string{"HOME=" + t.TempDir(), "PATH=" + filepath.Dir(leasefs) + ":" + os.Getenv("PATH"), "JVMFLAGS=-Xmx256m"},
+		env: []string{
+			"HOME=" + t.TempDir(), "JVMFLAGS=-Xmx256m",
+			"PATH=" + strings.Join([]string{filepath.Dir(leasefs), filepath.Join(repository, ".cache/bin"), os.Getenv("PATH")}, ":"),
+		},
 	})
 	// Exit codes come by standard error, all else by standard output.
 	shell.feed("exec 9>&2 2>&1; ran() { local code=$?; echo $code >&9; return $code; }\n")
@@ -126,10 +145,10 @@ func TestTutorial(t *testing.T) {
 		codes += code
 		told := i+1 < len(all) && all[i+1].command == "echo $?"
 		if code != "0\n" && !told {
-			t.Fatalf("docs/TUTORIAL.md:%d: $ %s\nexit code %s%s", c.line, c.command, code, shell.out)
+			t.Fatalf("%s:%d: $ %s\nexit code %s%s", page, c.line, c.command, code, shell.out)
 		}
 		// What runs in the background may show it later.
-		shell.prints(ctx, shell.out, fmt.Sprintf("what docs/TUTORIAL.md:%d shows after $ %s\n%s", c.line, c.command, c.shows), func(s string) bool {
+		shell.prints(ctx, shell.out, fmt.Sprintf("what %s:%d shows after $ %s\n%s", page, c.line, c.command, c.shows), func(s string) bool {
 			return shape(asOnThePage(s)) == shape(c.shows)
 		})
 		shell.out.cut(0)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -441,6 +443,12 @@ func TestWireOneReleaseApart(t *testing.T) {
 			m.signal(syscall.SIGTERM)
 			m.ends(ctx, 0)
 			names(t, n.run(ctx, "cat", "/d/mounted"), "m")
+			n.behindAGateway(ctx)
+			if programs[1] == old {
+				for _, call := range [][]string{{"snapshot", "allow", "/d"}, {"snapshot", "ls"}, {"quota", "set", "--names", "9", "/d"}} {
+					names(t, n.fails(ctx, fserror.ExitFailure, "", call...), "the namenode is of an older release, and does not know this call", "docs/UPGRADES.md says how it gets the new one")
+				}
+			}
 			n.run(ctx, "rm", "-r", "/d/e")
 			watch.prints(ctx, watch.out, "what was removed", func(s string) bool { return strings.Contains(s, "delete") })
 			names(t, watch.out.String(), "create", "rename", "/d/e/g")
@@ -449,6 +457,36 @@ func TestWireOneReleaseApart(t *testing.T) {
 			n.fsck(ctx)
 		})
 	}
+}
+
+// behindAGateway starts a gateway of the commands' program, and writes, lists and reads a file by it.
+func (n *namenode) behindAGateway(ctx context.Context) {
+	n.t.Helper()
+	g := startGateway(ctx, n)
+	ask := func(method, op, body string) string {
+		n.t.Helper()
+		req, err := http.NewRequestWithContext(ctx, method, "http://"+g.addr+"/webhdfs/v1/d/by-hadoop?user.name=root&data=true&op="+op, strings.NewReader(body))
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/octet-stream")
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		defer func() { _ = resp.Body.Close() }()
+		text, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode/100 != 2 {
+			n.t.Errorf("%s: %s %v %s", op, resp.Status, err, text)
+		}
+		return string(text)
+	}
+	ask(http.MethodPut, "CREATE", "by a gateway")
+	ask(http.MethodPost, "APPEND", ", twice")
+	names(n.t, ask(http.MethodGet, "GETFILESTATUS", ""), `"length":19`)
+	names(n.t, ask(http.MethodGet, "OPEN", "")+n.run(ctx, "cat", "/d/by-hadoop"), "by a gateway, twiceby a gateway, twice")
+	g.signal(syscall.SIGTERM)
+	g.ends(ctx, 0)
 }
 
 // TestOldStandbyReadsOfTheLevel: an old namenode that stood still while the level was raised says in a

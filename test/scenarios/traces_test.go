@@ -51,6 +51,9 @@ func TestOneTraceFromProgramToDisk(t *testing.T) {
 	if all := seen.Ended(); len(all) != 0 {
 		t.Fatalf("%d spans that nobody asked for, such as %s", len(all), all[0].Name())
 	}
+	if strings.Contains(openMetrics(t, n), "trace_id") {
+		t.Error("an example of a trace that nobody asked for")
+	}
 	for i := range 20 { // more than one call of each kind: the first may go alone, the others over the stream
 		ctx, root := always.Tracer("program").Start(t.Context(), "program")
 		work(ctx, "/hidden"+string(rune('a'+i)))
@@ -109,7 +112,14 @@ func TestOneTraceFromProgramToDisk(t *testing.T) {
 		t.Error("no mkdir leads from the program to the journal")
 	}
 
-	// Exemplars are there for who asks for OpenMetrics.
+	if page := openMetrics(t, n); !strings.Contains(page, `# {trace_id="`) {
+		t.Error("no example of a trace in the metrics")
+	}
+}
+
+// openMetrics is a namenode's /metrics for a reader who asks for OpenMetrics, which can have exemplars.
+func openMetrics(t *testing.T, n *env.Namenode) string {
+	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+n.HTTPAddr()+"/metrics", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +131,31 @@ func TestOneTraceFromProgramToDisk(t *testing.T) {
 	}
 	defer func() { _ = resp.Body.Close() }()
 	page, err := io.ReadAll(resp.Body)
-	if err != nil || !bytes.Contains(page, []byte(`# {trace_id="`)) {
-		t.Errorf("no example of a trace in the metrics: %v", err)
+	if err != nil || !bytes.Contains(page, []byte("leasefs_call_seconds_bucket{")) {
+		t.Fatalf("the metrics have no times of calls (%v):\n%s", err, page)
+	}
+	return string(page)
+}
+
+// TestNoExemplarsWithoutTraces: the metrics of a namenode without traces have no exemplars and are no
+// OpenMetrics, also when the caller records its own trace.
+func TestNoExemplarsWithoutTraces(t *testing.T) {
+	t.Parallel()
+	n := env.Start(t)
+	fs, err := client.New(t.Context(), client.Config{Namenodes: []string{n.Addr()}, User: "root"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = fs.Close() })
+	ctx, root := sdk.NewTracerProvider().Tracer("program").Start(t.Context(), "program")
+	defer root.End()
+	if err := fs.Mkdir(ctx, "/d", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	switch page := openMetrics(t, n); {
+	case strings.Contains(page, "trace_id"):
+		t.Error("the metrics have exemplars")
+	case strings.HasSuffix(page, "# EOF\n"):
+		t.Error("the metrics are OpenMetrics, which a reader takes for a promise of exemplars")
 	}
 }

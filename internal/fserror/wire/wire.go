@@ -4,6 +4,7 @@ package wire
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -100,6 +101,9 @@ func FromStatus(err error) error {
 		if ed, ok := d.(*pb.ErrorDetail); ok {
 			return FromDetail(ed)
 		}
+	}
+	if st.Code() == codes.Unimplemented && strings.HasPrefix(st.Message(), "unknown method ") { // of a service that it has
+		return fserror.New(fserror.Unsupported, "", "", "the namenode is of an older release, and does not know this call (%s)", st.Message()).Because(fserror.ReasonOlder)
 	}
 	return &fserror.Error{Kind: kindOfCode(st.Code()), Message: st.Message()}
 }

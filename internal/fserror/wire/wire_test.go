@@ -48,6 +48,11 @@ func TestPlainErrors(t *testing.T) {
 			t.Errorf("%v became %s, want %s", tc.err, got, tc.want)
 		}
 	}
+	for message, reason := range map[string]string{"unknown method Mkdir for service leasefs.v1.Namenode": fserror.ReasonOlder, "unexpected HTTP status code 404": ""} {
+		if got := fserror.ReasonOf(FromStatus(status.Error(codes.Unimplemented, message))); got != reason {
+			t.Errorf("%s: the reason is %q, want %q", message, got, reason)
+		}
+	}
 	if FromStatus(nil) != nil || ToStatus(nil) != nil {
 		t.Error("nil does not stay nil")
 	}

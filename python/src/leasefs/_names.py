@@ -24,6 +24,7 @@ from leasefs.errors import (
     RetryError,
     UnavailableError,
     UnknownOutcomeError,
+    UnsupportedError,
     from_detail,
 )
 from leasefs.v1 import leasefs_pb2 as pb
@@ -123,6 +124,10 @@ def explain(e: BaseException) -> tuple[LeasefsError, bool]:
     text = e.details() or e.code().name
     if e.code() in _UNANSWERED:
         return UnavailableError(text), False
+    if text.startswith("unknown method "):  # of a service that it has
+        why = f"the namenode is of an older release, and does not know this call ({text})"
+        why += "; docs/UPGRADES.md says how it gets the new one"
+        return UnsupportedError(why, reason="older release"), True
     return LeasefsError(f"{e.code().name}: {text}"), False
 
 
