@@ -134,7 +134,7 @@ func (t *Table) Apply(c *Change, time int64, next tables.InodeID, in *In, free f
 	case Delete:
 		t.Delete(s)
 	case Reclaim:
-		t.Reclaim(int(c.Limit), free)
+		t.Reclaim(int(c.Limit), &in.Inodes, free)
 	}
 	return s
 }
