@@ -13,9 +13,7 @@ type space struct {
 }
 
 // Garbage are the blocks that no file has any more, by what Reigned was then: to be read only.
-func (t *space) Garbage() *tables.Garbage {
-	return &t.garbage
-}
+func (t *space) Garbage() *tables.Garbage { return &t.garbage }
 
 // IsGarbage reports whether a block is garbage: it may be gone from the store
 // at any time, and no file can have it again.

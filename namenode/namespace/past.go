@@ -236,6 +236,12 @@ func SnapshotsOf(t *Tree, c *Call) *snapshots.Table {
 	return &t.snaps
 }
 
+// HeldBelow is how many bytes blocks take that only snapshots have of directories that are in each of
+// some, or are it.
+func HeldBelow(t *Tree, c *Call, dirs []InodeID) map[InodeID]int64 {
+	return SnapshotsOf(t, c).HeldBelow(dirs, t.slots.Up)
+}
+
 // SnapshotMemory is about how many bytes of memory the namespace's snapshots take besides the
 // tree. It takes time for all that changed since, and is meant for clones.
 func (t *Tree) SnapshotMemory() int64 { return t.snaps.Memory(t.in()) }

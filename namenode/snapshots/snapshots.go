@@ -5,6 +5,7 @@ package snapshots
 import (
 	"cmp"
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -81,15 +82,6 @@ func (s *Service) refuse() error {
 	return nil
 }
 
-// HeldBelow is how many bytes blocks take that only snapshots have, of directories that are in one, or
-// are it, for each of which that is not 0.
-func HeldBelow(t *namespace.Tree, c *namespace.Call) map[namespace.InodeID]int64 {
-	return namespace.SnapshotsOf(t, c).HeldBelow(func(dir namespace.InodeID) namespace.InodeID {
-		a, _ := t.Stat(nil, namespace.Inode(dir))
-		return a.Parent
-	})
-}
-
 // refuseGreedy returns an error of kind NoSpace if the namespace has few numbers of snapshots left, and
 // the directories of a directory's owner have many.
 func refuseGreedy(t *namespace.Tree, c *namespace.Call, dir namespace.InodeID) error {
@@ -97,13 +89,9 @@ func refuseGreedy(t *namespace.Tree, c *namespace.Call, dir namespace.InodeID) e
 	if int64(table.Len()) < share.Room(snapshots.Max, snapshots.Max, 1, c.IsSuper()) {
 		return nil // there is enough for everybody
 	}
-	owner, err := t.Stat(nil, namespace.Inode(dir))
-	if err != nil {
-		return err
-	}
-	held := 0
+	owner, held := t.OwnerOf(dir), 0
 	table.Dirs(func(other namespace.InodeID) bool {
-		if a, err := t.Stat(nil, namespace.Inode(other)); err == nil && a.User == owner.User {
+		if t.OwnerOf(other) == owner {
 			held += table.Count(other)
 		}
 		return true
@@ -111,31 +99,26 @@ func refuseGreedy(t *namespace.Tree, c *namespace.Call, dir namespace.InodeID) e
 	if int64(table.Len()) < share.Room(snapshots.Max, int64(held), 1, c.IsSuper()) {
 		return nil
 	}
-	return fserror.New(fserror.NoSpace, "", "", "the namespace has %d snapshots of %d that it can have, of which directories of user %s have %d; the others are for those who have few; delete some", table.Len(), snapshots.Max, owner.User, held)
+	return fserror.New(fserror.NoSpace, "", "", "the namespace has %d snapshots of %d that it can have, of which directories of user %s have %d; the others are for those who have few; delete some", table.Len(), snapshots.Max, owner, held)
 }
 
 // refuseBelowQuota returns an error of kind NoSpace if, below a quota in which a directory counts,
 // snapshots alone have more bytes than it allows: so they never have much more than twice as many,
 // whoever makes, changes and deletes in turn.
 func refuseBelowQuota(t *namespace.Tree, c *namespace.Call, dir namespace.InodeID) error {
-	var held map[namespace.InodeID]int64
-	for _, q := range namespace.QuotasAbove(t, c, dir) {
-		if q.Limits.Bytes == quota.None {
-			continue
-		}
-		if held == nil {
-			held = HeldBelow(t, c)
-		}
+	var dirs []namespace.InodeID
+	above := slices.DeleteFunc(namespace.QuotasAbove(t, c, dir), func(q quota.Entry) bool { return q.Limits.Bytes == quota.None })
+	for _, q := range above {
+		dirs = append(dirs, q.Dir)
+	}
+	held := namespace.HeldBelow(t, c, dirs)
+	for _, q := range above {
 		if n := held[q.Dir]; n > q.Limits.Bytes {
 			path, _ := t.Path(q.Dir)
 			return fserror.New(fserror.NoSpace, "", "", "%s has a quota of %d bytes, and its snapshots alone have %d; delete some", path, q.Limits.Bytes, n).Because(fserror.ReasonQuotaBytes)
 		}
 	}
 	return nil
-}
-
-func ref(r *pb.Ref) namespace.Ref {
-	return namespace.Ref{Base: namespace.InodeID(r.GetBase()), Path: r.GetPath(), How: calls.How(r.GetHow()), Expect: namespace.InodeID(r.GetExpect())}
 }
 
 // plan makes the record of a change.
@@ -162,7 +145,7 @@ func answer(out engine.Outcome, err error) (*pb.MutateResponse, error) {
 // AllowSnapshots says whether a directory may have snapshots: see namespace.PlanAllowSnapshots.
 func (s *Service) AllowSnapshots(ctx context.Context, r *pb.AllowSnapshotsRequest) (*pb.MutateResponse, error) {
 	return answer(s.change(ctx, r, false, func(t *namespace.Tree, c *namespace.Call) (*namespace.OpSnapshot, error) {
-		return namespace.PlanAllowSnapshots(t, c, ref(r.GetAt()), r.GetAllow())
+		return namespace.PlanAllowSnapshots(t, c, calls.RefOf(r.GetAt()), r.GetAllow())
 	}))
 }
 
@@ -177,7 +160,7 @@ func (s *Service) MakeSnapshot(ctx context.Context, r *pb.MakeSnapshotRequest) (
 			if r.GetName() == "" {
 				name = time.UnixMilli(now).UTC().Format(defaultName)
 			}
-			if op, err = namespace.PlanSnapshot(t, c, ref(r.GetAt()), name); err == nil {
+			if op, err = namespace.PlanSnapshot(t, c, calls.RefOf(r.GetAt()), name); err == nil {
 				return op, cmp.Or(s.refuse(), refuseGreedy(t, c, op.Dir), refuseBelowQuota(t, c, op.Dir))
 			}
 			if r.GetName() != "" || fserror.KindOf(err) != fserror.Exists {
@@ -201,14 +184,14 @@ func (s *Service) MakeSnapshot(ctx context.Context, r *pb.MakeSnapshotRequest) (
 // RenameSnapshot gives a snapshot another name: see namespace.PlanRenameSnapshot.
 func (s *Service) RenameSnapshot(ctx context.Context, r *pb.RenameSnapshotRequest) (*pb.MutateResponse, error) {
 	return answer(s.change(ctx, r, false, func(t *namespace.Tree, c *namespace.Call) (*namespace.OpSnapshot, error) {
-		return namespace.PlanRenameSnapshot(t, c, ref(r.GetAt()), r.GetName(), r.GetNewName())
+		return namespace.PlanRenameSnapshot(t, c, calls.RefOf(r.GetAt()), r.GetName(), r.GetNewName())
 	}))
 }
 
 // DeleteSnapshot deletes a snapshot: see namespace.PlanDeleteSnapshot.
 func (s *Service) DeleteSnapshot(ctx context.Context, r *pb.DeleteSnapshotRequest) (*pb.MutateResponse, error) {
 	resp, err := answer(s.change(ctx, r, false, func(t *namespace.Tree, c *namespace.Call) (*namespace.OpSnapshot, error) {
-		return namespace.PlanDeleteSnapshot(t, c, ref(r.GetAt()), r.GetName())
+		return namespace.PlanDeleteSnapshot(t, c, calls.RefOf(r.GetAt()), r.GetName())
 	}))
 	if err == nil {
 		s.Deleted()
@@ -232,7 +215,7 @@ func (s *Service) ListSnapshots(ctx context.Context, r *pb.ListSnapshotsRequest)
 	}
 	resp := new(pb.ListSnapshotsResponse)
 	err = s.Engine.ViewAnswer(ctx, c, func(tx *engine.Tx) error {
-		_, list, next, err := tx.Tree.Snapshots(c, ref(r.GetAt()), r.GetAfter(), page(r.GetLimit()))
+		_, list, next, err := tx.Tree.Snapshots(c, calls.RefOf(r.GetAt()), r.GetAfter(), page(r.GetLimit()))
 		if err != nil {
 			return err
 		}

@@ -72,21 +72,27 @@ func (t *Table) HeldOf(dir tables.InodeID) (bytes int64) {
 	return bytes
 }
 
-// HeldBelow is that of the directories that are in one, or are it, for each of which that is not 0.
-// parent returns the directory that one is in, 0 of the root. It takes time for each snapshot, and
-// for what is above its directory.
-func (t *Table) HeldBelow(parent func(tables.InodeID) tables.InodeID) map[tables.InodeID]int64 {
-	below := make(map[tables.InodeID]int64)
-	if t.held.byHolder.Len() > 0 {
-		t.Dirs(func(dir tables.InodeID) bool {
-			if bytes := t.HeldOf(dir); bytes > 0 {
-				for ; dir != 0; dir = parent(dir) {
-					below[dir] += bytes
+// HeldBelow is, for each of some directories, HeldOf of those that are in it, or are it. parent
+// returns the directory that one is in, 0 of the root. It takes time for each snapshot, and for what
+// is above its directory; none for no directories.
+func (t *Table) HeldBelow(dirs []tables.InodeID, parent func(tables.InodeID) tables.InodeID) map[tables.InodeID]int64 {
+	if len(dirs) == 0 || t.held.byHolder.Len() == 0 {
+		return nil
+	}
+	below := make(map[tables.InodeID]int64, len(dirs))
+	for _, dir := range dirs {
+		below[dir] = 0
+	}
+	t.Dirs(func(dir tables.InodeID) bool {
+		if bytes := t.HeldOf(dir); bytes > 0 {
+			for ; dir != 0; dir = parent(dir) {
+				if sum, asked := below[dir]; asked {
+					below[dir] = sum + bytes
 				}
 			}
-			return true
-		})
-	}
+		}
+		return true
+	})
 	return below
 }
 
