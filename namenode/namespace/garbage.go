@@ -35,7 +35,9 @@ func (t applier) disownBlocks(file InodeID, from int, blocks []Block) {
 	for _, b := range blocks {
 		t.counts.StoredBytes -= int64(b.Stored)
 	}
-	t.snaps.Hold(file, from, blocks, t.forget)
+	if t.snaps.Hold(file, from, blocks, t.forget) {
+		t.touch(snapshotChange(0))
+	}
 }
 
 // forget makes a block garbage that no file has, nor a snapshot.

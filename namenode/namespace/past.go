@@ -229,8 +229,8 @@ func (t *Tree) SnapshotDiff(c *Call, r Ref, from, to string, start InodeID, limi
 	return list, next, nil
 }
 
-// SnapshotsOf are the snapshots of the namespace, and the directories that may have some, to be
-// looked at for a call, whatever it may see.
+// SnapshotsOf are the snapshots of the namespace, how much each holds, and the directories that may
+// have some, to be looked at for a call, whatever it may see.
 func SnapshotsOf(t *Tree, c *Call) *snapshots.Table {
 	t.look(c, snapshotChange(0))
 	return &t.snaps

@@ -154,8 +154,8 @@ const defaultName = "s20060102-150405.000"
 
 // MakeSnapshot makes a snapshot: see namespace.PlanSnapshot.
 func (s *Service) MakeSnapshot(ctx context.Context, r *pb.MakeSnapshotRequest) (*pb.MutateResponse, error) {
+	name := r.GetName()
 	out, err := s.change(ctx, r, true, func(t *namespace.Tree, c *namespace.Call) (op *namespace.OpSnapshot, err error) {
-		name := r.GetName()
 		for now := s.Engine.Now(); ; now++ { // the next millisecond, if one was made in this
 			if r.GetName() == "" {
 				name = time.UnixMilli(now).UTC().Format(defaultName)
@@ -168,17 +168,31 @@ func (s *Service) MakeSnapshot(ctx context.Context, r *pb.MakeSnapshotRequest) (
 			}
 		}
 	})
+	if err == nil && out.Repeat { // nothing was planned now
+		name, err = s.nameOf(ctx, r, out.Inode)
+	}
 	resp, err := answer(out, err)
 	if err == nil {
-		resp.Snapshot = r.GetName()
-		id, _ := snapshots.Split(out.Inode)
-		s.Engine.Look(func(t *namespace.Tree) {
-			if made := t.SnapshotTable().Get(id); made != nil { // else it was deleted meanwhile
-				resp.Snapshot = made.Name
-			}
-		})
+		resp.Snapshot = name
 	}
 	return resp, err
+}
+
+// nameOf is the name of a snapshot that a call made before; if it was deleted since, that which the
+// call asked for.
+func (s *Service) nameOf(ctx context.Context, r *pb.MakeSnapshotRequest, inode namespace.InodeID) (name string, err error) {
+	c, err := s.Caller(ctx, r.GetCaller())
+	if err != nil {
+		return "", err
+	}
+	id, _ := snapshots.Split(inode)
+	err = s.Engine.ViewAnswer(ctx, c, func(tx *engine.Tx) error {
+		if name = r.GetName(); namespace.SnapshotsOf(tx.Tree, c).Get(id) != nil {
+			name = namespace.SnapshotsOf(tx.Tree, c).Get(id).Name
+		}
+		return nil
+	})
+	return name, err
 }
 
 // RenameSnapshot gives a snapshot another name: see namespace.PlanRenameSnapshot.
@@ -225,7 +239,7 @@ func (s *Service) ListSnapshots(ctx context.Context, r *pb.ListSnapshotsRequest)
 			if err != nil {
 				return err
 			}
-			resp.Snapshots = append(resp.Snapshots, &pb.Snapshot{Id: uint64(one.ID), Name: one.Name, TimeUnixMs: one.Time, Attr: s.Attr(a), HeldBytes: tx.Tree.SnapshotTable().HeldBy(one.ID)})
+			resp.Snapshots = append(resp.Snapshots, &pb.Snapshot{Id: uint64(one.ID), Name: one.Name, TimeUnixMs: one.Time, Attr: s.Attr(a), HeldBytes: namespace.SnapshotsOf(tx.Tree, c).HeldBy(one.ID)})
 		}
 		return nil
 	})

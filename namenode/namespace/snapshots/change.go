@@ -65,10 +65,11 @@ func (c *Change) Shown() tables.InodeID {
 }
 
 // Touches returns the inodes of which callers see something else after a change, s being what
-// Apply returned: its directory, the list of the snapshots of that, and the list of all.
+// Apply returned: its directory, the list of the snapshots of that, and the list of all, with which
+// goes how much each holds.
 func (c *Change) Touches(s *Snapshot) (ids []tables.InodeID) {
 	if c.Do == Reclaim {
-		return nil
+		return []tables.InodeID{ListID.Number(0)}
 	}
 	if dir := c.Shown(); dir != 0 {
 		ids = append(ids, dir)

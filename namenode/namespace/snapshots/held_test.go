@@ -36,3 +36,22 @@ func TestHeldBelow(t *testing.T) {
 		t.Errorf("%v, and %d looks, for no directories", got, looks)
 	}
 }
+
+// TestHolder: who has noted a block with a number of a file finds the file after another snapshot
+// holds the block.
+func TestHolder(t *testing.T) {
+	table, key := NewTable(), blockstore.Key{Term: 1, Seq: 1}
+	if got := table.Holder(10, key); got != 10 {
+		t.Errorf("%d, though no snapshot has it", got)
+	}
+	for _, by := range []ID{9, 4} {
+		h := Held{By: by, Inode: 10, Block: content.Block{Key: key}}
+		table.held.add(h)
+		for _, noted := range []tables.InodeID{10, ID(9).Number(10), ID(4).Number(10)} {
+			if got := table.Holder(noted, key); got != by.Number(10) {
+				t.Errorf("of %d: %d, not %d", noted, got, by.Number(10))
+			}
+		}
+		table.held.remove(h)
+	}
+}

@@ -3,6 +3,7 @@ package snapshots
 import (
 	"cmp"
 
+	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/namenode/namespace/content"
@@ -278,8 +279,9 @@ func (t *Table) Sharing() func(*node.Inode) *Snapshot {
 }
 
 // Hold keeps those of some blocks, which the tree gives up together, that a snapshot has, and calls
-// free for the others. They are those of a file from a place in its list on.
-func (t *Table) Hold(file tables.InodeID, from int, blocks []content.Block, free func(content.Block)) {
+// free for the others. They are those of a file from a place in its list on. It reports whether some
+// are kept.
+func (t *Table) Hold(file tables.InodeID, from int, blocks []content.Block, free func(content.Block)) (kept bool) {
 	var s *Snapshot
 	var list []content.Block
 	if t.Len() > 0 && len(blocks) > 0 {
@@ -288,10 +290,12 @@ func (t *Table) Hold(file tables.InodeID, from int, blocks []content.Block, free
 	for i, b := range blocks {
 		if i += from; i < len(list) && list[i].Key == b.Key {
 			t.held.add(Held{By: s.ID, Inode: file, Block: b})
+			kept = true
 		} else {
 			free(b)
 		}
 	}
+	return kept
 }
 
 // finder is one that is kept.
@@ -331,6 +335,16 @@ func (t *Table) EachHeld(from tables.InodeID, fn func(Held) bool) {
 		inode = 0
 	}
 	t.held.byFile.From(Held{Inode: inode}, fn)
+}
+
+// Holder is the number of a file with a block that it, or a snapshot, had: in the snapshot that holds
+// it now, the same number if none does.
+func (t *Table) Holder(number tables.InodeID, block blockstore.Key) tables.InodeID {
+	_, inode := Split(number)
+	if h, is := t.held.byFile.Get(Held{Inode: inode, Block: content.Block{Key: block}}); is {
+		return h.Number()
+	}
+	return number
 }
 
 // Dying reports whether deleted snapshots still hold blocks.
