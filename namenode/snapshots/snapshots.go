@@ -5,7 +5,9 @@ package snapshots
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -74,12 +76,40 @@ func (s *Service) MeasureSnapshots(context.Context) error {
 // SnapshotMemory is about how many bytes of memory snapshots took when that was counted last.
 func (s *Service) SnapshotMemory() int64 { return s.memory.Load() }
 
-// refuse returns an error of kind NoSpace if snapshots take so much memory that none is made.
-func (s *Service) refuse() error {
-	if took, most := s.SnapshotMemory(), s.Memory/memoryShare; took > most {
-		return fserror.New(fserror.NoSpace, "", "", "snapshots take %d MiB of the namenode's memory, of %d MiB that they may take; delete snapshots, the oldest first, and try again a minute later", took>>20, most>>20)
+// mostNamed is how many directories an error names.
+const mostNamed = 3
+
+// refuse returns an error of kind NoSpace if snapshots take so much memory that none is made. It names
+// the directories with the most snapshots that the caller may see.
+func (s *Service) refuse(t *namespace.Tree, c *namespace.Call) error {
+	took, most := s.SnapshotMemory(), s.Memory/memoryShare
+	if took <= most {
+		return nil
 	}
-	return nil
+	type count struct {
+		dir namespace.InodeID
+		n   int
+	}
+	var counts []count
+	table := namespace.SnapshotsOf(t, c)
+	table.Dirs(func(dir namespace.InodeID) bool {
+		counts = append(counts, count{dir, table.Count(dir)})
+		return true
+	})
+	slices.SortFunc(counts, func(a, b count) int { return cmp.Or(cmp.Compare(b.n, a.n), cmp.Compare(a.dir, b.dir)) })
+	var named []string
+	for _, one := range counts {
+		if path, ok := t.Path(one.dir); ok && len(named) < mostNamed {
+			if _, err := t.Stat(c, namespace.Inode(one.dir)); err == nil {
+				named = append(named, fmt.Sprintf("%s (%d, user %s)", path, one.n, t.OwnerOf(one.dir)))
+			}
+		}
+	}
+	of := ""
+	if len(named) > 0 {
+		of = "; most are of " + strings.Join(named, ", ")
+	}
+	return fserror.New(fserror.NoSpace, "", "", "snapshots take %d MiB of the namenode's memory, of %d MiB that they may take%s; the directories' owners, or a superuser, have to delete snapshots, the oldest first; try again a minute later", took>>20, most>>20, of)
 }
 
 // refuseGreedy returns an error of kind NoSpace if the namespace has few numbers of snapshots left, and
@@ -161,7 +191,7 @@ func (s *Service) MakeSnapshot(ctx context.Context, r *pb.MakeSnapshotRequest) (
 				name = time.UnixMilli(now).UTC().Format(defaultName)
 			}
 			if op, err = namespace.PlanSnapshot(t, c, calls.RefOf(r.GetAt()), name); err == nil {
-				return op, cmp.Or(s.refuse(), refuseGreedy(t, c, op.Dir), refuseBelowQuota(t, c, op.Dir))
+				return op, cmp.Or(s.refuse(t, c), refuseGreedy(t, c, op.Dir), refuseBelowQuota(t, c, op.Dir))
 			}
 			if r.GetName() != "" || fserror.KindOf(err) != fserror.Exists {
 				return nil, err
