@@ -23,6 +23,6 @@
 //
 // gRPC also keeps the bytes of an answer until its client grants room for them, and so
 // after the handler has returned: the first message of a stream whatever its size. [Codec]
-// counts what [To] has bound to a connection until gRPC gives its buffer back, and closes one of
-// too many in the same way.
+// counts what [To] has bound to a connection until gRPC gives its buffer back, or drops it, and
+// closes one of too many in the same way.
 package conns
