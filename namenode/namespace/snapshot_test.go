@@ -776,3 +776,30 @@ func TestHeldIsDurable(t *testing.T) {
 		t.Error("nothing is held")
 	}
 }
+
+// TestBlocksKeepTheirPlaces: a block at another place of a file in a snapshot than in the tree is
+// found, and an image with it refused: what is freed relies on it.
+func TestBlocksKeepTheirPlaces(t *testing.T) {
+	r := newRig(t)
+	r.mkdir(t, "/d")
+	r.allow(t, "/d")
+	w := r.open(t, "/d/f", "client")
+	r.commit(t, w, "one")
+	r.commit(t, w, "other")
+	r.close(t, w)
+	s := r.snapshot(t, "/d", "s")
+	if _, err := ReadImage(bytes.NewReader(imageOf(t, r.tree))); err != nil || len(r.tree.Check()) > 0 {
+		t.Fatalf("%v, %v", err, r.tree.Check())
+	}
+	n := s.In.Inodes.Inode(r.id(t, "/d/f")).Edit()
+	b := slices.Clone(n.Blocks())
+	slices.Reverse(b)
+	n.OwnExt().Blocks = b
+	s.In.Inodes.PutInode(n)
+	if found := r.tree.Check(); len(found) == 0 {
+		t.Error("nothing is found")
+	}
+	if _, err := ReadImage(bytes.NewReader(imageOf(t, r.tree))); err == nil {
+		t.Error("the image is read")
+	}
+}

@@ -312,15 +312,15 @@ func (t *Table) Work(blocks []content.Block) int {
 	if len(blocks) == 0 {
 		return 0
 	}
-	return t.work(len(blocks))
+	return work(t.Len(), len(blocks))
 }
 
-// work is that of a look at so many blocks, and at all snapshots.
-func (t *Table) work(blocks int) int {
-	if t.Len() == 0 {
+// work is that of a look at all snapshots, and at so many blocks.
+func work(snapshots, blocks int) int {
+	if snapshots == 0 {
 		return 0
 	}
-	return (t.Len() + blocks) / perWork
+	return (snapshots + blocks) / perWork
 }
 
 // perWork is how many snapshots and blocks are looked at in the time for a file without.
@@ -392,6 +392,6 @@ func (t *Table) Reclaim(limit int, in *node.Table, free func(content.Block)) {
 			}
 		}
 		dead = dead[n:]
-		limit -= n + t.work(looked)
+		limit -= n + work(t.Len(), looked)
 	}
 }
