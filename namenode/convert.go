@@ -66,9 +66,7 @@ func (s *desk) held(f namespace.OpenFile, st leasemanager.State) error {
 }
 
 // ref is what a request is about.
-func ref(r *pb.Ref) namespace.Ref {
-	return namespace.Ref{Base: namespace.InodeID(r.GetBase()), Path: r.GetPath(), How: calls.How(r.GetHow()), Expect: namespace.InodeID(r.GetExpect())}
-}
+func ref(r *pb.Ref) namespace.Ref { return calls.RefOf(r) }
 
 func writerID(w *pb.WriterId) (namespace.Writer, error) {
 	out := namespace.Writer{Inode: namespace.InodeID(w.GetInode()), Epoch: w.GetEpoch()}

@@ -16,6 +16,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/namespace/calls"
 	"github.com/leasefs/leasefs/namenode/namespace/levels"
+	"github.com/leasefs/leasefs/namenode/namespace/snapshots"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 	"github.com/leasefs/leasefs/namenode/reign"
 	"github.com/leasefs/leasefs/namenode/serve"
@@ -182,7 +183,7 @@ func (s *operators) Fsck(r *pb.FsckRequest, stream grpc.ServerStreamingServer[pb
 		return err
 	}
 	if path == "/" {
-		if err := f.trashed(); err != nil {
+		if err := f.kept(); err != nil {
 			return err
 		}
 	}
@@ -217,7 +218,7 @@ func (f *fsck) whole() error {
 		return nil
 	}
 	for _, b := range f.scrub.Findings() {
-		path, _ := t.Path(b.Inode) // none: it is being freed
+		path, _ := t.Path(t.SnapshotTable().Holder(b.Inode, b.Block.Key)) // none: it is being freed
 		if err := f.problem(cmp.Or(path, "/"), "block %s, scrubbed %s: %s", b.Block.Key, time.UnixMilli(b.UnixMS).UTC().Format(time.RFC3339), b.Problem); err != nil {
 			return err
 		}
@@ -225,8 +226,8 @@ func (f *fsck) whole() error {
 	return nil
 }
 
-// trashed checks what can be restored.
-func (f *fsck) trashed() error {
+// kept checks what can be restored, and the blocks that only snapshots have.
+func (f *fsck) kept() error {
 	t, err := f.engine.Snapshot(f.ctx)
 	if err != nil {
 		return err
@@ -236,6 +237,12 @@ func (f *fsck) trashed() error {
 			f.sum.Inodes++
 			return cmp.Or(f.ctx.Err(), f.inode(string(path)+" in the trash", a))
 		})
+		return err == nil
+	})
+	t.SnapshotTable().EachHeld(0, func(h snapshots.Held) bool {
+		if path, _ := t.Path(h.Number()); err == nil {
+			err = f.part(cmp.Or(path, "/"), "", h.Block) // no path: it is being freed
+		}
 		return err == nil
 	})
 	return err
@@ -266,18 +273,25 @@ func (f *fsck) inode(path string, a namespace.Attr) error {
 	}
 	var off int64
 	for _, b := range v.Blocks {
-		f.sum.Blocks++
-		if err := f.block(b); err != nil && f.blocks.Has(b.Key) {
-			if f.ctx.Err() != nil {
-				return f.ctx.Err() // that says nothing of the block
-			}
-			if err := f.blockProblem(path, fmt.Sprintf("block %d/%d at offset %d", b.Key.Term, b.Key.Seq, off), err); err != nil {
-				return err
-			}
+		if err := f.part(path, fmt.Sprintf(" at offset %d", off), b); err != nil {
+			return err
 		}
 		off += int64(b.Used)
 	}
 	return nil
+}
+
+// part checks a block of what is at a path.
+func (f *fsck) part(path, where string, b namespace.Block) error {
+	f.sum.Blocks++
+	err := f.block(b)
+	switch {
+	case err == nil || !f.blocks.Has(b.Key):
+		return nil
+	case f.ctx.Err() != nil:
+		return f.ctx.Err() // that says nothing of the block
+	}
+	return f.blockProblem(path, fmt.Sprintf("block %d/%d%s", b.Key.Term, b.Key.Seq, where), err)
 }
 
 func (f *fsck) stillOpen(o namespace.OpenFile) bool {

@@ -15,7 +15,6 @@ import (
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/namespace/calls"
 	"github.com/leasefs/leasefs/namenode/serve"
-	"github.com/leasefs/leasefs/namenode/snapshots"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -296,7 +295,7 @@ func (s *tree) Summary(ctx context.Context, r *pb.SummaryRequest) (*pb.SummaryRe
 	top := namespace.InodeID(0)
 	err := s.walk(ctx, r.GetCaller(), r.GetAt(), func(w *walk, _ []byte, a namespace.Attr) error {
 		if top == 0 { // it comes first
-			top, resp.SnapshotBytes = a.ID, snapshots.HeldBelow(w.tree, nil)[a.ID]
+			top, resp.SnapshotBytes = a.ID, namespace.HeldBelow(w.tree, nil, []namespace.InodeID{a.ID})[a.ID]
 		}
 		switch a.Type {
 		case namespace.TypeFile:

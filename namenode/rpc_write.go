@@ -273,7 +273,7 @@ func (s *writers) Append(ctx context.Context, r *pb.AppendRequest) (*pb.OpenResp
 		err = try()
 	}
 	if queued || errors.Is(err, fserror.Held) && wait > 0 {
-		err = s.waitFor(ctx, c, at, wait, waiting.Call{By: h, Again: r.GetAgain(), Held: err, Try: try})
+		err = s.waitFor(ctx, c, at, wait, waiting.Call{By: h, Who: taker(ctx, c), Again: r.GetAgain(), Held: err, Try: try})
 	}
 	if err != nil {
 		return nil, err

@@ -150,7 +150,7 @@ func (s *Server) newService() *service {
 	room := &trash.Room{Config: bin, Asked: func(ctx context.Context, r trash.Request) (*namespace.Call, namespace.CallID, error) {
 		return d.asked(ctx, r)
 	}}
-	limits := &quotas.Calls{Engine: s.engine, Caller: d.caller, Held: snapshots.HeldBelow, Asked: func(ctx context.Context, r *pb.SetQuotaRequest) (*namespace.Call, namespace.CallID, error) {
+	limits := &quotas.Calls{Engine: s.engine, Caller: d.caller, Asked: func(ctx context.Context, r *pb.SetQuotaRequest) (*namespace.Call, namespace.CallID, error) {
 		return d.asked(ctx, r)
 	}}
 	turn := func(ctx context.Context, c *namespace.Call) (func(), error) {

@@ -105,7 +105,7 @@ func TestSnapshotsTakeMuchMemory(t *testing.T) {
 	}
 	s.Service.Memory = 4*took - 1
 	for _, name := range []string{"t", ""} {
-		if err := snap(name); fserror.KindOf(err) != fserror.NoSpace || !strings.Contains(err.Error(), "delete snapshots") {
+		if err := snap(name); fserror.KindOf(err) != fserror.NoSpace || !strings.Contains(err.Error(), "delete snapshots") || !strings.Contains(err.Error(), "; most are of /d (1, user root); ") {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
@@ -237,5 +237,31 @@ func TestComparisonsOfOneThing(t *testing.T) {
 		if r, err := differ(bad); fserror.KindOf(err) != fserror.InvalidArgument {
 			t.Errorf("%q: %v, %v", bad, r, err)
 		}
+	}
+}
+
+// TestNameOfARepeatedSnapshot: who makes a snapshot without a name is told the one that it has, also
+// if the call comes again after it was renamed.
+func TestNameOfARepeatedSnapshot(t *testing.T) {
+	s := startAt(t, new(clock.Fake)).calls
+	who := callers()
+	snapshotsOf(t, s, who, "/d")
+	r := &pb.MakeSnapshotRequest{At: pb.At("/d")}
+	r.Call, r.Caller = who("root")
+	first, err := s.MakeSnapshot(t.Context(), r)
+	if err != nil || first.GetSnapshot() == "" {
+		t.Fatalf("%v, %v", first, err)
+	}
+	again, err := s.MakeSnapshot(t.Context(), r)
+	if err != nil || again.GetSnapshot() != first.GetSnapshot() {
+		t.Errorf("%v, %v, not %v", again, err, first)
+	}
+	rename := &pb.RenameSnapshotRequest{At: pb.At("/d"), Name: first.GetSnapshot(), NewName: "other"}
+	rename.Call, rename.Caller = who("root")
+	if _, err := s.RenameSnapshot(t.Context(), rename); err != nil {
+		t.Fatal(err)
+	}
+	if again, err = s.MakeSnapshot(t.Context(), r); err != nil || again.GetSnapshot() != "other" {
+		t.Errorf("%v, %v", again, err)
 	}
 }

@@ -1,9 +1,11 @@
 package namenode_test
 
 import (
+	"os"
 	"testing"
 	"time"
 
+	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env"
@@ -56,4 +58,47 @@ func TestSnapshotKeepsBlocks(t *testing.T) {
 	if left := blockFiles(t, n.Config().Data); len(left) != 0 {
 		t.Fatalf("%d blocks are left without the snapshot", len(left))
 	}
+}
+
+// TestFsckOfSnapshots: fsck finds that a block which only snapshots have is gone, and says of which
+// file in which.
+func TestFsckOfSnapshots(t *testing.T) {
+	t.Parallel()
+	n := env.Start(t)
+	r, fs := n.Raw(t, "r"), n.Client(t)
+	withBlock(t, r, "/d/f", "content")
+	if _, err := r.NN.AllowSnapshots(t.Context(), &pb.AllowSnapshotsRequest{Call: r.Call(), Caller: r.Who, At: pb.At("/d"), Allow: true}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"old", "new"} {
+		if _, err := r.NN.MakeSnapshot(t.Context(), &pb.MakeSnapshotRequest{Call: r.Call(), Caller: r.Who, At: pb.At("/d"), Name: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remove(t, r, "/d/f")
+	fsckClean(t, r)
+	for _, file := range blockFiles(t, n.Config().Data) {
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	finds := func(path string, blocks bool) {
+		t.Helper()
+		var found []client.FsckProblem
+		if _, err := fs.Admin().Fsck(t.Context(), "", blocks, func(p client.FsckProblem) error { found = append(found, p); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if len(found) != 1 || found[0].Path != path {
+			t.Errorf("the block of %s is gone, and fsck finds %+v", path, found)
+		}
+	}
+	finds("/d/.snapshot/new/f", true)
+	finds("/d/.snapshot/new/f", false)
+	if _, err := r.NN.DeleteSnapshot(t.Context(), &pb.DeleteSnapshotRequest{Call: r.Call(), Caller: r.Who, At: pb.At("/d"), Name: "new"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Reclaim(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	finds("/d/.snapshot/old/f", true)
 }

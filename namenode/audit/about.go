@@ -1,8 +1,8 @@
 package audit
 
 import (
-	"path"
 	"slices"
+	"strings"
 
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -109,12 +109,17 @@ func (l *Line) Answered(response any) {
 	}
 }
 
-// snapshots are the directory, and the paths of its snapshots that have a name.
+// snapshots are the directory, and the paths of its snapshots that have a name, as the request has it:
+// that was not checked, and may have /../ in it.
 func (l *Line) snapshots(dir *pb.Ref, names ...string) {
 	l.ref(dir)
+	at := dir.GetPath()
+	if at != "" && !strings.HasSuffix(at, "/") {
+		at += "/"
+	}
 	for _, name := range names {
 		if name != "" {
-			l.path(dir.GetBase(), path.Join(dir.GetPath(), ".snapshot", name))
+			l.path(dir.GetBase(), at+".snapshot/"+name)
 		}
 	}
 }

@@ -41,6 +41,7 @@ func TestSnapshotsAreAudited(t *testing.T) {
 	}{
 		{"MakeSnapshot", &pb.MakeSnapshotRequest{At: pb.Follow("/d")}, []Path{{Path: "/d"}}},
 		{"MakeSnapshot", &pb.MakeSnapshotRequest{At: pb.Follow("/"), Name: "a"}, []Path{{Path: "/"}, {Path: "/.snapshot/a"}}},
+		{"DeleteSnapshot", &pb.DeleteSnapshotRequest{At: pb.At("/d/"), Name: "../../payroll"}, []Path{{Path: "/d/"}, {Path: "/d/.snapshot/../../payroll"}}},
 		{"RenameSnapshot", &pb.RenameSnapshotRequest{At: pb.Follow("/d"), Name: "a", NewName: "b"}, []Path{{Path: "/d"}, {Path: "/d/.snapshot/a"}, {Path: "/d/.snapshot/b"}}},
 		{"DeleteSnapshot", &pb.DeleteSnapshotRequest{At: pb.Inode(7), Name: "a"}, []Path{{Base: 7}, {Base: 7, Path: ".snapshot/a"}}},
 	} {

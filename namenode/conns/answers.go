@@ -2,6 +2,7 @@ package conns
 
 import (
 	"net"
+	"runtime"
 
 	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/proto" // what Codec encodes with
@@ -50,7 +51,7 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 		return c.CodecV2.Marshal(v)
 	}
 	size := proto.Size(a.Message)
-	pool := kept{a.c}
+	pool := &kept{c: a.c}
 	buf := pool.Get(max(size, leastKept))
 	b, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend((*buf)[:0], a.Message)
 	if err != nil {
@@ -61,23 +62,29 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.NewBuffer(buf, pool)}, nil
 }
 
-// kept is where the buffers of messages to a client come from, and go when they were sent.
-type kept struct{ c *Conn }
+// kept is where the buffer of a message to a client comes from, and goes when it was sent.
+type kept struct {
+	c    *Conn
+	lost runtime.Cleanup // gRPC drops buffers, and with them this, of a stream that has ended
+}
 
 // Get implements mem.BufferPool.
-func (k kept) Get(size int) (buf *[]byte) {
+func (k *kept) Get(size int) (buf *[]byte) {
 	if size > mostPooled {
 		b := make([]byte, size)
 		buf = &b
 	} else {
 		buf = mem.DefaultBufferPool().Get(size)
 	}
-	k.c.count(unsent, int64(cap(*buf)))
+	n := int64(cap(*buf))
+	k.c.count(unsent, n)
+	k.lost = runtime.AddCleanup(k, func(c *Conn) { c.count(unsent, -n) }, k.c)
 	return buf
 }
 
 // Put implements mem.BufferPool.
-func (k kept) Put(buf *[]byte) {
+func (k *kept) Put(buf *[]byte) {
+	k.lost.Stop()
 	k.c.count(unsent, -int64(cap(*buf)))
 	if cap(*buf) <= mostPooled {
 		mem.DefaultBufferPool().Put(buf)

@@ -216,6 +216,27 @@ func TestBudget(t *testing.T) {
 	}
 }
 
+// Over the budget, the address that has most on all its connections loses one, its largest, and
+// who has most on one alone does not.
+func TestBudgetOfManyConnections(t *testing.T) {
+	for k := range kinds {
+		table := New(64, 1000)
+		_, one := admit(t, table, "192.0.2.1:1")
+		var many []*Conn
+		for i := range 4 {
+			_, c := admit(t, table, fmt.Sprint("192.0.2.2:", i+1))
+			many = append(many, c)
+			table.count(c, k, int64(150+i))
+		}
+		if most := table.count(one, k, 390); most != nil {
+			t.Fatalf("kind %d: one is to end within the budget", k)
+		}
+		if most := table.count(one, k, 10); most != many[3] {
+			t.Errorf("kind %d: the largest connection of the greedy one does not end", k)
+		}
+	}
+}
+
 // A connection that is being ended for its messages is ended once, and nobody else
 // for what it had.
 func TestBudgetWhileOneEnds(t *testing.T) {

@@ -19,10 +19,10 @@
 // its flow control bounds them by stream only. [Table.Creds] puts a meter around
 // a connection, which follows the frames of HTTP/2 in both directions: it
 // knows of each stream how many bytes of an incomplete message were read. When
-// there are too many in all, the connection that has most of them is closed.
+// there are too many in all, the largest connection of the address that has most of them is closed.
 //
 // gRPC also keeps the bytes of an answer until its client grants room for them, and so
 // after the handler has returned: the first message of a stream whatever its size. [Codec]
-// counts what [To] has bound to a connection until gRPC gives its buffer back, and the
-// connection that has most of too many is closed, too.
+// counts what [To] has bound to a connection until gRPC gives its buffer back, or drops it, and
+// closes one of too many in the same way.
 package conns

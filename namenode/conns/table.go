@@ -306,7 +306,8 @@ func (c *Conn) count(k kind, n int64) {
 	}
 }
 
-// count returns the connection that has most of the bytes, if they are too many.
+// count returns, if the bytes are too many, the connection that has most of them of whose connections
+// have most together: who has few on each of many ends his own.
 func (t *Table) count(c *Conn, k kind, n int64) (most *Conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -318,9 +319,14 @@ func (t *Table) count(c *Conn, k kind, n int64) (most *Conn) {
 	if n <= 0 || t.held[k] <= t.budget {
 		return nil
 	}
+	of := make(map[string]int64, 1)
+	for o := range t.open {
+		of[o.from.who.Names[0]] += o.held[k]
+	}
 	most = c
 	for o := range t.open {
-		if o.held[k] > most.held[k] {
+		his, more := of[o.from.who.Names[0]], of[most.from.who.Names[0]]
+		if his > more || his == more && o.held[k] > most.held[k] {
 			most = o
 		}
 	}

@@ -73,6 +73,6 @@ func (t applier) shortened(n *inode, length int64) (*inode, error) {
 	x.Cut = t.now.TxID
 	short, lost := n.Content().Cut(length)
 	x.SetContent(short)
-	t.disownBlocks(n.ID, lost)
+	t.disownBlocks(n.ID, len(short.Blocks), lost)
 	return n, nil
 }

@@ -13,9 +13,7 @@ type space struct {
 }
 
 // Garbage are the blocks that no file has any more, by what Reigned was then: to be read only.
-func (t *space) Garbage() *tables.Garbage {
-	return &t.garbage
-}
+func (t *space) Garbage() *tables.Garbage { return &t.garbage }
 
 // IsGarbage reports whether a block is garbage: it may be gone from the store
 // at any time, and no file can have it again.
@@ -31,12 +29,15 @@ func (t applier) ownBlock(b Block) {
 	t.counts.StoredBytes += int64(b.Stored)
 }
 
-// disownBlocks makes blocks that were part of a file garbage, but those that a snapshot has.
-func (t applier) disownBlocks(file InodeID, blocks []Block) {
+// disownBlocks makes blocks that were those of a file from a place in its list on garbage, but those
+// that a snapshot has.
+func (t applier) disownBlocks(file InodeID, from int, blocks []Block) {
 	for _, b := range blocks {
 		t.counts.StoredBytes -= int64(b.Stored)
 	}
-	t.snaps.Hold(file, blocks, t.forget)
+	if t.snaps.Hold(file, from, blocks, t.forget) {
+		t.touch(snapshotChange(0))
+	}
 }
 
 // forget makes a block garbage that no file has, nor a snapshot.
@@ -60,7 +61,7 @@ func (t applier) free(n *inode, reason string) []ClosedFile {
 	if n.Mode&node.ACLBit != 0 {
 		t.acls.Drop(n.ID, t.countACL)
 	}
-	t.disownBlocks(n.ID, n.Blocks())
+	t.disownBlocks(n.ID, 0, n.Blocks())
 	t.snaps.Allow(n.ID, false)
 	t.drop(n)
 	t.counts.Add(n.Type, -1)

@@ -36,10 +36,7 @@ func (t *inodes) get(id InodeID) *inode { return t.slots.Inode(id) }
 func (t *inodes) each(from InodeID, fn func(*inode) bool) { t.slots.EachInode(from, fn) }
 
 // IsDir reports whether there is a directory of that number.
-func (t *inodes) IsDir(id InodeID) bool {
-	n := t.get(id)
-	return n != nil && n.Type == TypeDir
-}
+func (t *inodes) IsDir(id InodeID) bool { return t.slots.IsDir(id) }
 
 // whereAttached says of what can be attached to a lease where it is.
 func (t *inodes) whereAttached(id InodeID) (dir InodeID, isDir, can bool) {

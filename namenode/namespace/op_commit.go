@@ -120,7 +120,7 @@ func (op *OpCommit) apply(t applier) (Result, error) {
 	x := n.OwnExt()
 	changed, lost := op.commit().To(old.Content())
 	x.SetContent(changed)
-	t.disownBlocks(n.ID, lost)
+	t.disownBlocks(n.ID, len(old.Blocks())-len(lost), lost)
 	t.ownBlock(op.Block)
 	t.reigns.Committed(op.Block.Key.Term, op.Block.Key.Seq)
 	if n.Length() > old.Length() {

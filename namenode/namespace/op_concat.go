@@ -3,6 +3,7 @@ package namespace
 import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/namespace/node"
+	"github.com/leasefs/leasefs/namenode/namespace/snapshots"
 )
 
 // OpConcat moves the blocks (and the last one's tail) of the sources, in
@@ -40,7 +41,7 @@ func PlanConcat(t *Tree, c *Call, target Ref, sources []Ref) (*OpConcat, error) 
 	if n.Open() != nil {
 		return nil, held(v.op, path, n)
 	}
-	o := &OpConcat{Target: n.ID}
+	o, sharing := &OpConcat{Target: n.ID}, t.snaps.Sharing()
 	seen := map[InodeID]bool{n.ID: true}
 	for _, r := range sources {
 		at, err := v.find(r)
@@ -65,7 +66,7 @@ func PlanConcat(t *Tree, c *Call, target Ref, sources []Ref) (*OpConcat, error) 
 		if s.Open() != nil {
 			return nil, held(v.op, path, s)
 		}
-		if err := shared(v, s); err != nil {
+		if err := shared(v, sharing(s)); err != nil {
 			return nil, fserror.With(err, v.op, path)
 		}
 		seen[s.ID] = true
@@ -106,10 +107,9 @@ func concatFiles(t *Tree, op *OpConcat) (files []*inode, err error) {
 	return files, nil
 }
 
-// shared returns an error if a snapshot has blocks that a file has, too: they cannot become
-// another file's.
-func shared(v view, n *inode) error {
-	s := v.snaps.Sharing(n.ID, n.Blocks())
+// shared returns an error if a snapshot, unless it is nil, has blocks that a file has, too: they
+// cannot become another file's.
+func shared(v view, s *snapshots.Snapshot) error {
 	if s == nil {
 		return nil
 	}
@@ -131,8 +131,9 @@ func (op *OpConcat) apply(t applier) (Result, error) {
 	case length < 0:
 		return Result{}, misfit("the whole would be too long")
 	}
+	sharing := t.snaps.Sharing()
 	for _, s := range files[1:] {
-		if err := shared(view{Tree: t.Tree}, s); err != nil {
+		if err := shared(view{Tree: t.Tree}, sharing(s)); err != nil {
 			return Result{}, err
 		}
 	}

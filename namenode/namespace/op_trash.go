@@ -105,9 +105,7 @@ func (t *Tree) SizeInTrash(id InodeID, size *node.Size, budget int) (done bool) 
 
 // keptFor is for how many milliseconds an inode is kept when it is deleted: as the nearest
 // directory says that says something, from itself on.
-func (t *inodes) keptFor(id InodeID) int64 {
-	return t.xattrs.KeptFor(id, t.slots.Up)
-}
+func (t *inodes) keptFor(id InodeID) int64 { return t.xattrs.KeptFor(id, t.slots.Up) }
 
 // mayTrash checks a change of TrashXattr, which is for the owner of a directory.
 func mayTrash(v view, n *inode, value string, action tables.XattrAction, path string) error {

@@ -20,8 +20,8 @@ const MaxTxn = 128
 type OpTxn struct {
 	Parts []Op
 
-	tried *Tree        // all parts fit it,
-	at    uint64       // as it was after this record
+	tried *Tree        // the tree that all parts are known to fit,
+	at    uint64       // while its last txid is at
 	grows quota.Growth // of a planned one
 }
 

@@ -229,11 +229,17 @@ func (t *Tree) SnapshotDiff(c *Call, r Ref, from, to string, start InodeID, limi
 	return list, next, nil
 }
 
-// SnapshotsOf are the snapshots of the namespace, and the directories that may have some, to be
-// looked at for a call, whatever it may see.
+// SnapshotsOf are the snapshots of the namespace, how much each holds, and the directories that may
+// have some, to be looked at for a call, whatever it may see.
 func SnapshotsOf(t *Tree, c *Call) *snapshots.Table {
 	t.look(c, snapshotChange(0))
 	return &t.snaps
+}
+
+// HeldBelow is how many bytes blocks take that only snapshots have of directories that are in each of
+// some, or are it.
+func HeldBelow(t *Tree, c *Call, dirs []InodeID) map[InodeID]int64 {
+	return SnapshotsOf(t, c).HeldBelow(dirs, t.slots.Up)
 }
 
 // SnapshotMemory is about how many bytes of memory the namespace's snapshots take besides the

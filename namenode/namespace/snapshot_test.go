@@ -743,3 +743,63 @@ func TestDiffTellsTheDead(t *testing.T) {
 		}
 	}
 }
+
+// TestHeldIsDurable: how much snapshots hold is seen as of the record that changed it last.
+func TestHeldIsDurable(t *testing.T) {
+	r := newRig(t)
+	r.mkdir(t, "/d")
+	r.allow(t, "/d")
+	w := r.open(t, "/d/f", "client")
+	r.commit(t, w, "block")
+	r.close(t, w)
+	r.snapshot(t, "/d", "a")
+	r.snapshot(t, "/d", "b")
+	r.tree.Track(true)
+	seen := func(what string) {
+		t.Helper()
+		last, _ := r.tree.Last()
+		c := &Call{User: "ann"}
+		if SnapshotsOf(r.tree, c); c.AsOf() != last {
+			t.Errorf("%s: as of %d, not %d", what, c.AsOf(), last)
+		}
+		r.tree.SetDurable(last)
+	}
+	op, err := PlanDelete(r.tree, nil, At("/d/f"), false, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.must(t, op)
+	seen("a block is held")
+	r.forget(t, "/d", "b")
+	seen("another one has it")
+	if held := r.tree.SnapshotTable().HeldOf(r.id(t, "/d")); held == 0 {
+		t.Error("nothing is held")
+	}
+}
+
+// TestBlocksKeepTheirPlaces: a block at another place of a file in a snapshot than in the tree is
+// found, and an image with it refused: what is freed relies on it.
+func TestBlocksKeepTheirPlaces(t *testing.T) {
+	r := newRig(t)
+	r.mkdir(t, "/d")
+	r.allow(t, "/d")
+	w := r.open(t, "/d/f", "client")
+	r.commit(t, w, "one")
+	r.commit(t, w, "other")
+	r.close(t, w)
+	s := r.snapshot(t, "/d", "s")
+	if _, err := ReadImage(bytes.NewReader(imageOf(t, r.tree))); err != nil || len(r.tree.Check()) > 0 {
+		t.Fatalf("%v, %v", err, r.tree.Check())
+	}
+	n := s.In.Inodes.Inode(r.id(t, "/d/f")).Edit()
+	b := slices.Clone(n.Blocks())
+	slices.Reverse(b)
+	n.OwnExt().Blocks = b
+	s.In.Inodes.PutInode(n)
+	if found := r.tree.Check(); len(found) == 0 {
+		t.Error("nothing is found")
+	}
+	if _, err := ReadImage(bytes.NewReader(imageOf(t, r.tree))); err == nil {
+		t.Error("the image is read")
+	}
+}

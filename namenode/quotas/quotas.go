@@ -23,8 +23,6 @@ type Calls struct {
 	// Caller finds out who asks, Asked also for which call.
 	Caller func(context.Context, *pb.Caller) (*namespace.Call, error)
 	Asked  func(context.Context, *pb.SetQuotaRequest) (*namespace.Call, namespace.CallID, error)
-	// Held is how many bytes only snapshots have, by directory above them.
-	Held func(*namespace.Tree, *namespace.Call) map[namespace.InodeID]int64
 }
 
 // SetQuota sets a quota: see namespace.PlanQuota.
@@ -34,7 +32,7 @@ func (s *Calls) SetQuota(ctx context.Context, r *pb.SetQuotaRequest) (*pb.Mutate
 		return nil, err
 	}
 	out, err := s.Engine.DoAnswer(ctx, engine.Request{Call: c, ID: id, Plan: func(tx *engine.Tx) (namespace.Op, error) {
-		return engine.OrNil(namespace.PlanQuota(tx.Tree, c, ref(r.GetAt()), quota.Limits{Names: asked(r.Names), Bytes: asked(r.Bytes)}))
+		return engine.OrNil(namespace.PlanQuota(tx.Tree, c, calls.RefOf(r.GetAt()), quota.Limits{Names: asked(r.Names), Bytes: asked(r.Bytes)}))
 	}})
 	if err != nil {
 		return nil, err
@@ -50,10 +48,6 @@ func asked(limit *int64) int64 {
 	return *limit
 }
 
-func ref(r *pb.Ref) namespace.Ref {
-	return namespace.Ref{Base: namespace.InodeID(r.GetBase()), Path: r.GetPath(), How: calls.How(r.GetHow()), Expect: namespace.InodeID(r.GetExpect())}
-}
-
 // GetQuota tells of the quotas in which something counts.
 func (s *Calls) GetQuota(ctx context.Context, r *pb.GetQuotaRequest) (*pb.GetQuotaResponse, error) {
 	c, err := s.Caller(ctx, r.GetCaller())
@@ -62,24 +56,29 @@ func (s *Calls) GetQuota(ctx context.Context, r *pb.GetQuotaRequest) (*pb.GetQuo
 	}
 	resp := new(pb.GetQuotaResponse)
 	err = s.Engine.View(ctx, c, func(tx *engine.Tx) error {
-		a, err := tx.Tree.Stat(c, ref(r.GetAt()))
+		a, err := tx.Tree.Stat(c, calls.RefOf(r.GetAt()))
 		if err != nil {
 			return err
 		}
-		*resp = pb.GetQuotaResponse{}
-		held := s.Held(tx.Tree, c)
-		for _, e := range namespace.QuotasAbove(tx.Tree, c, a.ID) {
-			path, _ := tx.Tree.Path(e.Dir)
-			resp.Quotas = append(resp.Quotas, told(e, path, held))
-			resp.Own = resp.Own || e.Dir == a.ID
-		}
+		above := namespace.QuotasAbove(tx.Tree, c, a.ID)
+		*resp = pb.GetQuotaResponse{Quotas: told(tx.Tree, c, above), Own: len(above) > 0 && above[0].Dir == a.ID}
 		return nil
 	})
 	return resp, err
 }
 
-func told(e quota.Entry, path string, held map[namespace.InodeID]int64) *pb.Quota {
-	return &pb.Quota{Inode: uint64(e.Dir), Path: path, Names: e.Limits.Names, Bytes: e.Limits.Bytes, UsedNames: e.Use.Names, UsedBytes: e.Use.Bytes, SnapshotBytes: held[e.Dir]}
+// told is what is told of some quotas.
+func told(t *namespace.Tree, c *namespace.Call, some []quota.Entry) (list []*pb.Quota) {
+	dirs := make([]namespace.InodeID, len(some))
+	for i, e := range some {
+		dirs[i] = e.Dir
+	}
+	held := namespace.HeldBelow(t, c, dirs)
+	for _, e := range some {
+		path, _ := t.Path(e.Dir)
+		list = append(list, &pb.Quota{Inode: uint64(e.Dir), Path: path, Names: e.Limits.Names, Bytes: e.Limits.Bytes, UsedNames: e.Use.Names, UsedBytes: e.Use.Bytes, SnapshotBytes: held[e.Dir]})
+	}
+	return list
 }
 
 // mostFull is how many of the fullest quotas are told.
@@ -107,11 +106,7 @@ func (s *Calls) Fullest() (fullest []*pb.Quota) {
 				top = top[:min(len(top), mostFull)]
 			}
 		})
-		held := s.Held(t, nil)
-		for _, e := range top {
-			path, _ := t.Path(e.Dir)
-			fullest = append(fullest, told(e, path, held))
-		}
+		fullest = told(t, nil, top)
 	})
 	return fullest
 }
@@ -137,7 +132,7 @@ func (s *Calls) ListQuotas(ctx context.Context, r *pb.ListQuotasRequest) (*pb.Li
 	err = s.Engine.View(ctx, c, func(tx *engine.Tx) error {
 		last, looked := namespace.InodeID(r.GetAfter()), 0
 		*resp = pb.ListQuotasResponse{}
-		held := s.Held(tx.Tree, c)
+		var some []quota.Entry
 		namespace.Quotas(tx.Tree, c).From(last+1, func(e quota.Entry) bool {
 			if looked == limit {
 				resp.Next = uint64(last)
@@ -146,11 +141,11 @@ func (s *Calls) ListQuotas(ctx context.Context, r *pb.ListQuotasRequest) (*pb.Li
 			looked++
 			last = e.Dir
 			if _, err := tx.Tree.Stat(c, namespace.Inode(e.Dir)); err == nil {
-				path, _ := tx.Tree.Path(e.Dir)
-				resp.Quotas = append(resp.Quotas, told(e, path, held))
+				some = append(some, e)
 			}
 			return true
 		})
+		resp.Quotas = told(tx.Tree, c, some)
 		return nil
 	})
 	return resp, err

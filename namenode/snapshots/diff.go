@@ -10,6 +10,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
 	"github.com/leasefs/leasefs/namenode/namespace/snapshots"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -22,7 +23,7 @@ func (s *Service) DiffSnapshots(ctx context.Context, r *pb.DiffSnapshotsRequest)
 	if err != nil {
 		return nil, err
 	}
-	d := differ{ctx: ctx, from: r.GetFrom(), to: r.GetTo(), c: c, at: ref(r.GetAt())}
+	d := differ{ctx: ctx, from: r.GetFrom(), to: r.GetTo(), c: c, at: calls.RefOf(r.GetAt())}
 	if d.from == "" && d.to == "" {
 		return nil, fserror.New(fserror.InvalidArgument, "", r.GetAt().GetPath(), "name one snapshot, or two, to be compared")
 	}
@@ -31,7 +32,7 @@ func (s *Service) DiffSnapshots(ctx context.Context, r *pb.DiffSnapshotsRequest)
 		return nil, err
 	}
 	if err := s.Engine.View(ctx, c, func(tx *engine.Tx) error { // for who may not, nothing is cloned
-		_, _, err := tx.Tree.SnapshotDiff(c, ref(r.GetAt()), d.from, d.to, 1<<snapshots.Bits-1, 1) // beyond all that could differ
+		_, _, err := tx.Tree.SnapshotDiff(c, calls.RefOf(r.GetAt()), d.from, d.to, 1<<snapshots.Bits-1, 1) // beyond all that could differ
 		return err
 	}); err != nil {
 		return nil, err

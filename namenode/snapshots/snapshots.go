@@ -5,6 +5,9 @@ package snapshots
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -73,21 +76,40 @@ func (s *Service) MeasureSnapshots(context.Context) error {
 // SnapshotMemory is about how many bytes of memory snapshots took when that was counted last.
 func (s *Service) SnapshotMemory() int64 { return s.memory.Load() }
 
-// refuse returns an error of kind NoSpace if snapshots take so much memory that none is made.
-func (s *Service) refuse() error {
-	if took, most := s.SnapshotMemory(), s.Memory/memoryShare; took > most {
-		return fserror.New(fserror.NoSpace, "", "", "snapshots take %d MiB of the namenode's memory, of %d MiB that they may take; delete snapshots, the oldest first, and try again a minute later", took>>20, most>>20)
-	}
-	return nil
-}
+// mostNamed is how many directories an error names.
+const mostNamed = 3
 
-// HeldBelow is how many bytes blocks take that only snapshots have, of directories that are in one, or
-// are it, for each of which that is not 0.
-func HeldBelow(t *namespace.Tree, c *namespace.Call) map[namespace.InodeID]int64 {
-	return namespace.SnapshotsOf(t, c).HeldBelow(func(dir namespace.InodeID) namespace.InodeID {
-		a, _ := t.Stat(nil, namespace.Inode(dir))
-		return a.Parent
+// refuse returns an error of kind NoSpace if snapshots take so much memory that none is made. It names
+// the directories with the most snapshots that the caller may see.
+func (s *Service) refuse(t *namespace.Tree, c *namespace.Call) error {
+	took, most := s.SnapshotMemory(), s.Memory/memoryShare
+	if took <= most {
+		return nil
+	}
+	type count struct {
+		dir namespace.InodeID
+		n   int
+	}
+	var counts []count
+	table := namespace.SnapshotsOf(t, c)
+	table.Dirs(func(dir namespace.InodeID) bool {
+		counts = append(counts, count{dir, table.Count(dir)})
+		return true
 	})
+	slices.SortFunc(counts, func(a, b count) int { return cmp.Or(cmp.Compare(b.n, a.n), cmp.Compare(a.dir, b.dir)) })
+	var named []string
+	for _, one := range counts {
+		if path, ok := t.Path(one.dir); ok && len(named) < mostNamed {
+			if _, err := t.Stat(c, namespace.Inode(one.dir)); err == nil {
+				named = append(named, fmt.Sprintf("%s (%d, user %s)", path, one.n, t.OwnerOf(one.dir)))
+			}
+		}
+	}
+	of := ""
+	if len(named) > 0 {
+		of = "; most are of " + strings.Join(named, ", ")
+	}
+	return fserror.New(fserror.NoSpace, "", "", "snapshots take %d MiB of the namenode's memory, of %d MiB that they may take%s; the directories' owners, or a superuser, have to delete snapshots, the oldest first; try again a minute later", took>>20, most>>20, of)
 }
 
 // refuseGreedy returns an error of kind NoSpace if the namespace has few numbers of snapshots left, and
@@ -97,13 +119,9 @@ func refuseGreedy(t *namespace.Tree, c *namespace.Call, dir namespace.InodeID) e
 	if int64(table.Len()) < share.Room(snapshots.Max, snapshots.Max, 1, c.IsSuper()) {
 		return nil // there is enough for everybody
 	}
-	owner, err := t.Stat(nil, namespace.Inode(dir))
-	if err != nil {
-		return err
-	}
-	held := 0
+	owner, held := t.OwnerOf(dir), 0
 	table.Dirs(func(other namespace.InodeID) bool {
-		if a, err := t.Stat(nil, namespace.Inode(other)); err == nil && a.User == owner.User {
+		if t.OwnerOf(other) == owner {
 			held += table.Count(other)
 		}
 		return true
@@ -111,31 +129,26 @@ func refuseGreedy(t *namespace.Tree, c *namespace.Call, dir namespace.InodeID) e
 	if int64(table.Len()) < share.Room(snapshots.Max, int64(held), 1, c.IsSuper()) {
 		return nil
 	}
-	return fserror.New(fserror.NoSpace, "", "", "the namespace has %d snapshots of %d that it can have, of which directories of user %s have %d; the others are for those who have few; delete some", table.Len(), snapshots.Max, owner.User, held)
+	return fserror.New(fserror.NoSpace, "", "", "the namespace has %d snapshots of %d that it can have, of which directories of user %s have %d; the others are for those who have few; delete some", table.Len(), snapshots.Max, owner, held)
 }
 
 // refuseBelowQuota returns an error of kind NoSpace if, below a quota in which a directory counts,
 // snapshots alone have more bytes than it allows: so they never have much more than twice as many,
 // whoever makes, changes and deletes in turn.
 func refuseBelowQuota(t *namespace.Tree, c *namespace.Call, dir namespace.InodeID) error {
-	var held map[namespace.InodeID]int64
-	for _, q := range namespace.QuotasAbove(t, c, dir) {
-		if q.Limits.Bytes == quota.None {
-			continue
-		}
-		if held == nil {
-			held = HeldBelow(t, c)
-		}
+	var dirs []namespace.InodeID
+	above := slices.DeleteFunc(namespace.QuotasAbove(t, c, dir), func(q quota.Entry) bool { return q.Limits.Bytes == quota.None })
+	for _, q := range above {
+		dirs = append(dirs, q.Dir)
+	}
+	held := namespace.HeldBelow(t, c, dirs)
+	for _, q := range above {
 		if n := held[q.Dir]; n > q.Limits.Bytes {
 			path, _ := t.Path(q.Dir)
 			return fserror.New(fserror.NoSpace, "", "", "%s has a quota of %d bytes, and its snapshots alone have %d; delete some", path, q.Limits.Bytes, n).Because(fserror.ReasonQuotaBytes)
 		}
 	}
 	return nil
-}
-
-func ref(r *pb.Ref) namespace.Ref {
-	return namespace.Ref{Base: namespace.InodeID(r.GetBase()), Path: r.GetPath(), How: calls.How(r.GetHow()), Expect: namespace.InodeID(r.GetExpect())}
 }
 
 // plan makes the record of a change.
@@ -162,7 +175,7 @@ func answer(out engine.Outcome, err error) (*pb.MutateResponse, error) {
 // AllowSnapshots says whether a directory may have snapshots: see namespace.PlanAllowSnapshots.
 func (s *Service) AllowSnapshots(ctx context.Context, r *pb.AllowSnapshotsRequest) (*pb.MutateResponse, error) {
 	return answer(s.change(ctx, r, false, func(t *namespace.Tree, c *namespace.Call) (*namespace.OpSnapshot, error) {
-		return namespace.PlanAllowSnapshots(t, c, ref(r.GetAt()), r.GetAllow())
+		return namespace.PlanAllowSnapshots(t, c, calls.RefOf(r.GetAt()), r.GetAllow())
 	}))
 }
 
@@ -171,44 +184,58 @@ const defaultName = "s20060102-150405.000"
 
 // MakeSnapshot makes a snapshot: see namespace.PlanSnapshot.
 func (s *Service) MakeSnapshot(ctx context.Context, r *pb.MakeSnapshotRequest) (*pb.MutateResponse, error) {
+	name := r.GetName()
 	out, err := s.change(ctx, r, true, func(t *namespace.Tree, c *namespace.Call) (op *namespace.OpSnapshot, err error) {
-		name := r.GetName()
 		for now := s.Engine.Now(); ; now++ { // the next millisecond, if one was made in this
 			if r.GetName() == "" {
 				name = time.UnixMilli(now).UTC().Format(defaultName)
 			}
-			if op, err = namespace.PlanSnapshot(t, c, ref(r.GetAt()), name); err == nil {
-				return op, cmp.Or(s.refuse(), refuseGreedy(t, c, op.Dir), refuseBelowQuota(t, c, op.Dir))
+			if op, err = namespace.PlanSnapshot(t, c, calls.RefOf(r.GetAt()), name); err == nil {
+				return op, cmp.Or(s.refuse(t, c), refuseGreedy(t, c, op.Dir), refuseBelowQuota(t, c, op.Dir))
 			}
 			if r.GetName() != "" || fserror.KindOf(err) != fserror.Exists {
 				return nil, err
 			}
 		}
 	})
+	if err == nil && out.Repeat { // nothing was planned now
+		name, err = s.nameOf(ctx, r, out.Inode)
+	}
 	resp, err := answer(out, err)
 	if err == nil {
-		resp.Snapshot = r.GetName()
-		id, _ := snapshots.Split(out.Inode)
-		s.Engine.Look(func(t *namespace.Tree) {
-			if made := t.SnapshotTable().Get(id); made != nil { // else it was deleted meanwhile
-				resp.Snapshot = made.Name
-			}
-		})
+		resp.Snapshot = name
 	}
 	return resp, err
+}
+
+// nameOf is the name of a snapshot that a call made before; if it was deleted since, that which the
+// call asked for.
+func (s *Service) nameOf(ctx context.Context, r *pb.MakeSnapshotRequest, inode namespace.InodeID) (name string, err error) {
+	c, err := s.Caller(ctx, r.GetCaller())
+	if err != nil {
+		return "", err
+	}
+	id, _ := snapshots.Split(inode)
+	err = s.Engine.ViewAnswer(ctx, c, func(tx *engine.Tx) error {
+		if name = r.GetName(); namespace.SnapshotsOf(tx.Tree, c).Get(id) != nil {
+			name = namespace.SnapshotsOf(tx.Tree, c).Get(id).Name
+		}
+		return nil
+	})
+	return name, err
 }
 
 // RenameSnapshot gives a snapshot another name: see namespace.PlanRenameSnapshot.
 func (s *Service) RenameSnapshot(ctx context.Context, r *pb.RenameSnapshotRequest) (*pb.MutateResponse, error) {
 	return answer(s.change(ctx, r, false, func(t *namespace.Tree, c *namespace.Call) (*namespace.OpSnapshot, error) {
-		return namespace.PlanRenameSnapshot(t, c, ref(r.GetAt()), r.GetName(), r.GetNewName())
+		return namespace.PlanRenameSnapshot(t, c, calls.RefOf(r.GetAt()), r.GetName(), r.GetNewName())
 	}))
 }
 
 // DeleteSnapshot deletes a snapshot: see namespace.PlanDeleteSnapshot.
 func (s *Service) DeleteSnapshot(ctx context.Context, r *pb.DeleteSnapshotRequest) (*pb.MutateResponse, error) {
 	resp, err := answer(s.change(ctx, r, false, func(t *namespace.Tree, c *namespace.Call) (*namespace.OpSnapshot, error) {
-		return namespace.PlanDeleteSnapshot(t, c, ref(r.GetAt()), r.GetName())
+		return namespace.PlanDeleteSnapshot(t, c, calls.RefOf(r.GetAt()), r.GetName())
 	}))
 	if err == nil {
 		s.Deleted()
@@ -232,7 +259,7 @@ func (s *Service) ListSnapshots(ctx context.Context, r *pb.ListSnapshotsRequest)
 	}
 	resp := new(pb.ListSnapshotsResponse)
 	err = s.Engine.ViewAnswer(ctx, c, func(tx *engine.Tx) error {
-		_, list, next, err := tx.Tree.Snapshots(c, ref(r.GetAt()), r.GetAfter(), page(r.GetLimit()))
+		_, list, next, err := tx.Tree.Snapshots(c, calls.RefOf(r.GetAt()), r.GetAfter(), page(r.GetLimit()))
 		if err != nil {
 			return err
 		}
@@ -242,7 +269,7 @@ func (s *Service) ListSnapshots(ctx context.Context, r *pb.ListSnapshotsRequest)
 			if err != nil {
 				return err
 			}
-			resp.Snapshots = append(resp.Snapshots, &pb.Snapshot{Id: uint64(one.ID), Name: one.Name, TimeUnixMs: one.Time, Attr: s.Attr(a), HeldBytes: tx.Tree.SnapshotTable().HeldBy(one.ID)})
+			resp.Snapshots = append(resp.Snapshots, &pb.Snapshot{Id: uint64(one.ID), Name: one.Name, TimeUnixMs: one.Time, Attr: s.Attr(a), HeldBytes: namespace.SnapshotsOf(tx.Tree, c).HeldBy(one.ID)})
 		}
 		return nil
 	})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/share"
 )
 
 // Config is what a Table works with. All is required.
@@ -25,9 +26,8 @@ type Table struct {
 	cfg    Config
 	mu     sync.Mutex
 	queues map[namespace.InodeID][]*waiter
-	away   int            // waiters that are away, over all queues
-	users  map[string]int // of whom they are
-	swept  time.Duration  // when those whose time is over were looked for last, by the clock's Mono
+	away   *share.Limit  // of waiters that are away, over all queues
+	swept  time.Duration // when those whose time is over were looked for last, by the clock's Mono
 }
 
 // placeKept is for how long a place is kept for a waiter whose call has ended: a
@@ -35,11 +35,12 @@ type Table struct {
 // too if it does not come back.
 const placeKept = 5 * time.Second
 
-// So many places are kept at most, of one user and of all. Nobody has to come back for
-// his, so they count for no call. Who finds no room for his place goes to the end of the queue.
+// So many places are kept at most, of one user or address and of all, where the last quarter is for
+// those who have few. Nobody has to come back for his, so they count for no call. Who finds no room
+// for his place goes to the end of the queue.
 const (
-	maxAwayOfUser = 1 << 10
-	maxAway       = 1 << 14
+	maxAwayOfOne = 1 << 10
+	maxAway      = 1 << 14
 )
 
 // place is whose place in which queue.
@@ -52,6 +53,7 @@ type place struct {
 type waiter struct {
 	place
 	by    namespace.Holder
+	who   share.Taker   // set before its call ends
 	since time.Duration // by the clock's Mono, over all calls for which its place was kept
 	turn  chan struct{} // has an element when this waiter should look again
 
@@ -63,7 +65,7 @@ type waiter struct {
 
 // New returns a Table in which nobody waits.
 func New(cfg Config) *Table {
-	return &Table{cfg: cfg, queues: map[namespace.InodeID][]*waiter{}, users: map[string]int{}}
+	return &Table{cfg: cfg, queues: map[namespace.InodeID][]*waiter{}, away: share.Of(maxAway, "", func(string) int64 { return maxAwayOfOne })}
 }
 
 // join puts a waiter at the end of the file's queue, or where it was before.
@@ -73,7 +75,7 @@ func (t *Table) join(inode namespace.InodeID, by namespace.Holder, now time.Dura
 	w := &waiter{place: place{inode, by.Session}, by: by, since: now, turn: make(chan struct{}, 1)}
 	q := t.drop(inode, now)
 	if i := slices.IndexFunc(q, func(o *waiter) bool { return o.away && o.place == w.place }); i >= 0 {
-		t.goes(q[i], -1)
+		t.away.Give(1, q[i].who)
 		w.since = q[i].since
 		q[i] = w
 		return w
@@ -92,21 +94,12 @@ func (t *Table) keep(w *waiter, now time.Duration) {
 			t.drop(inode, now)
 		}
 	}
-	if t.away >= maxAway || t.users[w.by.User] >= maxAwayOfUser {
+	if !t.away.Take(1, w.who) {
 		t.takeOut(w)
 		return
 	}
 	w.away, w.until = true, now+placeKept
-	t.goes(w, 1)
 	t.nudge(w.inode) // they go by the clock now
-}
-
-// goes counts a waiter that is away, with 1, or is no more, with -1.
-func (t *Table) goes(w *waiter, n int) {
-	t.away += n
-	if t.users[w.by.User] += n; t.users[w.by.User] == 0 {
-		delete(t.users, w.by.User)
-	}
 }
 
 // leave takes a waiter out, with the file or without; the next one looks again.
@@ -131,7 +124,7 @@ func (t *Table) drop(inode namespace.InodeID, now time.Duration) []*waiter {
 	q = slices.DeleteFunc(q, func(o *waiter) bool {
 		over := o.away && now > o.until
 		if over {
-			t.goes(o, -1)
+			t.away.Give(1, o.who)
 		}
 		return over
 	})

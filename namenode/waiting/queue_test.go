@@ -1,6 +1,7 @@
 package waiting
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/share"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -48,7 +50,7 @@ func TestWaitersKeepTheirPlaces(t *testing.T) {
 	<-a.turn
 	want(a, now, true, 0)
 	w.leave(a)
-	if w.Any() || w.away != 0 {
+	if w.Any() || w.away.Used() != 0 {
 		t.Fatalf("left behind: %+v", w)
 	}
 }
@@ -61,33 +63,53 @@ func TestWaitersWhoStayAwayAreForgotten(t *testing.T) {
 		now += time.Millisecond
 		w.keep(w.join(namespace.InodeID(i), by(byte(i)), now), now)
 	}
-	if most := 2*int(placeKept/time.Millisecond) + 64; len(w.queues) > most || w.away != len(w.queues) {
-		t.Fatalf("%d queues with %d who are away, want at most %d", len(w.queues), w.away, most)
+	if most := 2*int(placeKept/time.Millisecond) + 64; len(w.queues) > most || w.away.Used() != int64(len(w.queues)) {
+		t.Fatalf("%d queues with %d who are away, want at most %d", len(w.queues), w.away.Used(), most)
 	}
 }
 
-// However many sessions of one user say that they come back, and do not, few places are kept for
-// them, and there is room for another's.
-func TestPlacesOfOneUserAreBounded(t *testing.T) {
+// However many sessions of one user or address say that they come back, and do not, under whatever
+// names, few places are kept for them, and there is room for another's.
+func TestPlacesOfOneAreBounded(t *testing.T) {
+	for name, greedy := range map[string]func(i int) []string{
+		"a user":     func(i int) []string { return []string{fmt.Sprint("192.0.2.", i%250), "user greedy"} },
+		"an address": func(i int) []string { return []string{"192.0.2.1", fmt.Sprint("user ", i)} },
+	} {
+		w := New(Config{})
+		keep := func(inode namespace.InodeID, by namespace.Holder, now time.Duration, names ...string) {
+			one := w.join(inode, by, now)
+			one.who = share.Taker{Names: names}
+			w.keep(one, now)
+		}
+		for i := range 3 * maxAwayOfOne {
+			keep(1, namespace.Holder{Session: namespace.SessionID{1, byte(i), byte(i >> 8)}}, time.Second, greedy(i)...)
+		}
+		if n := len(w.queues[1]); n != maxAwayOfOne || w.away.Used() != int64(n) {
+			t.Errorf("%s: %d places are kept, %d counted, want %d", name, n, w.away.Used(), maxAwayOfOne)
+		}
+		keep(1, by('m'), time.Second, "198.51.100.1", "user modest")
+		again := w.join(1, by('m'), time.Second)
+		if n := len(w.queues[1]); n != maxAwayOfOne+1 {
+			t.Errorf("%s: %d places are kept, want one of a modest user more than %d", name, n, maxAwayOfOne)
+		}
+		w.leave(again)
+		keep(2, by('m'), time.Second+2*placeKept, greedy(0)...)
+		if w.away.Used() != 1 {
+			t.Errorf("%s: %d places are kept when their time is over", name, w.away.Used())
+		}
+	}
+}
+
+// TestPlacesOfManyLeaveRoom: many who have few places each leave some for who has none.
+func TestPlacesOfManyLeaveRoom(t *testing.T) {
 	w := New(Config{})
-	for i := range 3 * maxAwayOfUser {
-		greedy := namespace.Holder{User: "greedy", Session: namespace.SessionID{1, byte(i), byte(i >> 8)}}
-		w.keep(w.join(1, greedy, time.Second), time.Second)
+	for i := range 2 * maxAway {
+		one := w.join(namespace.InodeID(i%1000+1), namespace.Holder{Session: namespace.SessionID{1, byte(i), byte(i >> 8)}}, time.Second)
+		one.who = share.Taker{Names: []string{fmt.Sprint("192.0.2.", i%20)}}
+		w.keep(one, time.Second)
 	}
-	if n := len(w.queues[1]); n != maxAwayOfUser || w.away != n {
-		t.Errorf("%d places are kept, want %d", n, maxAwayOfUser)
-	}
-	modest := namespace.Holder{User: "modest", Session: namespace.SessionID{'m'}}
-	w.keep(w.join(1, modest, time.Second), time.Second)
-	again := w.join(1, modest, time.Second)
-	if n := len(w.queues[1]); n != maxAwayOfUser+1 {
-		t.Errorf("%d places are kept, want one of a modest user more than %d", n, maxAwayOfUser)
-	}
-	w.leave(again)
-	late := namespace.Holder{User: "greedy", Session: namespace.SessionID{'m'}}
-	w.keep(w.join(2, late, time.Second+2*placeKept), time.Second+2*placeKept)
-	if w.away != 1 || w.users["greedy"] != 1 || len(w.users) != 1 {
-		t.Errorf("%d places are kept when their time is over, of %v", w.away, w.users)
+	if one := w.join(1, by('m'), time.Second); !w.away.Fits(1, share.Taker{Names: []string{"user modest"}}) {
+		t.Errorf("%d places are kept, and there is none for %v", w.away.Used(), one.place)
 	}
 }
 

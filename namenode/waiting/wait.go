@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/share"
 )
 
 // ErrOver is the answer to one who has waited in vain.
@@ -16,6 +17,7 @@ var ErrOver = errors.New("the wait is over")
 type Call struct {
 	Inode namespace.InodeID
 	By    namespace.Holder
+	Who   share.Taker      // whose place it is, by user and address
 	Over  <-chan time.Time // ends the wait
 	Again bool             // it asks again when the wait is over
 	Held  error            // why it has to wait, as it was told last; nil: it did not try yet
@@ -30,6 +32,7 @@ type Call struct {
 // file, and when its holder can be dispossessed.
 func (t *Table) Wait(ctx context.Context, c *Call) (err error) {
 	w := t.join(c.Inode, c.By, t.cfg.Clock.Mono())
+	w.who = c.Who
 	defer func() {
 		if c.Again && errors.Is(err, ErrOver) {
 			t.keep(w, t.cfg.Clock.Mono())

@@ -51,3 +51,13 @@ func (r Ref) Dir() Ref {
 	r.How, r.Expect = r.How|FollowLast, 0
 	return r
 }
+
+// RefOf is what a request has, as the wire says it.
+func RefOf(r interface {
+	GetBase() uint64
+	GetPath() string
+	GetHow() uint32
+	GetExpect() uint64
+}) Ref {
+	return Ref{Base: tables.InodeID(r.GetBase()), Path: r.GetPath(), How: How(r.GetHow()), Expect: tables.InodeID(r.GetExpect())}
+}

@@ -212,9 +212,9 @@ func (c *checker) tables() {
 	t := c.t
 	t.Garbage.Check(c.problem, t.Blocks.Has)
 	t.Trash.Check(c.problem, t.Next, t.Reigned)
-	t.Quotas.Check(c.problem, &t.Slots.Table, t.isDir)
+	t.Quotas.Check(c.problem, &t.Slots.Table, t.Slots.IsDir)
 	t.Rest(c.problem)
-	t.Snapshots.Check(c.problem, t.Slots, t.isDir, func(id tables.InodeID) bool { return t.Reachable(t.Slots.Inode(id)) }, func(k blockstore.Key) tables.InodeID {
+	t.Snapshots.Check(c.problem, t.Slots, t.Slots.IsDir, func(id tables.InodeID) bool { return t.Reachable(t.Slots.Inode(id)) }, func(k blockstore.Key) tables.InodeID {
 		return c.keys[k]
 	}, t.Blocks.Has)
 }
@@ -229,9 +229,4 @@ func (c *checker) acls() {
 		c.uses.Of(user).ACLs += bytes
 		c.counts.ACLBytes += bytes
 	})
-}
-
-func (t *Tree) isDir(id tables.InodeID) bool {
-	n := t.Slots.Inode(id)
-	return n != nil && n.Type == calls.TypeDir
 }

@@ -171,7 +171,7 @@ func (im *Inodes) link() {
 		im.Wrong("directory %d hangs from nothing", id)
 		return
 	}
-	if dir, is := im.Quotas.Link(&im.Slots.Table, im.isDir); is {
+	if dir, is := im.Quotas.Link(&im.Slots.Table, im.Slots.IsDir); is {
 		im.Wrong("inode %d has a quota but is no directory", dir)
 		return
 	}
@@ -204,9 +204,4 @@ func (im *Inodes) LinkLeases(grants *tables.Leases, reachable func(*node.Inode) 
 		im.Open.ReplaceOrInsert(id)
 	}
 	im.open = nil
-}
-
-func (im *Inodes) isDir(id tables.InodeID) bool {
-	n := im.Slots.Inode(id)
-	return n != nil && n.Type == calls.TypeDir
 }

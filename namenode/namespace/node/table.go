@@ -2,6 +2,7 @@ package node
 
 import (
 	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
 	"github.com/leasefs/leasefs/namenode/namespace/slots"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
@@ -38,6 +39,12 @@ func (t *Table) Inode(id tables.InodeID) *Inode {
 		return nil
 	}
 	return n
+}
+
+// IsDir reports whether there is a directory of a number.
+func (t *Table) IsDir(id tables.InodeID) bool {
+	s, _ := t.Get(id)
+	return s != nil && calls.Type(s.Type) == calls.TypeDir
 }
 
 // EachInode calls fn for all inodes, by number, until it returns false. What it is called

@@ -65,10 +65,11 @@ func (c *Change) Shown() tables.InodeID {
 }
 
 // Touches returns the inodes of which callers see something else after a change, s being what
-// Apply returned: its directory, the list of the snapshots of that, and the list of all.
+// Apply returned: its directory, the list of the snapshots of that, and the list of all, with which
+// goes how much each holds.
 func (c *Change) Touches(s *Snapshot) (ids []tables.InodeID) {
 	if c.Do == Reclaim {
-		return nil
+		return []tables.InodeID{ListID.Number(0)}
 	}
 	if dir := c.Shown(); dir != 0 {
 		ids = append(ids, dir)
@@ -134,7 +135,7 @@ func (t *Table) Apply(c *Change, time int64, next tables.InodeID, in *In, free f
 	case Delete:
 		t.Delete(s)
 	case Reclaim:
-		t.Reclaim(int(c.Limit), free)
+		t.Reclaim(int(c.Limit), &in.Inodes, free)
 	}
 	return s
 }

@@ -5,6 +5,8 @@ import (
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
+	"github.com/leasefs/leasefs/namenode/namespace/content"
 	"github.com/leasefs/leasefs/namenode/namespace/node"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
@@ -45,19 +47,27 @@ func (t *Table) Check(problem tables.Problem, live *node.Table, dir, reached fun
 			problem("%d blocks that snapshot %d holds take %d bytes, but %d and %d are counted", s.blocks, uint64(by), s.bytes, counted.blocks, counted.bytes)
 		}
 	}
-	t.byID.Ascend(func(s *Snapshot) bool {
+	lists, seen := make(map[tables.InodeID][]content.Block), make(map[blockstore.Key]bool)
+	t.Newest(func(s *Snapshot) bool {
 		if t.Named(s.Dir, s.Name) != s || !t.IsAllowed(s.Dir) || !reached(s.Dir) || s.ID == 0 || s.ID > MaxID || fspath.CheckName(s.Name) != nil || !s.Has(s.Dir) {
 			problem("snapshot %d, %q of directory %d, cannot be", uint64(s.ID), s.Name, s.Dir)
 		}
-		node.Differ(&s.In.Inodes, live, 0, math.MaxInt, func(id tables.InodeID, was, _ *node.Inode) bool {
-			if was == nil || len(was.Blocks()) == 0 || !s.Has(id) {
+		node.Differ(&s.In.Inodes, live, 0, math.MaxInt, func(id tables.InodeID, was, is *node.Inode) bool {
+			if was == nil || was.Type != calls.TypeFile || !s.Has(id) {
 				return id < s.Next
 			}
-			for _, b := range was.Blocks() {
-				if held[b.Key] != id && file(b.Key) != id {
-					problem("block %d.%d of inode %d in snapshot %d is in no file of that number", b.Key.Term, b.Key.Seq, id, uint64(s.ID))
-				}
+			newer, known := lists[id]
+			if !known && is != nil {
+				newer = is.Blocks()
 			}
+			list := was.Blocks()
+			for _, b := range list[begin(list, newer):] { // see finder
+				if held[b.Key] != id || seen[b.Key] {
+					problem("block %d.%d of inode %d in snapshot %d is in no file of that number, or at another place than in a newer one", b.Key.Term, b.Key.Seq, id, uint64(s.ID))
+				}
+				seen[b.Key] = true
+			}
+			lists[id] = list
 			return true
 		})
 		return true

@@ -14,14 +14,14 @@
 //
 // # Blocks
 //
-// A block that the tree has no longer, but a snapshot has, is Held: by the newest snapshot that
-// has it: in the order in which they were made, not of numbers, which are used again. When that is
+// A block that the tree has no longer, but a snapshot has, is Held by the newest snapshot that
+// has it. Newest means made last; numbers say nothing, since they are used again. When that is
 // deleted, its held blocks go, a slice at a time, to the newest other one
 // that has them, or become garbage. So a deletion takes constant time, and what it frees takes
-// time for the blocks of that snapshot alone.
+// time for the blocks that only snapshots have of the same files.
 //
-// A block is in files of one inode number only, whatever snapshots there are: the tree moves no
-// blocks of a file that a snapshot has.
+// A block is in files of one inode number only, whatever snapshots there are, and at one place in
+// their lists: the tree moves no blocks of a file that a snapshot has.
 //
 // A Table is changed by the tree alone, as a record says; a Snapshot never changes.
 // See docs/adr/0037-snapshots.md.

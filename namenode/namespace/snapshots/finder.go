@@ -1,6 +1,8 @@
 package snapshots
 
 import (
+	"sort"
+
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/namenode/namespace/content"
 	"github.com/leasefs/leasefs/namenode/namespace/node"
@@ -15,7 +17,7 @@ type finder struct {
 	pages map[uint64][]run
 	runs  int // in pages
 	dirs  map[tables.InodeID][]bool
-	steps int // snapshots, and blocks of theirs, that were looked at
+	steps int // snapshots, and blocks of theirs, that were looked at: tests count them
 }
 
 // run are snapshots, by their places, that share a page.
@@ -96,13 +98,17 @@ func (f *finder) in(dir tables.InodeID) []bool {
 	return has
 }
 
-// lists calls fn with the newest snapshots that have a file, one for each list of its blocks that
-// is no beginning of the one before, until it returns false.
-func (f *finder) lists(file tables.InodeID, fn func(s *Snapshot, blocks []content.Block) bool) {
-	var last []content.Block
+// A list of a file's blocks changes at its end alone, and a block that a file has given up while a
+// snapshot had it never comes back. So two versions of a file have in common what both begin with,
+// and a version between two has what these have in common.
+
+// lists calls fn with the snapshots that have a file, the newest first, and with those of its blocks
+// that the newer one does not have, until it returns false. The newest is compared with a list of
+// the tree.
+func (f *finder) lists(file tables.InodeID, newer []content.Block, fn func(s *Snapshot, more []content.Block) bool) {
 	for _, r := range f.of(file) {
 		n, x := r.page.Get(file)
-		if x == nil || len(x.Blocks) == 0 || len(last) >= len(x.Blocks) && &last[0] == &x.Blocks[0] {
+		if n == nil {
 			continue
 		}
 		above := f.in(n.Parent)
@@ -112,9 +118,9 @@ func (f *finder) lists(file tables.InodeID, fn func(s *Snapshot, blocks []conten
 		for i := r.first; i < r.end; i++ {
 			f.steps++
 			if s := f.snaps[i]; above[i] && !s.Hides(file) {
-				last = x.Blocks
-				f.steps += len(last)
-				if !fn(s, last) {
+				list := blocksOf(x)
+				more := list[f.common(newer, list):]
+				if newer = list; !fn(s, more) {
 					return
 				}
 				break
@@ -123,27 +129,62 @@ func (f *finder) lists(file tables.InodeID, fn func(s *Snapshot, blocks []conten
 	}
 }
 
-// holders calls fn for blocks of a file, each with the newest snapshot that has it, nil if none
-// has.
-func (f *finder) holders(file tables.InodeID, blocks []content.Block, fn func(content.Block, *Snapshot)) {
-	var by map[blockstore.Key]*Snapshot
+// common is how many blocks two versions of a file have in common.
+func (f *finder) common(a, b []content.Block) int {
+	most := min(len(a), len(b))
+	if most == 0 || a[most-1].Key == b[most-1].Key {
+		return most
+	}
+	return sort.Search(most, func(i int) bool {
+		f.steps++
+		return a[i].Key != b[i].Key
+	})
+}
+
+// begin is how many blocks two lists begin with that are the same, whatever they are.
+func begin(a, b []content.Block) (n int) {
+	for n < min(len(a), len(b)) && a[n].Key == b[n].Key {
+		n++
+	}
+	return n
+}
+
+func blocksOf(x *node.Ext) []content.Block {
+	if x == nil {
+		return nil
+	}
+	return x.Blocks
+}
+
+// newest is the newest snapshot that has a file, nil if none has, and its blocks. What it does not
+// have of those of the tree, none has.
+func (f *finder) newest(file tables.InodeID) (newest *Snapshot, blocks []content.Block) {
+	f.lists(file, nil, func(s *Snapshot, list []content.Block) bool {
+		newest, blocks = s, list
+		return false
+	})
+	return newest, blocks
+}
+
+// holders are, by block, the newest snapshots that have some blocks of a file that the tree does not
+// have; live are those that the tree has. To find them, looked blocks are looked at: whatever memory
+// the snapshots share, it is the same.
+func (f *finder) holders(file tables.InodeID, live, blocks []content.Block) (by map[blockstore.Key]*Snapshot, looked int) {
+	by = make(map[blockstore.Key]*Snapshot, len(blocks))
+	for _, b := range blocks {
+		by[b.Key] = nil
+	}
 	left := len(blocks)
-	f.lists(file, func(s *Snapshot, list []content.Block) bool {
-		if by == nil {
-			by = make(map[blockstore.Key]*Snapshot, left)
-			for _, b := range blocks {
-				by[b.Key] = nil
-			}
-		}
-		for _, b := range list {
+	f.lists(file, live, func(s *Snapshot, more []content.Block) bool {
+		for _, b := range more {
 			if has, asked := by[b.Key]; asked && has == nil {
 				by[b.Key] = s
 				left--
 			}
 		}
+		looked += len(more)
+		f.steps += len(more)
 		return left > 0
 	})
-	for _, b := range blocks {
-		fn(b, by[b.Key])
-	}
+	return by, looked
 }

@@ -2,6 +2,7 @@ package snapshots
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
@@ -48,7 +49,7 @@ func TestFreeingIsCheap(t *testing.T) {
 	}
 	freed := 0
 	for i := range tables.InodeID(2 * files) {
-		table.Hold(1000+i, lists[1000+i], func(content.Block) { freed++ })
+		table.Hold(1000+i, 0, lists[1000+i], func(content.Block) { freed++ })
 	}
 	if held, _ := table.Held(); held != files*(blocks-1) || freed != files*blocks+files {
 		t.Errorf("%d are held, %d freed", held, freed)
@@ -56,10 +57,10 @@ func TestFreeingIsCheap(t *testing.T) {
 	if most := 100*many + 2*files*(blocks+10); table.find.steps > most {
 		t.Errorf("%d steps for %d files in %d snapshots, not %d at most", table.find.steps, 2*files, many, most)
 	}
-	by := table.Get(many)
+	by, gone := table.Get(many), node.NewTable()
 	table.Delete(by)
 	for table.Dying() {
-		table.Reclaim(1000, func(b content.Block) { t.Errorf("%v is freed", b) })
+		table.Reclaim(1000, &gone, func(b content.Block) { t.Errorf("%v is freed", b) })
 	}
 	if most := 200*many + 2*files*(blocks+10); table.find.steps > most {
 		t.Errorf("%d steps for what the newest held, not %d at most", table.find.steps, most)
@@ -69,5 +70,119 @@ func TestFreeingIsCheap(t *testing.T) {
 		if n != files*(blocks-1) {
 			t.Errorf("%d are held by the next one", n)
 		}
+	}
+}
+
+// TestLongFilesAreCheap: whether a snapshot has a block of a long file, whose end changed between
+// snapshots, takes no look at all blocks that each has of it, though all lists have memory of their
+// own, as after an image was read.
+func TestLongFilesAreCheap(t *testing.T) {
+	const long, many = 3000, 200
+	const dir, file = 2, 3
+	live := In{node.NewTable(), tables.NewXattrs(), acl.NewTable(), tables.NewLeases()}
+	for id := range tables.InodeID(3) {
+		n := &node.Inode{ID: id + 1, Parent: id, Type: calls.TypeDir}
+		if id+1 == file {
+			n.Type = calls.TypeFile
+		}
+		n.SetName(fmt.Sprint(id))
+		if live.Inodes.PutInode(n); id > 0 {
+			live.Inodes.LinkInode(n)
+		}
+	}
+	table, seq, list := NewTable(), uint64(0), []content.Block(nil)
+	table.Allow(dir, true)
+	put := func() {
+		n := live.Inodes.Inode(file)
+		n.OwnExt().Blocks = slices.Clone(list)
+		live.Inodes.PutInode(n)
+	}
+	block := func() content.Block {
+		seq++
+		return content.Block{Key: blockstore.Key{Term: 1, Seq: seq}, Stored: 1, Used: 1}
+	}
+	var freed []blockstore.Key
+	free := func(b content.Block) { freed = append(freed, b.Key) }
+	lose := func(n int) { // the last n
+		lost := list[len(list)-n:]
+		list = list[:len(list)-n]
+		table.Hold(file, len(list), slices.Clone(lost), free)
+	}
+	for range long {
+		list = append(list, block())
+	}
+	in := make(map[blockstore.Key][]ID) // which snapshots have a block
+	for i := range many {
+		put()
+		s := table.Make(dir, fmt.Sprint(i), 0, 100, live.Clone())
+		for _, b := range list {
+			in[b.Key] = append(in[b.Key], s.ID)
+		}
+		if i%50 == 10 {
+			lose(20)
+		}
+		lose(1) // it is sealed with more
+		list = append(list, block(), block())
+	}
+	has := func(b blockstore.Key) ID {
+		for _, id := range slices.Backward(in[b]) {
+			if table.Get(id) != nil {
+				return id
+			}
+		}
+		return 0
+	}
+	right := func(when string) {
+		t.Helper()
+		table.EachHeld(0, func(h Held) bool {
+			if table.Get(h.By) != nil && has(h.Key) != h.By {
+				t.Errorf("%s: %v is held by %d, not %d", when, h.Key, h.By, has(h.Key))
+			}
+			return true
+		})
+		for _, key := range freed {
+			if by := has(key); by != 0 {
+				t.Errorf("%s: %v is freed, though %d has it", when, key, by)
+			}
+		}
+	}
+	steps := func(when string, most int, do func()) {
+		t.Helper()
+		table.finder().steps = 0
+		if do(); table.find.steps > most {
+			t.Errorf("%s takes %d steps, not %d at most", when, table.find.steps, most)
+		}
+	}
+	if right("at first"); len(freed) != 0 {
+		t.Errorf("%v is freed", freed)
+	}
+	put()
+	ours, _ := table.Held()
+	// The first look at a page of each snapshot is counted, too.
+	steps("to give up blocks of which none has two", 8*many, func() { lose(20) })
+	if right("after some went"); len(freed) != 2 {
+		t.Errorf("%v is freed", freed)
+	}
+	put()
+	for _, gone := range []ID{many, many - 1, 11, 12, many / 2} {
+		table.Delete(table.Get(gone))
+		steps(fmt.Sprint("to reclaim what only ", gone, " had"), 30*many+2*ours, func() {
+			for table.Dying() {
+				table.Reclaim(1000, &live.Inodes, free)
+			}
+		})
+		right(fmt.Sprint("after ", gone))
+	}
+	lose(len(list))
+	live.Inodes.UnlinkInode(live.Inodes.Inode(file))
+	live.Inodes.Drop(file)
+	for s, is := table.byAge.Max(); is; s, is = table.byAge.Max() {
+		table.Delete(s)
+	}
+	for table.Dying() {
+		table.Reclaim(1000, &live.Inodes, free)
+	}
+	if blocks, _ := table.Held(); blocks != 0 || len(freed) != int(seq) {
+		t.Errorf("%d are held, %d of %d freed", blocks, len(freed), seq)
 	}
 }

@@ -117,25 +117,17 @@ func heldBy(t *Table) map[blockstore.Key]tables.InodeID {
 	return held
 }
 
-// checkFiles checks files that were read: their blocks are of the same file in the tree, or held.
+// checkFiles checks files that were read: their blocks are what the same file in the tree begins
+// with, then such as are held.
 func (s *Snapshot) checkFiles(c *node.Coder, ids []tables.InodeID, live *node.Table, held map[blockstore.Key]tables.InodeID) {
 	for _, id := range ids {
 		if !s.Has(id) {
 			continue
 		}
 		_, is := live.Get(id)
-		var has map[blockstore.Key]bool
-		for i, b := range s.In.Inodes.Inode(id).Blocks() {
-			if held[b.Key] == id || is != nil && i < len(is.Blocks) && is.Blocks[i].Key == b.Key {
-				continue
-			}
-			if has == nil && is != nil {
-				has = make(map[blockstore.Key]bool, len(is.Blocks))
-				for _, x := range is.Blocks {
-					has[x.Key] = true
-				}
-			}
-			if !has[b.Key] {
+		list := s.In.Inodes.Inode(id).Blocks()
+		for _, b := range list[begin(list, blocksOf(is)):] {
+			if held[b.Key] != id {
 				c.Wrong("block %d.%d of inode %d in snapshot %d is in no file of that number", b.Key.Term, b.Key.Seq, id, uint64(s.ID))
 				return
 			}

@@ -3,6 +3,7 @@ package snapshots
 import (
 	"cmp"
 
+	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/namenode/namespace/content"
@@ -10,7 +11,8 @@ import (
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
-// Limits of snapshots. For each file whose blocks are freed all snapshots may be looked at.
+// Limits of snapshots. For each file whose blocks are freed all snapshots may be looked at, but of
+// what they have of it not more than differs.
 const (
 	// MaxOfDir is how many snapshots a directory may have.
 	MaxOfDir = 1024
@@ -71,21 +73,27 @@ func (t *Table) HeldOf(dir tables.InodeID) (bytes int64) {
 	return bytes
 }
 
-// HeldBelow is that of the directories that are in one, or are it, for each of which that is not 0.
-// parent returns the directory that one is in, 0 of the root. It takes time for each snapshot, and
-// for what is above its directory.
-func (t *Table) HeldBelow(parent func(tables.InodeID) tables.InodeID) map[tables.InodeID]int64 {
-	below := make(map[tables.InodeID]int64)
-	if t.held.byHolder.Len() > 0 {
-		t.Dirs(func(dir tables.InodeID) bool {
-			if bytes := t.HeldOf(dir); bytes > 0 {
-				for ; dir != 0; dir = parent(dir) {
-					below[dir] += bytes
+// HeldBelow is, for each of some directories, HeldOf of those that are in it, or are it. parent
+// returns the directory that one is in, 0 of the root. It takes time for each snapshot, and for what
+// is above its directory; none for no directories.
+func (t *Table) HeldBelow(dirs []tables.InodeID, parent func(tables.InodeID) tables.InodeID) map[tables.InodeID]int64 {
+	if len(dirs) == 0 || t.held.byHolder.Len() == 0 {
+		return nil
+	}
+	below := make(map[tables.InodeID]int64, len(dirs))
+	for _, dir := range dirs {
+		below[dir] = 0
+	}
+	t.Dirs(func(dir tables.InodeID) bool {
+		if bytes := t.HeldOf(dir); bytes > 0 {
+			for ; dir != 0; dir = parent(dir) {
+				if sum, asked := below[dir]; asked {
+					below[dir] = sum + bytes
 				}
 			}
-			return true
-		})
-	}
+		}
+		return true
+	})
 	return below
 }
 
@@ -254,51 +262,68 @@ func (t *Table) Delete(s *Snapshot) {
 	t.byAge.Delete(s)
 }
 
-// Sharing returns a snapshot that has one of some blocks of a file; nil: none has. It may be called
-// by several at a time.
-func (t *Table) Sharing(file tables.InodeID, blocks []content.Block) (with *Snapshot) {
-	if t.Len() > 0 && len(blocks) > 0 {
-		newFinder(t).holders(file, blocks, func(_ content.Block, s *Snapshot) { with = cmp.Or(with, s) })
+// Sharing returns what tells, for one file of the tree after another, which snapshot has some of its
+// blocks; nil: none has. It may be called by several at a time.
+func (t *Table) Sharing() func(*node.Inode) *Snapshot {
+	if t.Len() == 0 {
+		return func(*node.Inode) *Snapshot { return nil }
 	}
-	return with
+	find := newFinder(t)
+	return func(n *node.Inode) *Snapshot {
+		s, list := find.newest(n.ID)
+		if begin(list, n.Blocks()) == 0 {
+			return nil
+		}
+		return s
+	}
 }
 
 // Hold keeps those of some blocks, which the tree gives up together, that a snapshot has, and calls
-// free for the others.
-func (t *Table) Hold(file tables.InodeID, blocks []content.Block, free func(content.Block)) {
-	t.place(file, blocks, func(b content.Block, s *Snapshot) {
-		if s == nil {
+// free for the others. They are those of a file from a place in its list on. It reports whether some
+// are kept.
+func (t *Table) Hold(file tables.InodeID, from int, blocks []content.Block, free func(content.Block)) (kept bool) {
+	var s *Snapshot
+	var list []content.Block
+	if t.Len() > 0 && len(blocks) > 0 {
+		s, list = t.finder().newest(file)
+	}
+	for i, b := range blocks {
+		if i += from; i < len(list) && list[i].Key == b.Key {
+			t.held.add(Held{By: s.ID, Inode: file, Block: b})
+			kept = true
+		} else {
 			free(b)
-			return
 		}
-		t.held.add(Held{By: s.ID, Inode: file, Block: b})
-	})
+	}
+	return kept
 }
 
-// place is finder.holders, by a finder that is kept.
-func (t *Table) place(file tables.InodeID, blocks []content.Block, fn func(content.Block, *Snapshot)) {
-	if t.Len() == 0 || len(blocks) == 0 {
-		for _, b := range blocks {
-			fn(b, nil)
-		}
-		return
-	}
+// finder is one that is kept.
+func (t *Table) finder() *finder {
 	if t.find == nil {
 		t.find = newFinder(t)
 	}
-	t.find.holders(file, blocks, fn)
+	return t.find
 }
 
 // Work is how many files without a snapshot can be freed in the time that it takes, at most, to
-// give up some blocks of a file: so many fewer are in a slice.
+// give up all blocks of a file: so many fewer are in a slice. Without a snapshot it is 0.
 func (t *Table) Work(blocks []content.Block) int {
 	if len(blocks) == 0 {
 		return 0
 	}
-	return t.Len() / perWork
+	return work(t.Len(), len(blocks))
 }
 
-// perWork is how many snapshots are looked at in the time for a file without.
+// work is that of a look at all snapshots, and at so many blocks.
+func work(snapshots, blocks int) int {
+	if snapshots == 0 {
+		return 0
+	}
+	return (snapshots + blocks) / perWork
+}
+
+// perWork is how many snapshots and blocks are looked at in the time for a file without.
 const perWork = 64
 
 // EachHeld calls fn for the blocks that only snapshots have, in the order of inodes and keys from
@@ -310,6 +335,16 @@ func (t *Table) EachHeld(from tables.InodeID, fn func(Held) bool) {
 		inode = 0
 	}
 	t.held.byFile.From(Held{Inode: inode}, fn)
+}
+
+// Holder is the number of a file with a block that it, or a snapshot, had: in the snapshot that holds
+// it now, the same number if none does.
+func (t *Table) Holder(number tables.InodeID, block blockstore.Key) tables.InodeID {
+	_, inode := Split(number)
+	if h, is := t.held.byFile.Get(Held{Inode: inode, Block: content.Block{Key: block}}); is {
+		return h.Number()
+	}
+	return number
 }
 
 // Dying reports whether deleted snapshots still hold blocks.
@@ -333,9 +368,9 @@ func (t *Table) dead(limit int) (list []Held) {
 }
 
 // Reclaim looks at up to limit blocks that deleted snapshots hold, or fewer if there are many
-// snapshots to look at: those that another one has are its from then on, for the others it calls
-// free.
-func (t *Table) Reclaim(limit int, free func(content.Block)) {
+// snapshots, or blocks in them, to look at: those that another one has are its from then on, for the
+// others it calls free. in is the tree's.
+func (t *Table) Reclaim(limit int, in *node.Table, free func(content.Block)) {
 	dead := t.dead(limit)
 	for len(dead) > 0 && limit > 0 {
 		first, n := dead[0], 1
@@ -347,8 +382,16 @@ func (t *Table) Reclaim(limit int, free func(content.Block)) {
 			t.held.remove(h)
 			blocks[i] = h.Block
 		}
-		t.Hold(first.Inode, blocks, free)
+		_, x := in.Get(first.Inode)
+		by, looked := t.finder().holders(first.Inode, blocksOf(x), blocks)
+		for _, b := range blocks {
+			if s := by[b.Key]; s != nil {
+				t.held.add(Held{By: s.ID, Inode: first.Inode, Block: b})
+			} else {
+				free(b)
+			}
+		}
 		dead = dead[n:]
-		limit -= n + t.Work(blocks)
+		limit -= n + work(t.Len(), looked)
 	}
 }
