@@ -294,9 +294,9 @@ func (s *tree) fileResponse(r *pb.GetFileRequest, v fileView) (*pb.GetFileRespon
 func (s *tree) Summary(ctx context.Context, r *pb.SummaryRequest) (*pb.SummaryResponse, error) {
 	resp := &pb.SummaryResponse{}
 	top := namespace.InodeID(0)
-	err := s.walk(ctx, r.GetCaller(), r.GetAt(), func(w *walk, _ []byte, a namespace.Attr) error {
+	err := s.walk(ctx, r.GetCaller(), r.GetAt(), func(w *walk, path []byte, a namespace.Attr) error {
 		if top == 0 { // it comes first
-			top, resp.SnapshotBytes = a.ID, snapshots.HeldBelow(w.tree, nil)[a.ID]
+			top, resp.SnapshotBytes, resp.TrashBytes = a.ID, snapshots.HeldBelow(w.tree, nil)[a.ID], s.trash.BytesBelow(string(path))
 		}
 		switch a.Type {
 		case namespace.TypeFile:

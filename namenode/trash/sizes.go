@@ -1,8 +1,10 @@
 package trash
 
 import (
+	"cmp"
 	"context"
 	"maps"
+	"strings"
 	"sync"
 
 	"github.com/leasefs/leasefs/namenode/namespace"
@@ -18,6 +20,7 @@ const budget = 1000
 type sizes struct {
 	mu   sync.Mutex
 	of   map[namespace.InodeID]sized
+	at   tables.Set[place]
 	by   map[string]use // by who has deleted it
 	all  Sizes
 	part node.Size         // of partOf, which is being counted
@@ -29,9 +32,22 @@ type sizes struct {
 
 type sized struct {
 	Sizes
+	place
 	inodes int64
 	user   string
 	at     int64 // when it was deleted
+}
+
+// place is an entry by the path that it was deleted from.
+type place struct {
+	path string
+	id   namespace.InodeID
+	has  int64 // bytes
+}
+
+// before orders places by their paths.
+func (p place) before(q place) bool {
+	return cmp.Or(strings.Compare(p.path, q.path), cmp.Compare(p.id, q.id)) < 0
 }
 
 // use is how much somebody has deleted.
@@ -47,6 +63,11 @@ func (s *sizes) add(e sized, sign int64) {
 	}
 	s.all.Files += uint64(sign) * e.Files //nolint:gosec // a difference
 	s.all.Bytes += sign * e.Bytes
+	if sign > 0 {
+		s.at.ReplaceOrInsert(e.place)
+	} else {
+		s.at.Delete(e.place)
+	}
 }
 
 // Sizes are how much is in the trash: files, and bytes of them.
@@ -61,6 +82,35 @@ func (s *Room) Sizes() Sizes {
 	s.sizes.mu.Lock()
 	defer s.sizes.mu.Unlock()
 	return s.sizes.all
+}
+
+// BytesBelow are those of Sizes that were deleted at a path, or below it. It takes time for each entry
+// there, and has nobody wait meanwhile.
+func (s *Room) BytesBelow(path string) (bytes int64) {
+	s.sizes.mu.Lock()
+	bytes = s.sizes.all.Bytes
+	if path == "/" || bytes == 0 {
+		s.sizes.mu.Unlock()
+		return bytes
+	}
+	at := s.sizes.at.Clone()
+	s.sizes.mu.Unlock()
+	bytes = 0
+	at.From(place{path: path}, func(p place) bool {
+		if p.path == path {
+			bytes += p.has
+		}
+		return p.path == path
+	})
+	below := path + "/" // behind what has the path as the beginning of a name
+	at.From(place{path: below}, func(p place) bool {
+		is := strings.HasPrefix(p.path, below)
+		if is {
+			bytes += p.has
+		}
+		return is
+	})
+	return bytes
 }
 
 // size is how much an entry has; nil: it is not counted yet.
@@ -133,6 +183,7 @@ func (s *sizes) count(t *namespace.Tree) (ended bool) {
 	trash := t.Trash(nil)
 	if s.of == nil || s.next == 0 && len(s.of) > trash.Len() { // something has gone in another reign
 		s.of, s.by, s.all, s.once = map[namespace.InodeID]sized{}, map[string]use{}, Sizes{}, false
+		s.at = tables.NewSet(place.before)
 	}
 	left := budget
 	ended = true
@@ -154,8 +205,8 @@ func (s *sizes) count(t *namespace.Tree) (ended bool) {
 			if ended = t.SizeInTrash(e.Inode, &s.part, left+1); !ended {
 				return false
 			}
-			left -= int(s.part.Inodes)                                                         //nolint:gosec // SizeInTrash counts about left
-			n := sized{Sizes{s.part.Files, s.part.Length}, int64(s.part.Inodes), e.User, e.At} //nolint:gosec // it fits
+			left -= int(s.part.Inodes)                                                                                                //nolint:gosec // SizeInTrash counts about left
+			n := sized{Sizes{s.part.Files, s.part.Length}, place{e.Path, e.Inode, s.part.Length}, int64(s.part.Inodes), e.User, e.At} //nolint:gosec // it fits
 			s.of[e.Inode] = n
 			s.add(n, 1)
 		}
