@@ -143,6 +143,6 @@ func (f *FS) Summary(ctx context.Context, path string) (Summary, error) {
 	}
 	return Summary{
 		Files: r.GetFiles(), Directories: r.GetDirectories(), Symlinks: r.GetSymlinks(), OpenFiles: r.GetOpenFiles(),
-		Length: r.GetLength(), Stored: r.GetStored(), SnapshotBytes: r.GetSnapshotBytes(),
+		Length: r.GetLength(), Stored: r.GetStored(), SnapshotBytes: r.GetSnapshotBytes(), TrashBytes: r.GetTrashBytes(),
 	}, nil
 }

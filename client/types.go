@@ -147,6 +147,9 @@ type Summary struct {
 	Stored                                  int64 // bytes in the block store and in tails
 	// SnapshotBytes are those of blocks that only snapshots of directories there have. They are not in the others.
 	SnapshotBytes int64
+	// TrashBytes are those of files in the trash that were deleted at the path, or below it: they
+	// are not in the others either, and counted within seconds.
+	TrashBytes int64
 }
 
 // LeaseFilter chooses among leases; its zero value means all.

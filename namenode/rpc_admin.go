@@ -53,7 +53,7 @@ func (s *operators) Status(ctx context.Context, r *pb.StatusRequest) (*pb.Status
 	resp.UptimeMs = (s.cfg.Clock.Mono() - s.started).Milliseconds()
 	resp.NamespaceId = hex.EncodeToString(s.dir.ID[:])
 	resp.TailBytes, resp.StoredBytes, resp.GarbageBlocks, resp.GarbageBytes = n.TailBytes, n.StoredBytes, uint64(n.Garbage), n.GarbageBytes
-	bin := s.trash.Sizes()
+	bin := s.tree.trash.Sizes()
 	resp.TrashFiles, resp.TrashBytes = bin.Files, bin.Bytes
 	resp.Snapshots, resp.SnapshotBlocks, resp.SnapshotBytes, resp.SnapshotMemoryBytes = uint64(n.Snapshots), uint64(n.Held), n.HeldBytes, s.snaps.SnapshotMemory()
 	resp.OldestOverdueMs = max(ls.OldestOverdue, ls.GrantedOverdue).Milliseconds()

@@ -293,9 +293,10 @@ func (s *tree) fileResponse(r *pb.GetFileRequest, v fileView) (*pb.GetFileRespon
 func (s *tree) Summary(ctx context.Context, r *pb.SummaryRequest) (*pb.SummaryResponse, error) {
 	resp := &pb.SummaryResponse{}
 	top := namespace.InodeID(0)
-	err := s.walk(ctx, r.GetCaller(), r.GetAt(), func(w *walk, _ []byte, a namespace.Attr) error {
+	err := s.walk(ctx, r.GetCaller(), r.GetAt(), func(w *walk, path []byte, a namespace.Attr) error {
 		if top == 0 { // it comes first
 			top, resp.SnapshotBytes = a.ID, namespace.HeldBelow(w.tree, nil, []namespace.InodeID{a.ID})[a.ID]
+			resp.TrashBytes = s.trash.BytesBelow(string(path))
 		}
 		switch a.Type {
 		case namespace.TypeFile:

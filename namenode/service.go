@@ -76,6 +76,7 @@ type tree struct {
 	store    blockstore.Store
 	events   *watch.Feed
 	removals removals
+	trash    *trash.Room
 	walkers  *share.Turns // of walks of the whole tree
 }
 
@@ -121,7 +122,6 @@ type operators struct {
 	audit   *audit.Log
 	greedy  func() []share.Holding
 	urlLife time.Duration // of the URLs of a backup
-	trash   *trash.Room
 	snaps   *snapshots.Service
 	journal journal.Journal
 	dir     *datadir.Dir
@@ -150,6 +150,7 @@ func (s *Server) newService() *service {
 	room := &trash.Room{Config: bin, Asked: func(ctx context.Context, r trash.Request) (*namespace.Call, namespace.CallID, error) {
 		return d.asked(ctx, r)
 	}}
+	t.trash = room
 	limits := &quotas.Calls{Engine: s.engine, Caller: d.caller, Asked: func(ctx context.Context, r *pb.SetQuotaRequest) (*namespace.Call, namespace.CallID, error) {
 		return d.asked(ctx, r)
 	}}
@@ -163,7 +164,7 @@ func (s *Server) newService() *service {
 	return &service{
 		Room: room, Calls: limits, Service: snaps,
 		tree: t, writers: &writers{desk: d, older: make(chan struct{}, 4), files: share.Of(maxWritten, share.Files, s.cfg.quota(share.Files))}, granted: &granted{desk: d, looks: share.NewTurns(2)}, streams: &streams{desk: d},
-		watches: &watches{desk: d, watchers: share.Of(int64(s.cfg.MaxWatches), share.Watches, s.cfg.quota(share.Watches))}, operators: &operators{desk: d, tree: t, trash: room, quotas: limits, snaps: snaps, started: s.started, audit: s.audit, greedy: s.greedy, urlLife: backupURLLife},
+		watches: &watches{desk: d, watchers: share.Of(int64(s.cfg.MaxWatches), share.Watches, s.cfg.quota(share.Watches))}, operators: &operators{desk: d, tree: t, quotas: limits, snaps: snaps, started: s.started, audit: s.audit, greedy: s.greedy, urlLife: backupURLLife},
 	}
 }
 

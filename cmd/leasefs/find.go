@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"io/fs"
 	"path"
 
@@ -72,19 +73,22 @@ func findFilter(c *invocation) (func(*client.FileInfo) bool, error) {
 
 func duCommand(p *program) *cli.Command {
 	return &cli.Command{
-		Name:        "du",
-		Usage:       "count bytes below paths",
-		UsageText:   "leasefs du [-s] [-h] [PATH...]\n\nExample:\n  leasefs du -s -h /logs /tmp",
-		Description: "Prints the bytes of all files below each directory at and below PATH (/ if none is named),\nchildren first; with -s only for PATH itself.",
+		Name:      "du",
+		Usage:     "count bytes below paths",
+		UsageText: "leasefs du [-s] [-h] [--kept] [PATH...]\n\nExample:\n  leasefs du -s -h /logs /tmp",
+		Description: "Prints the bytes of all files below each directory at and below PATH (/ if none is named),\n" +
+			"children first; with -s only for PATH itself. With --kept there are two more columns before the path:\n" +
+			"bytes that were deleted there and are in the trash, and bytes of blocks that only snapshots have.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "summarize", Aliases: []string{"s"}, Usage: "only the sum for each argument"},
+			&cli.BoolFlag{Name: "kept", Usage: "also what is kept in the trash, and in snapshots only (implies -s)"},
 			&cli.BoolFlag{Name: "human", Aliases: []string{"h"}, Usage: "bytes as 1.5K, 2.0M"},
 		},
 		Action: p.connected(operands{max: -1, names: "paths"}, func(e *invocation) error {
 			if len(e.args) == 0 {
 				e.args = []string{"/"}
 			}
-			if e.flags.Bool("summarize") {
+			if e.flags.Bool("summarize") || e.flags.Bool("kept") {
 				return e.each(e.duSum)
 			}
 			return e.each(e.duTree)
@@ -97,22 +101,26 @@ func (e *invocation) duSum(path string) error {
 	if err != nil {
 		return e.fail(err, path)
 	}
-	return e.duLine(path, duCount{s.Length, s.Files, s.Directories, &s.SnapshotBytes})
+	return e.duLine(path, duCount{s.Length, s.Files, s.Directories, &s})
 }
 
 // duCount is what is below one directory, the directory included.
 type duCount struct {
 	length      int64
 	files, dirs uint64
-	snapshots   *int64 // bytes that only snapshots have; nil: nobody asked
+	kept        *client.Summary // with what is not in the others; nil: nobody asked
 }
 
 func (e *invocation) duLine(path string, c duCount) error {
 	line := map[string]any{"path": path, "length": c.length, "files": c.files, "directories": c.dirs}
-	if c.snapshots != nil {
-		line["snapshot_bytes"] = *c.snapshots
+	sizes, human := "", e.flags.Bool("human")
+	if k := c.kept; k != nil {
+		line["trash_bytes"], line["snapshot_bytes"] = k.TrashBytes, k.SnapshotBytes
+		if e.flags.Bool("kept") {
+			sizes = screen.Size(k.TrashBytes, human) + "\t" + screen.Size(k.SnapshotBytes, human) + "\t"
+		}
 	}
-	return e.Result(line, "%s\t%s\n", screen.Size(c.length, e.flags.Bool("human")), e.Name(path))
+	return e.Result(line, "%s\t%s%s\n", screen.Size(c.length, human), sizes, e.Name(path))
 }
 
 // duTree counts below each directory: by its parent, so that one pass from the
@@ -132,10 +140,7 @@ func (e *invocation) duTree(root string) error {
 			order = append(order, i.Path)
 		default:
 			dir, _ := fspath.Split(i.Path)
-			c := counts[dir]
-			if i.Path == root || c == nil {
-				c = counts[root]
-			}
+			c := cmp.Or(counts[dir], counts[root])
 			c.length += i.Length
 			if i.Mode().IsRegular() {
 				c.files++

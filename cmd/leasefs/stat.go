@@ -76,13 +76,9 @@ func df(e *invocation) error {
 	human := e.flags.Bool("human")
 	w := e.Table()
 	fmt.Fprintln(w, "NAMESPACE\tSIZE\tUSED\tFREE\tUSE%\tBLOCKS\tGARBAGE\tTRASH\tSNAPSHOTS\tTAILS\tINODES")
-	percent := int64(0)
-	if s.DiskTotal > 0 {
-		percent = used * 100 / s.DiskTotal
-	}
 	fmt.Fprintln(w, strings.Join([]string{
 		screen.OrDash(s.NamespaceID[:min(8, len(s.NamespaceID))]), screen.Size(s.DiskTotal, human), screen.Size(used, human), screen.Size(s.DiskFree, human),
-		fmt.Sprintf("%d%%", percent), screen.Size(s.StoredBytes, human), screen.Size(s.GarbageBytes, human), screen.Size(s.TrashBytes, human), screen.Size(s.SnapshotBytes, human), screen.Size(s.TailBytes, human), fmt.Sprint(s.Inodes),
+		fmt.Sprintf("%d%%", used*100/max(s.DiskTotal, 1)), screen.Size(s.StoredBytes, human), screen.Size(s.GarbageBytes, human), screen.Size(s.TrashBytes, human), screen.Size(s.SnapshotBytes, human), screen.Size(s.TailBytes, human), fmt.Sprint(s.Inodes),
 	}, "\t"))
 	return w.Flush()
 }

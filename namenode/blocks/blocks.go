@@ -48,8 +48,8 @@ type Blocks struct {
 	// Due has an element when garbage should be looked for at once: room is short,
 	// or garbage takes too much.
 	Due chan struct{}
-	// Deleted has an element when a directory was deleted, whose memory is to be given
-	// back.
+	// Deleted has an element when there may be memory of deleted directories, or blocks of
+	// deleted snapshots, to be given back.
 	Deleted chan struct{}
 
 	turn      turn.Turn // its holder may delete, or change safe mode
@@ -77,6 +77,7 @@ func New(cfg Config) *Blocks {
 func (bs *Blocks) Begin(r tables.Reign, now time.Duration) {
 	bs.term, bs.activated = r.Term, now
 	bs.allocs.begin(r.Term, r.Base())
+	bs.Wake() // what was deleted in the reign before may not be given back yet
 }
 
 // Stop waits until no block is being deleted, and has none deleted until resume is

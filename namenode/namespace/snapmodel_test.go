@@ -13,6 +13,7 @@ import (
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/posixacl"
+	"github.com/leasefs/leasefs/namenode/namespace/quota"
 	"github.com/leasefs/leasefs/namenode/namespace/snapshots"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
@@ -335,6 +336,41 @@ func (m *snapMachine) RenameSnapshot(t *rapid.T) {
 	s.name = to
 }
 
+// Quota sets or takes the quota of a directory, of which a snapshot has none.
+func (m *snapMachine) Quota(t *rapid.T) {
+	limit := rapid.Int64Range(quota.Keep, 12)
+	l := quota.Limits{Names: limit.Draw(t, "names"), Bytes: limit.Draw(t, "bytes")}
+	op, err := PlanQuota(m.tree, nil, At(m.path(t)), l)
+	plan(m, t, op, err)
+	if id, s := m.one(t, "snapshot"); s != nil {
+		if op, err := PlanQuota(m.tree, nil, Inode(id.Number(s.inode)), l); fserror.KindOf(err) != fserror.ReadOnly {
+			t.Fatalf("a quota in a snapshot: %+v, %v", op, err)
+		}
+	}
+}
+
+// countQuotas compares what quotas have in use with what is in their directories, of which that in
+// snapshots and in the trash is no part.
+func (m *snapMachine) countQuotas(t *rapid.T) {
+	uses := make(map[InodeID]quota.Use)
+	m.tree.each(0, func(n *inode) bool {
+		one := quota.Use{Names: 1}
+		if n.Type == TypeFile {
+			one.Bytes = n.Length()
+		}
+		for dir := n; dir != nil; dir = m.tree.get(dir.Parent) {
+			uses[dir.ID] = uses[dir.ID].Plus(one, 1)
+		}
+		return true
+	})
+	Quotas(m.tree, nil).From(0, func(e quota.Entry) bool {
+		if e.Use != uses[e.Dir] {
+			t.Fatalf("the quota of directory %d has %+v in use, not %+v", e.Dir, e.Use, uses[e.Dir])
+		}
+		return true
+	})
+}
+
 // Diff compares differences with those of the copies.
 func (m *snapMachine) Diff(t *rapid.T) {
 	_, a := m.one(t, "from")
@@ -373,9 +409,10 @@ func (m *snapMachine) Image(t *rapid.T) {
 	}
 }
 
-// Check compares all snapshots with the copies, by path and by number.
+// Check compares all snapshots with the copies, by path and by number, and counts what is in quotas.
 func (m *snapMachine) Check(t *rapid.T) {
 	sound(t, m.tree)
+	m.countQuotas(t)
 	for id, s := range m.snaps {
 		dir, ok := m.tree.Path(s.inode)
 		if !ok {
@@ -451,7 +488,7 @@ func (m *snapMachine) finish(t *rapid.T) {
 func TestSnapshotModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := snapMachine{rig: newRig(t), snaps: make(map[snapshots.ID]*pastCopy)}
-		m.raise(t)
+		m.quota(t, "/", 1000, 1000)
 		for _, p := range []string{"/a/a", "/b"} {
 			m.mkdir(t, p)
 		}

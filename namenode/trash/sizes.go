@@ -1,8 +1,10 @@
 package trash
 
 import (
+	"cmp"
 	"context"
 	"maps"
+	"strings"
 	"sync"
 
 	"github.com/leasefs/leasefs/namenode/namespace"
@@ -17,7 +19,8 @@ const budget = 1000
 // when it comes, or by a namenode when it becomes active.
 type sizes struct {
 	mu   sync.Mutex
-	of   map[namespace.InodeID]sized
+	of   map[namespace.InodeID]*sized
+	at   tables.Set[*sized]
 	by   map[string]use // by who has deleted it
 	all  Sizes
 	part node.Size         // of partOf, which is being counted
@@ -30,15 +33,22 @@ type sizes struct {
 type sized struct {
 	Sizes
 	inodes int64
+	id     namespace.InodeID
+	path   string // that it had
 	user   string
 	at     int64 // when it was deleted
+}
+
+// before orders entries by the paths that they had.
+func (e *sized) before(f *sized) bool {
+	return cmp.Or(strings.Compare(e.path, f.path), cmp.Compare(e.id, f.id)) < 0
 }
 
 // use is how much somebody has deleted.
 type use struct{ bytes, inodes int64 }
 
 // add counts something that he has deleted, or if sign is -1 that is gone.
-func (s *sizes) add(e sized, sign int64) {
+func (s *sizes) add(e *sized, sign int64) {
 	u := s.by[e.user]
 	u.bytes += sign * e.Bytes
 	u.inodes += sign * e.inodes
@@ -47,6 +57,11 @@ func (s *sizes) add(e sized, sign int64) {
 	}
 	s.all.Files += uint64(sign) * e.Files //nolint:gosec // a difference
 	s.all.Bytes += sign * e.Bytes
+	if sign > 0 {
+		s.at.ReplaceOrInsert(e)
+	} else {
+		s.at.Delete(e)
+	}
 }
 
 // Sizes are how much is in the trash: files, and bytes of them.
@@ -61,6 +76,35 @@ func (s *Room) Sizes() Sizes {
 	s.sizes.mu.Lock()
 	defer s.sizes.mu.Unlock()
 	return s.sizes.all
+}
+
+// BytesBelow are those of Sizes that were deleted at a path, or below it. It takes time for each entry
+// there, and has nobody wait meanwhile.
+func (s *Room) BytesBelow(path string) (bytes int64) {
+	s.sizes.mu.Lock()
+	bytes = s.sizes.all.Bytes
+	if path == "/" || bytes == 0 {
+		s.sizes.mu.Unlock()
+		return bytes
+	}
+	at := s.sizes.at.Clone()
+	s.sizes.mu.Unlock()
+	bytes = 0
+	at.From(&sized{path: path}, func(e *sized) bool {
+		if e.path == path {
+			bytes += e.Bytes
+		}
+		return e.path == path
+	})
+	below := path + "/" // behind what has the path as the beginning of a name
+	at.From(&sized{path: below}, func(e *sized) bool {
+		is := strings.HasPrefix(e.path, below)
+		if is {
+			bytes += e.Bytes
+		}
+		return is
+	})
+	return bytes
 }
 
 // size is how much an entry has; nil: it is not counted yet.
@@ -132,7 +176,8 @@ func (s *sizes) count(t *namespace.Tree) (ended bool) {
 	defer s.mu.Unlock()
 	trash := t.Trash(nil)
 	if s.of == nil || s.next == 0 && len(s.of) > trash.Len() { // something has gone in another reign
-		s.of, s.by, s.all, s.once = map[namespace.InodeID]sized{}, map[string]use{}, Sizes{}, false
+		s.of, s.by, s.all, s.once = map[namespace.InodeID]*sized{}, map[string]use{}, Sizes{}, false
+		s.at = tables.NewSet((*sized).before)
 	}
 	left := budget
 	ended = true
@@ -154,8 +199,8 @@ func (s *sizes) count(t *namespace.Tree) (ended bool) {
 			if ended = t.SizeInTrash(e.Inode, &s.part, left+1); !ended {
 				return false
 			}
-			left -= int(s.part.Inodes)                                                         //nolint:gosec // SizeInTrash counts about left
-			n := sized{Sizes{s.part.Files, s.part.Length}, int64(s.part.Inodes), e.User, e.At} //nolint:gosec // it fits
+			left -= int(s.part.Inodes)                                                                           //nolint:gosec // SizeInTrash counts about left
+			n := &sized{Sizes{s.part.Files, s.part.Length}, int64(s.part.Inodes), e.Inode, e.Path, e.User, e.At} //nolint:gosec // it fits
 			s.of[e.Inode] = n
 			s.add(n, 1)
 		}

@@ -242,3 +242,58 @@ func TestTrashOfOwner(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestTrashBelow: what was deleted at a path and below it is summed by the paths that it had, and no
+// more when it is back, or gone.
+func TestTrashBelow(t *testing.T) {
+	t.Parallel()
+	n := env.Start(t)
+	ctx := t.Context()
+	root, fs := n.Raw(t, "root"), n.Client(t, env.Named("root"))
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	keep(t, root, "/", "7d")
+	for path, size := range map[string]int{"/k/f": 1, "/k/d/g": 20, "/k/d/e/h": 300, "/k-d/f": 4000, "/k/d.x": 50_000} {
+		must(fs.MkdirAll(ctx, path[:strings.LastIndex(path, "/")], 0o755))
+		w, err := fs.Create(ctx, path)
+		must(err)
+		_, err = w.Write([]byte(strings.Repeat("x", size)))
+		must(err)
+		must(w.Close())
+	}
+	for _, path := range []string{"/k/f", "/k/d/e/h", "/k-d/f", "/k/d.x"} {
+		must(fs.Remove(ctx, path))
+	}
+	must(fs.RemoveAll(ctx, "/k/d"))
+	must(fs.MkdirAll(ctx, "/k/d/e", 0o755))
+	below := func(want map[string]int64) {
+		t.Helper()
+		env.Eventually(t, "all is counted", func() bool {
+			s, err := fs.Summary(ctx, "/")
+			must(err)
+			return s.TrashBytes == want["/"]
+		})
+		for path, bytes := range want {
+			if s, err := fs.Summary(ctx, path); err != nil || s.TrashBytes != bytes {
+				t.Errorf("%s: %d bytes, %v, not %d", path, s.TrashBytes, err, bytes)
+			}
+		}
+	}
+	all := map[string]int64{"/": 54_321, "/k": 50_321, "/k-d": 4000, "/k/d": 320, "/k/d/e": 300}
+	below(all)
+	n.Restart(t)
+	below(all)
+	must(fs.Rename(ctx, "/k", "/m", false))
+	below(map[string]int64{"/": 54_321, "/m": 0, "/m/d": 0})
+	must(fs.Rename(ctx, "/m", "/k", false))
+	paths, inodes := list(t, root, true)
+	_, err := root.NN.RestoreTrash(ctx, &pb.RestoreTrashRequest{Call: root.Call(), Caller: root.Who, Inode: inodes[slices.Index(paths, "/k/d")], To: pb.At("/k/back")})
+	must(err)
+	_, err = root.NN.EmptyTrash(ctx, &pb.EmptyTrashRequest{Call: root.Call(), Caller: root.Who, Inodes: []uint64{inodes[slices.Index(paths, "/k-d/f")]}})
+	must(err)
+	below(map[string]int64{"/": 50_301, "/k": 50_301, "/k-d": 0, "/k/d": 300, "/k/d/e": 300})
+}

@@ -6,7 +6,8 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,14 @@ import pytest
 import leasefs
 
 BINARY = os.environ.get("LEASEFS_BINARY") or str(Path(__file__).parents[2] / "bin" / "leasefs")
+
+
+def eventually(what: str, ok: Callable[[], bool]) -> None:
+    """Waits until something is so, for as long as a stalled machine may take."""
+    until = time.monotonic() + 60
+    while not ok():
+        assert time.monotonic() < until, what
+        time.sleep(0.02)
 
 
 class Namenode:

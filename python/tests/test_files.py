@@ -8,7 +8,7 @@ import pickle
 from pathlib import PurePosixPath
 
 import pytest
-from conftest import Namenode
+from conftest import Namenode, eventually
 
 import leasefs
 
@@ -77,6 +77,15 @@ def test_blocks_and_ranges(fs: leasefs.FileSystem, root: str) -> None:
     assert fs.read_file(f"{root}/big") == content + content
     s = fs.summary(root)
     assert (s.files, s.length) == (1, 2 * len(content))
+
+
+def test_what_the_trash_has(fs: leasefs.FileSystem, root: str) -> None:
+    fs.mkdir(f"{root}/d")
+    fs.set_xattr(f"{root}/d", "user.leasefs.trash", b"1d")
+    fs.write_file(f"{root}/d/a", b"12345")
+    fs.remove(f"{root}/d/a")
+    eventually("it is counted", lambda: fs.summary(f"{root}/d").trash_bytes == 5)
+    assert fs.summary(root).length == 0
 
 
 def test_whole_files(fs: leasefs.FileSystem, root: str) -> None:

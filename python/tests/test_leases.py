@@ -9,22 +9,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Namenode
+from conftest import Namenode, eventually
 
 import leasefs
 from leasefs import _clock
-
-
-def eventually(what: str, ok: Callable[[], bool]) -> None:
-    """Waits until something is so, for as long as a stalled machine may take."""
-    until = time.monotonic() + 60
-    while not ok():
-        assert time.monotonic() < until, what
-        time.sleep(0.02)
 
 
 def test_held_and_lost(shared: Namenode, fs: leasefs.FileSystem, root: str) -> None:

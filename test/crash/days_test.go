@@ -35,6 +35,7 @@ var days = []day{
 	{"steps", steps, nil, false},
 	{"trash", bin, nil, false},
 	{"quotas", quotas, nil, false},
+	{"snapshots", snapshots, nil, false},
 	{"drafts", drafts, nil, false},
 	{"ends", ends, []option{func(c *namenode.Config) { c.ReapRate = 10 }}, false}, // one file at a time
 }

@@ -24,8 +24,9 @@
 // # The model
 //
 // A map from paths to what was acknowledged: type, mode, bytes, inode, who has
-// it open. A call that was under way at the crash may be there wholly or not at
-// all, each such call by itself. What a reader was shown counts as acknowledged.
+// it open; what a snapshot has is at its paths below .snapshot. A call that was
+// under way at the crash may be there wholly or not at all, each such call by
+// itself. What a reader was shown counts as acknowledged.
 //
 // Nothing here sleeps: time is a clock.Fake, and the namenode's own work is
 // called for by Checkpoint and Collect, or waited for by its effect.

@@ -174,43 +174,36 @@ func (m *machine) state() (*model, error) {
 		return nil, err
 	}
 	got.safe = safe.GetOn()
-	stream, err := m.api.Find(ctx, &pb.FindRequest{Caller: root, At: pb.Follow("/")})
+	err = m.everything(ctx, "/", func(path string, a *pb.Attr) (err error) {
+		n := &node{typ: a.GetType(), mode: a.GetMode(), target: a.GetLinkTarget(), mtime: a.GetMtimeUnixMs(), inode: a.GetInode(), snapshots: a.GetSnapshots()}
+		if o := a.GetOpen(); o != nil {
+			n.open = &writer{session: string(o.GetHolder().GetSession()), id: &pb.WriterId{Inode: a.GetInode(), Epoch: o.GetEpoch()}}
+		}
+		if a.GetXattrs() > 0 {
+			x, err := m.api.Xattrs(ctx, &pb.XattrsRequest{Caller: root, At: pb.Inode(a.GetInode())})
+			if err != nil {
+				return err
+			}
+			for _, x := range x.GetXattrs() {
+				n.xattr += x.GetName() + "=" + string(x.GetValue()) + " "
+			}
+		}
+		if n.typ == file {
+			if n.data, err = m.content(ctx, a.GetInode()); err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
+			if int64(len(n.data)) != a.GetLength() {
+				return fmt.Errorf("%s has %d bytes, its length is %d", path, len(n.data), a.GetLength())
+			}
+		}
+		if past(path) {
+			n.inode &= 1<<44 - 1 // the live one's
+		}
+		got.nodes[path] = n
+		return nil
+	})
 	if err != nil {
 		return nil, err
-	}
-	for {
-		page, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
-		for _, e := range page.GetEntries() {
-			a := e.GetAttr()
-			n := &node{typ: a.GetType(), mode: a.GetMode(), target: a.GetLinkTarget(), mtime: a.GetMtimeUnixMs(), inode: a.GetInode()}
-			if o := a.GetOpen(); o != nil {
-				n.open = &writer{session: string(o.GetHolder().GetSession()), id: &pb.WriterId{Inode: a.GetInode(), Epoch: o.GetEpoch()}}
-			}
-			if a.GetXattrs() > 0 {
-				x, err := m.api.Xattrs(ctx, &pb.XattrsRequest{Caller: root, At: pb.Inode(a.GetInode())})
-				if err != nil {
-					return nil, err
-				}
-				for _, x := range x.GetXattrs() {
-					n.xattr += x.GetName() + "=" + string(x.GetValue()) + " "
-				}
-			}
-			if n.typ == file {
-				if n.data, err = m.content(ctx, a.GetInode()); err != nil {
-					return nil, fmt.Errorf("%s: %w", e.GetPath(), err)
-				}
-				if int64(len(n.data)) != a.GetLength() {
-					return nil, fmt.Errorf("%s has %d bytes, its length is %d", e.GetPath(), len(n.data), a.GetLength())
-				}
-			}
-			got.nodes[e.GetPath()] = n
-		}
 	}
 	trash, err := m.api.ListTrash(ctx, &pb.ListTrashRequest{Caller: root, All: true})
 	if err != nil {
@@ -289,36 +282,21 @@ func (m *machine) fetchOnce(ctx context.Context, method, to string, headers map[
 	return answer, resp.StatusCode, err
 }
 
-// referenced is the set of blocks that files have.
+// referenced is the set of blocks that files have, also those in snapshots.
 func (m *machine) referenced() (map[blockstore.Key]bool, error) {
 	ctx, cancel := background()
 	defer cancel()
 	keys := map[blockstore.Key]bool{}
-	stream, err := m.api.Find(ctx, &pb.FindRequest{Caller: root, At: pb.Follow("/")})
-	if err != nil {
-		return nil, err
-	}
-	for {
-		page, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return keys, nil
+	return keys, m.everything(ctx, "/", func(_ string, a *pb.Attr) error {
+		if a.GetBlocks() == 0 {
+			return nil
 		}
-		if err != nil {
-			return nil, err
+		f, err := m.api.GetFile(ctx, &pb.GetFileRequest{Caller: root, At: pb.Inode(a.GetInode()), NoUrls: true})
+		for _, b := range f.GetBlocks() {
+			keys[blockstore.Key{Term: b.GetTerm(), Seq: b.GetSeq()}] = true
 		}
-		for _, e := range page.GetEntries() {
-			if e.GetAttr().GetBlocks() == 0 {
-				continue
-			}
-			f, err := m.api.GetFile(ctx, &pb.GetFileRequest{Caller: root, At: pb.Inode(e.GetAttr().GetInode()), NoUrls: true})
-			if err != nil {
-				return nil, err
-			}
-			for _, b := range f.GetBlocks() {
-				keys[blockstore.Key{Term: b.GetTerm(), Seq: b.GetSeq()}] = true
-			}
-		}
-	}
+		return err
+	})
 }
 
 // walkDisk calls fn for every file of a disk.

@@ -18,18 +18,19 @@ const (
 // node is what the model knows of one path. What is zero among mtime, inode and
 // a writer's epoch is not known and not compared.
 type node struct {
-	id     string // the script's own name of a file, which it keeps over renames
-	typ    pb.FileType
-	mode   uint32
-	data   string
-	target string
-	mtime  int64
-	inode  uint64
-	xattr  string // name=value of each
-	quota  string // its limits, of a folder; empty: none
-	cut    int64  // bytes in blocks, while open
-	lease  uint64 // granted, that it is attached to; not compared
-	open   *writer
+	id        string // the script's own name of a file, which it keeps over renames
+	typ       pb.FileType
+	mode      uint32
+	data      string
+	target    string
+	mtime     int64
+	inode     uint64
+	xattr     string // name=value of each
+	quota     string // its limits, of a folder; empty: none
+	cut       int64  // bytes in blocks, while open
+	snapshots bool   // may have some; what they have is below .snapshot in the model, too
+	lease     uint64 // granted, that it is attached to; not compared
+	open      *writer
 }
 
 // writer is who has a file open. It is never changed.
@@ -162,6 +163,8 @@ func (n *node) differs(g *node) string {
 		return fmt.Sprintf("mode is %o, not %o", g.mode, n.mode)
 	case n.data != g.data:
 		return fmt.Sprintf("has %s, not %s", show(g.data), show(n.data))
+	case n.snapshots != g.snapshots:
+		return fmt.Sprintf("may have snapshots is %v, not %v", g.snapshots, n.snapshots)
 	case n.quota != g.quota:
 		return fmt.Sprintf("has the quota %q, not %q", g.quota, n.quota)
 	case n.xattr != g.xattr:

@@ -27,7 +27,7 @@ func (m *machine) quotas(ctx context.Context, got *model) error {
 	for _, q := range list.GetQuotas() {
 		names, bytes := int64(0), 0
 		for p, n := range got.nodes {
-			if p == q.GetPath() || strings.HasPrefix(p, strings.TrimSuffix(q.GetPath(), "/")+"/") {
+			if p == q.GetPath() || strings.HasPrefix(p, strings.TrimSuffix(q.GetPath(), "/")+"/") && !past(p) {
 				names, bytes = names+1, bytes+len(n.data)
 			}
 		}

@@ -6632,6 +6632,9 @@ type SummaryResponse struct {
 	Stored        int64                  `protobuf:"varint,5,opt,name=stored,proto3" json:"stored,omitempty"` // bytes in the block store and in tails
 	OpenFiles     uint64                 `protobuf:"varint,6,opt,name=open_files,json=openFiles,proto3" json:"open_files,omitempty"`
 	SnapshotBytes int64                  `protobuf:"varint,7,opt,name=snapshot_bytes,json=snapshotBytes,proto3" json:"snapshot_bytes,omitempty"` // of blocks that only snapshots of directories there have; they are not in the others
+	// Of files in the trash that were deleted at that path, or below it. It is the path that counts: a
+	// directory that is renamed does not take them along. What was just deleted is counted within seconds.
+	TrashBytes    int64 `protobuf:"varint,8,opt,name=trash_bytes,json=trashBytes,proto3" json:"trash_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6711,6 +6714,13 @@ func (x *SummaryResponse) GetOpenFiles() uint64 {
 func (x *SummaryResponse) GetSnapshotBytes() int64 {
 	if x != nil {
 		return x.SnapshotBytes
+	}
+	return 0
+}
+
+func (x *SummaryResponse) GetTrashBytes() int64 {
+	if x != nil {
+		return x.TrashBytes
 	}
 	return 0
 }
@@ -13767,7 +13777,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x04keep\x18\x03 \x01(\bR\x04keep\"]\n" +
 	"\x0eSummaryRequest\x12*\n" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.leasefs.v1.RefR\x02at\"\xdb\x01\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.leasefs.v1.RefR\x02at\"\xfc\x01\n" +
 	"\x0fSummaryResponse\x12\x14\n" +
 	"\x05files\x18\x01 \x01(\x04R\x05files\x12 \n" +
 	"\vdirectories\x18\x02 \x01(\x04R\vdirectories\x12\x1a\n" +
@@ -13776,7 +13786,9 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x06stored\x18\x05 \x01(\x03R\x06stored\x12\x1d\n" +
 	"\n" +
 	"open_files\x18\x06 \x01(\x04R\topenFiles\x12%\n" +
-	"\x0esnapshot_bytes\x18\a \x01(\x03R\rsnapshotBytes\"\x8f\x01\n" +
+	"\x0esnapshot_bytes\x18\a \x01(\x03R\rsnapshotBytes\x12\x1f\n" +
+	"\vtrash_bytes\x18\b \x01(\x03R\n" +
+	"trashBytes\"\x8f\x01\n" +
 	"\vFindRequest\x12*\n" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.leasefs.v1.RefR\x02at\x12\x1b\n" +

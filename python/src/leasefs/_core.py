@@ -230,7 +230,9 @@ class Core:
             pb.SummaryRequest(caller=self.caller, at=_follow(at)),
             pb.SummaryResponse,
         )
-        return Summary(r.files, r.directories, r.symlinks, r.length, r.stored, r.open_files, r.snapshot_bytes)
+        return Summary(
+            r.files, r.directories, r.symlinks, r.length, r.stored, r.open_files, r.snapshot_bytes, r.trash_bytes
+        )
 
     async def mkdir(self, path: StrPath, mode: int | None = None, *, parents: bool = False, lease: int = 0) -> None:
         at = clean("mkdir", path)

@@ -99,3 +99,4 @@ class Summary:
     stored: int  # bytes in the block store and in tails
     open_files: int
     snapshot_bytes: int  # of what only snapshots have; in none of the others
+    trash_bytes: int  # of files in the trash that were deleted there; neither, and counted within seconds

@@ -1222,7 +1222,7 @@ class SummaryRequest(_message.Message):
     def __init__(self, caller: _Optional[_Union[Caller, _Mapping]] = ..., at: _Optional[_Union[Ref, _Mapping]] = ...) -> None: ...
 
 class SummaryResponse(_message.Message):
-    __slots__ = ("files", "directories", "symlinks", "length", "stored", "open_files", "snapshot_bytes")
+    __slots__ = ("files", "directories", "symlinks", "length", "stored", "open_files", "snapshot_bytes", "trash_bytes")
     FILES_FIELD_NUMBER: _ClassVar[int]
     DIRECTORIES_FIELD_NUMBER: _ClassVar[int]
     SYMLINKS_FIELD_NUMBER: _ClassVar[int]
@@ -1230,6 +1230,7 @@ class SummaryResponse(_message.Message):
     STORED_FIELD_NUMBER: _ClassVar[int]
     OPEN_FILES_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TRASH_BYTES_FIELD_NUMBER: _ClassVar[int]
     files: int
     directories: int
     symlinks: int
@@ -1237,7 +1238,8 @@ class SummaryResponse(_message.Message):
     stored: int
     open_files: int
     snapshot_bytes: int
-    def __init__(self, files: _Optional[int] = ..., directories: _Optional[int] = ..., symlinks: _Optional[int] = ..., length: _Optional[int] = ..., stored: _Optional[int] = ..., open_files: _Optional[int] = ..., snapshot_bytes: _Optional[int] = ...) -> None: ...
+    trash_bytes: int
+    def __init__(self, files: _Optional[int] = ..., directories: _Optional[int] = ..., symlinks: _Optional[int] = ..., length: _Optional[int] = ..., stored: _Optional[int] = ..., open_files: _Optional[int] = ..., snapshot_bytes: _Optional[int] = ..., trash_bytes: _Optional[int] = ...) -> None: ...
 
 class FindRequest(_message.Message):
     __slots__ = ("caller", "at", "open_only", "holder")
