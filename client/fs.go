@@ -158,11 +158,10 @@ func (f *FS) Close() error {
 	for i, file := range writers {
 		w := file.(openFile).Writer //nolint:errcheck,forcetypeassert // nobody else adds any
 		g.Go(func() error {
-			if err := w.Close(); !errors.Is(err, fserror.Closed) {
-				errs[i] = err
-				return nil
+			if errs[i] = w.Close(); errors.Is(errs[i], fserror.Closed) {
+				<-w.done // another is closing it
+				errs[i] = nil
 			}
-			<-w.done // another is closing it
 			return nil
 		})
 	}

@@ -16,23 +16,21 @@ import (
 // FileInfo describes a file, directory or symbolic link at one moment. It is
 // an fs.FileInfo and an fs.DirEntry. It is not changed after it was returned.
 type FileInfo struct {
-	Path  string // absolute, as asked for
-	Inode uint64
-
+	Path        string // absolute, as asked for
+	Inode       uint64
 	User, Group string
-
-	Length     int64     // bytes; of a file open for write: those flushed
-	LinkTarget string    // of a symbolic link
-	Open       *OpenInfo // nil unless the file is open for write
-	Entries    uint64    // of a directory: how many names
-	Blocks     uint64    // of a file
-	TailLength int64     // of a file: bytes after its last block
-	Lease      LeaseID   // the granted lease that a file is attached to; 0: none
-	Xattrs     int       // how many extended attributes it has
-	Xattr      []byte    // the value of that of Config.Xattr, not to be changed; nil: there is none, or the user may not read it
-	HasACL     bool      // it has an access ACL that says more than its mode, see Xattrs.ACL
-	HasDefault bool      // it is a directory that has a default ACL
-	Snapshots  bool      // it is a directory that may have snapshots
+	Length      int64     // bytes; of a file open for write: those flushed
+	LinkTarget  string    // of a symbolic link
+	Open        *OpenInfo // nil unless the file is open for write
+	Entries     uint64    // of a directory: how many names
+	Blocks      uint64    // of a file
+	TailLength  int64     // of a file: bytes after its last block
+	Lease       LeaseID   // the granted lease that a file is attached to; 0: none
+	Xattrs      int       // how many extended attributes it has
+	Xattr       []byte    // the value of that of Config.Xattr, not to be changed; nil: there is none, or the user may not read it
+	HasACL      bool      // it has an access ACL that says more than its mode, see Xattrs.ACL
+	HasDefault  bool      // it is a directory that has a default ACL
+	Snapshots   bool      // it is a directory that may have snapshots
 	// TxID is a change up to which all are in this answer, and in all that comes
 	// later: a watch from TxID+1 on misses none. 0 if it is not known: of what was
 	// not asked for just now.

@@ -306,17 +306,13 @@ func (s *tree) Summary(ctx context.Context, r *pb.SummaryRequest) (*pb.SummaryRe
 		case namespace.TypeSymlink:
 			resp.Symlinks++
 		}
-		if a.Open != nil {
+		if resp.Length += a.Length; a.Open != nil {
 			resp.OpenFiles++
 		}
-		resp.Length += a.Length
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
 	resp.Stored = resp.Length
-	return resp, nil
+	return resp, err
 }
 
 // walk is one of the few walks of the whole tree that are on the way at once;

@@ -195,8 +195,8 @@ var mutations = []mutation{
 	{
 		name: "a standby watches each batch", seed: 1,
 		changes: []change{{
-			"internal/journal/zk/tail.go", "\t\tlate = false\n\t\tselect {",
-			"\t\tlate = false\n\t\tif mutant.On(\"a standby watches each batch\") {\n\t\t\t_, _, _, _ = s.GetW(ctx, j.batchPath(c.number-1))\n\t\t}\n\t\tselect {",
+			"internal/journal/zk/tail.go", "\t\tselect {\n\t\tcase <-written:",
+			"\t\tif mutant.On(\"a standby watches each batch\") {\n\t\t\t_, _, _, _ = s.GetW(ctx, j.batchPath(c.number-1))\n\t\t}\n\t\tselect {\n\t\tcase <-written:",
 		}},
 	},
 	{
