@@ -79,7 +79,7 @@ func ask(ctx context.Context, fs *client.FS, raise uint64) (s Status, err error)
 	err = lowlevel.Of(fs).Ask(ctx, "upgrade", "", pb.Admin_Upgrade_FullMethodName, func(_ *pb.CallId, c *pb.Caller) any {
 		return &pb.UpgradeRequest{Caller: c, RaiseTo: raise}
 	}, resp)
-	if fserror.KindOf(err) == fserror.Unsupported && fserror.ReasonOf(err) == "" {
+	if fserror.ReasonOf(err) == fserror.ReasonOlder {
 		err = fserror.New(fserror.Unsupported, "upgrade", "", "the active namenode is of a release that knows no feature levels, so the namespace is at level 1: hand over to one of the new release first")
 	}
 	s = Status{Level: resp.GetLevel(), Release: resp.GetRelease(), Newest: resp.GetNewestLevel(), Brings: resp.GetBrings()}
