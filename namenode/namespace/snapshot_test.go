@@ -368,6 +368,52 @@ func TestSnapshotConcat(t *testing.T) {
 	}
 }
 
+// TestEachIsTheOthersParent: two directories may be each other's parent, each in another snapshot.
+// Blocks of files in them are held and freed all the same.
+func TestEachIsTheOthersParent(t *testing.T) {
+	r := newRig(t)
+	file := func(path string) {
+		w := r.open(t, path, "client")
+		r.commit(t, w, "block of "+path)
+		r.close(t, w)
+	}
+	held := func(want int) {
+		t.Helper()
+		sound(t, r.tree)
+		if n, _ := r.tree.snaps.Held(); n != want {
+			t.Fatalf("%d blocks are held, want %d", n, want)
+		}
+	}
+	r.mkdir(t, "/apart")
+	r.mkdir(t, "/x")
+	r.mkdir(t, "/x/y")
+	file("/x/old")
+	r.allow(t, "/apart")
+	r.snapshot(t, "/apart", "first")
+	r.rename(t, "/x/y", "/y", false)
+	r.rename(t, "/x", "/y/x", false)
+	for _, p := range []string{"/y/new", "/y/x/new", "/y/more", "/y/into"} {
+		file(p)
+	}
+	r.snapshot(t, "/apart", "second")
+	op, err := PlanConcat(r.tree, nil, At("/y/into"), []Ref{At("/y/more")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.must(t, op)
+	r.remove(t, "/y/into")
+	held(0)
+	r.allow(t, "/y")
+	r.snapshot(t, "/y", "third")
+	for _, p := range []string{"/y/new", "/y/x/new", "/y/x/old"} {
+		r.remove(t, p)
+	}
+	held(3)
+	r.snapshot(t, "/apart", "fourth")
+	r.forget(t, "/y", "third")
+	held(0)
+}
+
 // TestSnapshotsTellNoHiddenNames: an error tells no path of a directory with snapshots that the
 // caller may not reach.
 func TestSnapshotsTellNoHiddenNames(t *testing.T) {

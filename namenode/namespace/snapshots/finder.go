@@ -1,6 +1,7 @@
 package snapshots
 
 import (
+	"bytes"
 	"sort"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
@@ -15,8 +16,8 @@ import (
 type finder struct {
 	snaps []*Snapshot // the newest first
 	pages map[uint64][]run
-	runs  int // in pages
-	dirs  map[tables.InodeID][]bool
+	runs  int // in pages, and one more for each page
+	dirs  map[tables.InodeID][]presence
 	steps int // snapshots, and blocks of theirs, that were looked at: tests count them
 }
 
@@ -26,6 +27,15 @@ type run struct {
 	page       node.View
 }
 
+// presence says whether a snapshot has a directory.
+type presence = byte
+
+const (
+	unknown presence = iota
+	absent
+	present
+)
+
 // What a finder keeps at most.
 const (
 	mostRuns = 1 << 16
@@ -34,7 +44,7 @@ const (
 
 // newFinder returns one for the snapshots that there are. It is changed by what it is asked.
 func newFinder(t *Table) *finder {
-	f := &finder{snaps: make([]*Snapshot, 0, t.Len()), pages: make(map[uint64][]run), dirs: make(map[tables.InodeID][]bool)}
+	f := &finder{snaps: make([]*Snapshot, 0, t.Len()), pages: make(map[uint64][]run), dirs: make(map[tables.InodeID][]presence)}
 	t.Newest(func(s *Snapshot) bool {
 		f.snaps = append(f.snaps, s)
 		return true
@@ -58,44 +68,50 @@ func (f *finder) of(id tables.InodeID) []run {
 			runs = append(runs, run{i, i + 1, v})
 		}
 	}
-	if f.runs += len(runs); f.runs > mostRuns {
+	if f.runs += len(runs) + 1; f.runs > mostRuns {
 		clear(f.pages)
-		f.runs = len(runs)
+		f.runs = len(runs) + 1
 	}
 	f.pages[page] = runs
 	return runs
 }
 
-// in says for each snapshot whether it has a directory; nil: none has.
-func (f *finder) in(dir tables.InodeID) []bool {
-	if has, known := f.dirs[dir]; known {
-		return has
+// in says of each snapshot from first to before end whether it has a directory. Of others it says
+// nothing, nor does it look for parents in them: over several snapshots, two directories may each
+// be the other's parent.
+func (f *finder) in(dir tables.InodeID, first, end int) []presence {
+	known, ok := f.dirs[dir]
+	if !ok {
+		if len(f.dirs) >= mostDirs {
+			clear(f.dirs)
+		}
+		known = make([]presence, len(f.snaps))
+		f.dirs[dir] = known
 	}
-	var has []bool
-	for _, r := range f.of(dir) {
-		n, _ := r.page.Get(dir)
-		if n == nil {
+	runs := f.of(dir)
+	at := sort.Search(len(runs), func(i int) bool { return runs[i].end > first })
+	for _, r := range runs[at:] {
+		if r.first >= end {
+			break
+		}
+		r.first, r.end = max(r.first, first), min(r.end, end)
+		if bytes.IndexByte(known[r.first:r.end], unknown) < 0 {
 			continue
 		}
-		var above []bool
-		if n.Parent != 0 {
-			above = f.in(n.Parent)
+		n, _ := r.page.Get(dir)
+		var above []presence
+		if n != nil && n.Parent != 0 {
+			above = f.in(n.Parent, r.first, r.end)
 		}
-		for i, s := range f.snaps[r.first:r.end] {
-			if i += r.first; (dir == s.Dir || above != nil && above[i]) && !s.Hides(dir) {
-				if has == nil {
-					has = make([]bool, len(f.snaps))
-				}
-				has[i] = true
+		for i := r.first; i < r.end; i++ {
+			known[i] = absent
+			if s := f.snaps[i]; n != nil && (dir == s.Dir || above != nil && above[i] == present) && !s.Hides(dir) {
+				known[i] = present
 			}
 		}
 		f.steps += r.end - r.first
 	}
-	if len(f.dirs) >= mostDirs {
-		clear(f.dirs)
-	}
-	f.dirs[dir] = has
-	return has
+	return known
 }
 
 // A list of a file's blocks changes at its end alone, and a block that a file has given up while a
@@ -111,13 +127,14 @@ func (f *finder) lists(file tables.InodeID, newer []content.Block, fn func(s *Sn
 		if n == nil {
 			continue
 		}
-		above := f.in(n.Parent)
-		if above == nil {
-			continue
-		}
+		above := f.in(n.Parent, r.first, r.end)
 		for i := r.first; i < r.end; i++ {
-			f.steps++
-			if s := f.snaps[i]; above[i] && !s.Hides(file) {
+			at := bytes.IndexByte(above[i:r.end], present)
+			if f.steps++; at < 0 {
+				break
+			}
+			i += at
+			if s := f.snaps[i]; !s.Hides(file) {
 				list := blocksOf(x)
 				more := list[f.common(newer, list):]
 				if newer = list; !fn(s, more) {
@@ -141,7 +158,7 @@ func (f *finder) common(a, b []content.Block) int {
 	})
 }
 
-// begin is how many blocks two lists begin with that are the same, whatever they are.
+// begin is how many blocks at the beginning of two lists are the same; it relies on nothing about them.
 func begin(a, b []content.Block) (n int) {
 	for n < min(len(a), len(b)) && a[n].Key == b[n].Key {
 		n++
@@ -156,8 +173,8 @@ func blocksOf(x *node.Ext) []content.Block {
 	return x.Blocks
 }
 
-// newest is the newest snapshot that has a file, nil if none has, and its blocks. What it does not
-// have of those of the tree, none has.
+// newest is the newest snapshot that has a file, nil if none has, and its blocks. Blocks of
+// the tree that are not among them are in no snapshot.
 func (f *finder) newest(file tables.InodeID) (newest *Snapshot, blocks []content.Block) {
 	f.lists(file, nil, func(s *Snapshot, list []content.Block) bool {
 		newest, blocks = s, list
@@ -167,8 +184,8 @@ func (f *finder) newest(file tables.InodeID) (newest *Snapshot, blocks []content
 }
 
 // holders are, by block, the newest snapshots that have some blocks of a file that the tree does not
-// have; live are those that the tree has. To find them, looked blocks are looked at: whatever memory
-// the snapshots share, it is the same.
+// have; live are those that the tree has. looked is how many blocks were looked at; it does not depend
+// on what memory the snapshots share.
 func (f *finder) holders(file tables.InodeID, live, blocks []content.Block) (by map[blockstore.Key]*Snapshot, looked int) {
 	by = make(map[blockstore.Key]*Snapshot, len(blocks))
 	for _, b := range blocks {

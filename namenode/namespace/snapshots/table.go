@@ -382,8 +382,12 @@ func (t *Table) Reclaim(limit int, in *node.Table, free func(content.Block)) {
 			t.held.remove(h)
 			blocks[i] = h.Block
 		}
-		_, x := in.Get(first.Inode)
-		by, looked := t.finder().holders(first.Inode, blocksOf(x), blocks)
+		var by map[blockstore.Key]*Snapshot
+		looked := 0
+		if t.Len() > 0 {
+			_, x := in.Get(first.Inode)
+			by, looked = t.finder().holders(first.Inode, blocksOf(x), blocks)
+		}
 		for _, b := range blocks {
 			if s := by[b.Key]; s != nil {
 				t.held.add(Held{By: s.ID, Inode: first.Inode, Block: b})
