@@ -160,7 +160,7 @@ func (f *FS) Close() error {
 		g.Go(func() error {
 			if errs[i] = w.Close(); errors.Is(errs[i], fserror.Closed) {
 				<-w.done // another is closing it
-				errs[i] = nil
+				errs[i] = w.unclosed
 			}
 			return nil
 		})

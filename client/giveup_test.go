@@ -279,8 +279,8 @@ func TestCloseWaitsForAWriterBeingClosed(t *testing.T) {
 	}
 }
 
-// FS.Close does not wait for a Close that ends with the file still open, to be asked for again: it
-// has it recovered.
+// FS.Close does not wait for a Close that ends with the file still open, to be asked for again, and
+// tells of it.
 func TestCloseEndsAKeptWriter(t *testing.T) {
 	f := newFake()
 	s, cfg := newStuck(f)
@@ -295,7 +295,9 @@ func TestCloseEndsAKeptWriter(t *testing.T) {
 	ended := make(chan struct{})
 	wg.Go(func() {
 		defer close(ended)
-		_ = fs.Close() // the file is not whole
+		if err := fs.Close(); err == nil {
+			t.Error("the client was closed without a word of the file that it left open")
+		}
 	})
 	for fs.mayOpen("", "") == nil {
 		runtime.Gosched()
