@@ -98,9 +98,10 @@ func (c *controller) CreateVolume(ctx context.Context, req *spec.CreateVolumeReq
 	}
 	path, has := fspath.Join(c.base, name), want
 	err = c.fs.Mkdir(ctx, path, mode)
+	made := err == nil
 	if errors.Is(err, fserror.Exists) {
 		if has, err = c.recorded(ctx, path); client.IsNoXattr(err) { // by a call that did not get to that
-			has, err = want, c.fs.Chmod(ctx, path, mode)
+			made, has, err = true, want, c.fs.Chmod(ctx, path, mode)
 		}
 	}
 	if err != nil {
@@ -109,17 +110,17 @@ func (c *controller) CreateVolume(ctx context.Context, req *spec.CreateVolumeReq
 	if limit := req.GetCapacityRange().GetLimitBytes(); has.Mode != want.Mode || has.Quota != want.Quota || has.Capacity < req.GetCapacityRange().GetRequiredBytes() || limit > 0 && has.Capacity > limit {
 		return nil, fserror.New(fserror.Exists, op, path, "there is a volume of this name with %d bytes, mode %s and quota %t, which is not what is asked for", has.Capacity, has.Mode, has.Quota)
 	}
+	if made && has.Quota { // what was recorded has one, which somebody may have raised
+		if err := quota.Set(ctx, c.fs, path, quota.Keep, has.Capacity); err != nil {
+			return nil, err
+		}
+	}
 	raw, err := json.Marshal(has)
 	if err != nil {
 		return nil, err
 	}
 	if err := c.fs.Xattrs(path).Set(ctx, recordAttribute, raw, client.XattrAny); err != nil {
 		return nil, err
-	}
-	if has.Quota {
-		if err := quota.Set(ctx, c.fs, path, quota.Keep, has.Capacity); err != nil {
-			return nil, err
-		}
 	}
 	return &spec.CreateVolumeResponse{Volume: c.volume(name, has.Capacity)}, nil
 }

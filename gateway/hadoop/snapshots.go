@@ -5,6 +5,8 @@ import (
 	"context"
 	"path"
 	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/client/snapshots"
@@ -17,11 +19,11 @@ const SnapshotLimit = 1024
 // What a report has at most that is made whole; a client that pages gets all.
 const (
 	maxReport      = 100_000  // changes
-	maxReportBytes = 16 << 20 // of their paths
+	maxReportBytes = 16 << 20 // of their paths, as JSON
 )
 
 // MaxReports is how many reports that are made whole a gateway has room for at once, until their clients
-// have read them: each takes a few times maxReportBytes.
+// have read them: each takes a few times maxReportBytes. Of these, one is kept for those who have few.
 const MaxReports = 8
 
 // ofSnapshots gives an error of a call about the snapshots of a directory the name that HDFS has for it.
@@ -134,7 +136,7 @@ type report struct {
 func (r *report) add(page SnapshotPage) error {
 	for _, part := range [][]*snapshots.Change{page.Modified, page.Created, page.Deleted} {
 		for _, c := range part {
-			r.bytes += len(c.Path) + len(c.NewPath)
+			r.bytes += size(c.Path) + size(c.NewPath)
 		}
 	}
 	r.Modified, r.Created, r.Deleted, r.Next = append(r.Modified, page.Modified...), append(r.Created, page.Created...), append(r.Deleted, page.Deleted...), page.Next
@@ -142,6 +144,23 @@ func (r *report) add(page SnapshotPage) error {
 		return Refuse(SnapshotWrong, "more than %d things changed, or their paths have more than %d bytes: ask for them in pages (getSnapshotDiffReportListing, GETSNAPSHOTDIFFLISTING by WebHDFS), or compare snapshots between which less has changed", maxReport, maxReportBytes)
 	}
 	return nil
+}
+
+// size is how many bytes a path takes at most, also as JSON.
+func size(path string) (n int) {
+	const escaped = len(`\u0000`)
+	if !utf8.ValidString(path) {
+		return escaped * len(path)
+	}
+	for _, c := range []byte(path) {
+		switch {
+		case c < ' ' || strings.IndexByte(`"\\<>&`, c) >= 0:
+			n += escaped
+		default:
+			n++
+		}
+	}
+	return n
 }
 
 var labels = map[snapshots.ChangeType]string{snapshots.Created: "+", snapshots.Deleted: "-", snapshots.Renamed: "R"}

@@ -118,6 +118,7 @@ func (t *Table) AddBlock(ctx context.Context, u *users.User, name, path string, 
 	if err != nil {
 		return Block{}, err
 	}
+	f.left.Store(0) // its client continues
 	if err := f.told(op); err != nil {
 		return Block{}, err
 	}
@@ -185,6 +186,7 @@ func (t *Table) UpdateBlockForPipeline(ctx context.Context, u *users.User, name 
 	if err != nil {
 		return Block{}, err
 	}
+	f.left.Store(0) // its client continues
 	if err := f.told(op); err != nil {
 		return Block{}, err
 	}
@@ -296,7 +298,8 @@ func (t *Table) Complete(ctx context.Context, u *users.User, name, path string, 
 // closeLeft closes those of a client's files that he has wanted to be closed, and gave up when that did
 // not work: they would stay open for as long as he renews.
 func (t *Table) closeLeft(ctx context.Context, all []*file) {
-	ctx, cancel := context.WithTimeout(ctx, recoverFlush)
+	// A client that hangs up does not cut short what it has written.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recoverFlush)
 	defer cancel()
 	each(all, func(f *file) {
 		if at := f.left.Load(); at == 0 || !t.isSilent(f.u, at) {
@@ -308,7 +311,11 @@ func (t *Table) closeLeft(ctx context.Context, all []*file) {
 		}
 		t.forget(f)
 		f.hangUp()
-		t.cfg.Logger.Info("a file was closed whose client had given up closing it", "path", f.path, "client", f.holder.Client, "cause", err)
+		if err != nil {
+			t.cfg.Logger.Warn("a file whose client had given up closing it ends without its last bytes", "path", f.path, "client", f.holder.Client, "durable", f.w.Durable(), "length", f.w.Length(), "cause", err)
+			return
+		}
+		t.cfg.Logger.Info("a file was closed whose client had given up closing it", "path", f.path, "client", f.holder.Client)
 	})
 }
 

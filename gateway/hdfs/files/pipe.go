@@ -42,6 +42,7 @@ func (t *Table) Pipe(ctx context.Context, g Grant, s Setup) (*Pipe, error) {
 			return nil, err
 		}
 	}
+	f.left.Store(0) // its client continues
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.last(op, &s.Block); err != nil {
