@@ -130,7 +130,7 @@ func typePage(ctx context.Context, t *testing.T, page string) {
 			`mount -t tmpfs -o size=16G disk "$HOME" && cd && ln -s "$0" leasefs && exec bash --norc`, repository,
 		}),
 		env: []string{
-			"HOME=" + t.TempDir(), "JVMFLAGS=-Xmx256m",
+			"HOME=" + t.TempDir(), "JVMFLAGS=-Xmx256m", "OTEL_EXPORTER_OTLP_TIMEOUT=120000", // as long as a machine may stall
 			"PATH=" + strings.Join([]string{filepath.Dir(leasefs), filepath.Join(repository, ".cache/bin"), os.Getenv("PATH")}, ":"),
 		},
 	})

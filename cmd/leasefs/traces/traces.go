@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -23,9 +24,14 @@ import (
 	"github.com/leasefs/leasefs/internal/tracing"
 )
 
-// patience is how long a collector may take for what is sent to it, and how long a
-// process that ends waits for that.
-const patience = 3 * time.Second
+// patience is how long a collector may take for what is sent to it, and how long a process that
+// ends waits for that: OTEL_EXPORTER_OTLP_TIMEOUT, in milliseconds, as OpenTelemetry has it.
+func patience() time.Duration {
+	if ms, err := strconv.Atoi(os.Getenv("OTEL_EXPORTER_OTLP_TIMEOUT")); err == nil && ms > 0 {
+		return time.Duration(ms) * time.Millisecond
+	}
+	return 3 * time.Second
+}
 
 // tellEvery is how often at most the user hears that spans are lost.
 const tellEvery = time.Minute
@@ -65,8 +71,8 @@ func Open(ctx context.Context, op, at, version string, serves bool, tell func(er
 			tell(fmt.Errorf("traces are incomplete: check that a collector of OTLP over HTTP answers at %s: %w", u.Host, err))
 		})
 	}))
-	out, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(u.String()), otlptracehttp.WithTimeout(patience),
-		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true, InitialInterval: patience / 10, MaxInterval: patience, MaxElapsedTime: patience}))
+	out, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(u.String()), otlptracehttp.WithTimeout(patience()),
+		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true, InitialInterval: patience() / 10, MaxInterval: patience(), MaxElapsedTime: patience()}))
 	if err != nil {
 		return nil, fmt.Errorf("--traces: %w", err)
 	}
@@ -108,7 +114,7 @@ func (x *Exporter) Close() {
 	if x == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), patience())
 	defer cancel()
 	if err := x.provider.Shutdown(ctx); err != nil {
 		otel.Handle(err)
