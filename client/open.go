@@ -77,7 +77,7 @@ func (f *engine) createRequest(caller *pb.Caller, at *pb.Ref, o *openOptions) *p
 		req.MtimeUnixMs = o.mtime.UnixMilli()
 	}
 	for _, x := range o.xattrs {
-		// The namenode refuses what stands for bytes that are no UTF-8.
+		// The namenode refuses the NUL that replaces bytes that are not UTF-8.
 		req.Xattrs = append(req.Xattrs, &pb.TxXattr{Name: strings.ToValidUTF8(x.Name, "\x00"), Value: x.Value})
 	}
 	return req

@@ -192,7 +192,7 @@ type Lease struct {
 	Remaining     time.Duration // of its time to live; else until others can take its files
 	AttachedCount uint64        // of a granted lease
 	Waiting       uint32        // writers that wait for its files
-	Waiters       []LeaseWaiter // of each file who came first, at most 10 in all
+	Waiters       []LeaseWaiter // those who came first to each file, at most 10 in all
 	Overdue       time.Duration // past its time to live, or its hard limit
 	Ending        bool          // its end has begun
 }

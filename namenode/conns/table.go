@@ -306,8 +306,8 @@ func (c *Conn) count(k kind, n int64) {
 	}
 }
 
-// count returns, if the bytes are too many, the connection that has most of them of whose connections
-// have most together: who has few on each of many ends his own.
+// If there are too many bytes, count returns the connection to end: the largest of the address whose
+// connections have the most together. So who spreads them over many connections loses one of his own.
 func (t *Table) count(c *Conn, k kind, n int64) (most *Conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

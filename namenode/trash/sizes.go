@@ -79,7 +79,7 @@ func (s *Room) Sizes() Sizes {
 }
 
 // BytesBelow are those of Sizes that were deleted at a path, or below it. It takes time for each entry
-// there, and has nobody wait meanwhile.
+// there, and keeps nobody waiting.
 func (s *Room) BytesBelow(path string) (bytes int64) {
 	s.sizes.mu.Lock()
 	bytes = s.sizes.all.Bytes

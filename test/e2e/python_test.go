@@ -147,7 +147,7 @@ func TestPythonOneReleaseApart(t *testing.T) {
 			if c.namenode == old {
 				p := run("apart.py")
 				p.ends(ctx, 0)
-				names(t, p.out.String(), "snapshot allow /: the namenode is of an older release, and does not know this call", "docs/UPGRADES.md says how it gets the new one")
+				names(t, p.out.String(), "snapshot allow /: the namenode is of an older release, and does not know this call", "docs/UPGRADES.md says how to upgrade it")
 			}
 		})
 	}

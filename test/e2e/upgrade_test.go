@@ -446,7 +446,7 @@ func TestWireOneReleaseApart(t *testing.T) {
 			n.behindAGateway(ctx)
 			if programs[1] == old {
 				for _, call := range [][]string{{"snapshot", "allow", "/d"}, {"snapshot", "ls"}, {"quota", "set", "--names", "9", "/d"}} {
-					names(t, n.fails(ctx, fserror.ExitFailure, "", call...), "the namenode is of an older release, and does not know this call", "docs/UPGRADES.md says how it gets the new one")
+					names(t, n.fails(ctx, fserror.ExitFailure, "", call...), "the namenode is of an older release, and does not know this call", "docs/UPGRADES.md says how to upgrade it")
 				}
 			}
 			n.run(ctx, "rm", "-r", "/d/e")

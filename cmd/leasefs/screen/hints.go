@@ -55,7 +55,7 @@ var reasonHints = map[string]string{
 	fserror.ReasonLevel:          "leasefs admin upgrade finish raises it, when all namenodes have the new release",
 	fserror.ReasonUpgrade:        "leasefs admin upgrade status shows all",
 	fserror.ReasonNewer:          "docs/UPGRADES.md tells how releases follow each other",
-	fserror.ReasonOlder:          "docs/UPGRADES.md says how it gets the new one",
+	fserror.ReasonOlder:          "docs/UPGRADES.md says how to upgrade it",
 	fserror.ReasonNoHistory:      "an operator starts the namenode with --lease-history to keep one",
 	fserror.ReasonNoLease:        "leasefs lease ls lists those that live",
 	fserror.ReasonNoSnapshots:    "leasefs snapshot allow does, for a superuser",

@@ -64,7 +64,7 @@ export async function history({ main, params, signal }) {
     const to = past(kind.value, what.value.trim());
     if (to === location.hash) turn(() => cursors.splice(1)); else location.hash = to;
   };
-  show(main, el("h1", {}, "History"), el("p", { class: "dim" }, "Who held a file or a granted lease, or what a client held: from when to when, why that ended, and by whom. The last end comes first."),
+  show(main, el("h1", {}, "History"), el("p", { class: "dim" }, "Who held a file or a granted lease, or what a client held: from when to when, why that ended, and by whom. The latest end comes first."),
     el("form", { onsubmit: look, role: "search" }, el("label", {}, "Of", what), el("label", {}, "Kind", kind), el("button", { type: "submit" }, "Look")),
     gap, table("History", columns(of), [], body), el("div", { class: "pager" }, back, next, pageText), note);
   if (asked) await load();

@@ -126,7 +126,7 @@ def explain(e: BaseException) -> tuple[LeasefsError, bool]:
         return UnavailableError(text), False
     if text.startswith("unknown method "):  # of a service that it has
         why = f"the namenode is of an older release, and does not know this call ({text})"
-        why += "; docs/UPGRADES.md says how it gets the new one"
+        why += "; docs/UPGRADES.md says how to upgrade it"
         return UnsupportedError(why, reason="older release"), True
     return LeasefsError(f"{e.code().name}: {text}"), False
 
