@@ -132,7 +132,6 @@ func TestPythonOneReleaseApart(t *testing.T) {
 		"new package, old namenode": {now, old},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			n := newNamenode(t, filepath.Join(t.TempDir(), "data"))
 			n.program = c.namenode
 			n.start(ctx)

@@ -110,11 +110,10 @@ func (n *namenode) alter(t *testing.T) (ahead func(name string, by time.Duration
 // TestRunbooksOfSeveral is TestRunbooks of what concerns several namenodes.
 func TestRunbooksOfSeveral(t *testing.T) {
 	t.Parallel()
-	ctx := deadline(t, 5*time.Minute)
 	for name, run := range map[string]func(context.Context, *testing.T){"journal": drillJournal, "standby": drillStandby} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			run(ctx, t)
+			run(deadline(t, 5*time.Minute), t)
 		})
 	}
 }

@@ -266,6 +266,7 @@ func TestRunbooks(t *testing.T) {
 		for name, run := range drills {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
+				ctx := deadline(t, 5*time.Minute) // from its turn on
 				d := newDrill(t, namenodes[name])
 				d.prom, d.namenode.t = prom, t
 				d.start(ctx)
