@@ -25,6 +25,8 @@ FULL_PKGS ?= ./test/crash ./leasemanager ./namenode/namespace ./internal/journal
 BENCH     ?= .
 # Without debug information, which takes a third of the time to link; go vet is part of lint.
 GOTEST    := go test -vet=off -ldflags='-s -w'
+# For tests on small heaps, which would be collected all the time.
+SMALL     := GOGC=400 GOMEMLIMIT=1GiB
 # Of soak: how long, of how many worlds at most, whether clients think between calls, and the first seed. Of torture: how long, and the seed.
 HOURS     ?= 1
 MINUTES   ?= 30
@@ -60,7 +62,7 @@ demo: build ## build, then show writer leases at work on this machine (10 s)
 test: ## run the tests, but for the longest (go vet is part of lint)
 	@scripts/setup test
 	@echo "Results come in order, that of the longest package first."
-	GOGC=400 GOMEMLIMIT=1GiB $(GOTEST) -timeout 12m -p $$((2 * $$(nproc))) -parallel $$((4 * $$(nproc))) -skip '$(LONG)|$(LONG_FULL)' $(PKGS) # most of them wait more than they work, on small heaps
+	$(SMALL) $(GOTEST) -timeout 12m -p $$((2 * $$(nproc))) -parallel $$((4 * $$(nproc))) -skip '$(LONG)|$(LONG_FULL)' $(PKGS) # most of them wait more than they work
 
 test-full: test-long sweeps ## run the longest tests, then the end-to-end tests in full size: Go's whole source tree, 2 GiB, 100,000 files, 25 failures of namenodes, two minutes of all kinds of clients; every point of all sweeps; two hours of simulated fleets; and half a minute of torture
 
@@ -74,7 +76,7 @@ test-long: ## run the part of test-full that waits more than it works
 
 sweeps: ## run the part of test-full that only computes: the sweeps and the simulated fleets
 	@scripts/setup test-full
-	LEASEFS_TEST_SIZE=full $(GOTEST) -count=1 -timeout 30m $(FULL_PKGS)
+	LEASEFS_TEST_SIZE=full $(SMALL) $(GOTEST) -count=1 -timeout 30m $(FULL_PKGS)
 	go -C scripts/tools/plot test .
 	$(GOTEST) -count=1 -timeout 30m -v -run '^TestWorlds$$' ./test/sim -seed $(SEED) -length 1h -sparse
 	LEASEFS_TEST_SIZE=full $(GOTEST) -count=1 -timeout 30m -v -run "^TestADayIsRestored$$/^seed_$$(($(SEED) % 2))$$" ./test/sim # one of two days
@@ -96,7 +98,7 @@ mutants: ## build known faults into the product, one at a time, and see that the
 
 race: ## run the tests of the concurrent packages, but for the longest, under the race detector
 	@scripts/setup race
-	CGO_ENABLED=1 $(GOTEST) -race -timeout 15m -p $$(($$(nproc) + 1)) -skip '$(LONG)|$(LONG_FULL)' $(RACE_FLAGS) $(RACE_PKGS)
+	CGO_ENABLED=1 $(SMALL) $(GOTEST) -race -timeout 15m -p $$(($$(nproc) + 1)) -skip '$(LONG)|$(LONG_FULL)' $(RACE_FLAGS) $(RACE_PKGS)
 
 lint: ## check style, layers and common mistakes (.golangci.yml)
 	@scripts/setup lint
