@@ -64,8 +64,8 @@ const (
 	ReasonSessionTimeout = "HA.SessionTimeout"
 )
 
-// ReasonBlockStore is that of errors of the block store where it does not serve. There is no hint: what
-// ends it is not the user's.
+// ReasonBlockStore is the reason of errors of a block store that does not serve. It has no hint: the
+// user cannot do anything about it.
 const ReasonBlockStore = "block store"
 
 // Because returns e with the reason.

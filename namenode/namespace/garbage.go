@@ -29,8 +29,8 @@ func (t applier) ownBlock(b Block) {
 	t.counts.StoredBytes += int64(b.Stored)
 }
 
-// disownBlocks makes blocks that were those of a file from a place in its list on garbage, but those
-// that a snapshot has.
+// disownBlocks makes garbage of the blocks that a file had from place from on, except those that a
+// snapshot has.
 func (t applier) disownBlocks(file InodeID, from int, blocks []Block) {
 	for _, b := range blocks {
 		t.counts.StoredBytes -= int64(b.Stored)

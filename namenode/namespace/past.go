@@ -236,8 +236,8 @@ func SnapshotsOf(t *Tree, c *Call) *snapshots.Table {
 	return &t.snaps
 }
 
-// HeldBelow is how many bytes blocks take that only snapshots have of directories that are in each of
-// some, or are it.
+// HeldBelow is, for each of some directories, how many bytes are in blocks that only snapshots of it,
+// or of directories below it, have.
 func HeldBelow(t *Tree, c *Call, dirs []InodeID) map[InodeID]int64 {
 	return SnapshotsOf(t, c).HeldBelow(dirs, t.slots.Up)
 }

@@ -166,7 +166,7 @@ func first(all []Holding) []Holding {
 // Fits reports whether Take would take n.
 func (l *Limit) Fits(n int64, who Taker) bool { return l.FitsOnce(0, n, who) }
 
-// FitsOnce reports whether Take would take n once others have given so much back.
+// FitsOnce reports whether Take would take n once others have given back as much as given says.
 func (l *Limit) FitsOnce(given, n int64, who Taker) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

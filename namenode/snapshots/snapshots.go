@@ -99,7 +99,10 @@ func (s *Service) refuse(t *namespace.Tree, c *namespace.Call) error {
 	slices.SortFunc(counts, func(a, b count) int { return cmp.Or(cmp.Compare(b.n, a.n), cmp.Compare(a.dir, b.dir)) })
 	var named []string
 	for _, one := range counts {
-		if path, ok := t.Path(one.dir); ok && len(named) < mostNamed {
+		if len(named) == mostNamed {
+			break
+		}
+		if path, ok := t.Path(one.dir); ok {
 			if _, err := t.Stat(c, namespace.Inode(one.dir)); err == nil {
 				named = append(named, fmt.Sprintf("%s (%d, user %s)", path, one.n, t.OwnerOf(one.dir)))
 			}

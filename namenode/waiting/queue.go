@@ -35,8 +35,8 @@ type Table struct {
 // too if it does not come back.
 const placeKept = 5 * time.Second
 
-// So many places are kept at most, of one user or address and of all, where the last quarter is for
-// those who have few. Nobody has to come back for his, so they count for no call. Who finds no room
+// At most so many places are kept, for one user or address and in all; the last quarter is for those
+// who have few. Nobody has to come back for his, so they count for no call. Who finds no room
 // for his place goes to the end of the queue.
 const (
 	maxAwayOfOne = 1 << 10

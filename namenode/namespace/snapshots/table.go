@@ -12,7 +12,7 @@ import (
 )
 
 // Limits of snapshots. For each file whose blocks are freed all snapshots may be looked at, but of
-// what they have of it not more than differs.
+// their versions of the file only what differs.
 const (
 	// MaxOfDir is how many snapshots a directory may have.
 	MaxOfDir = 1024
@@ -74,8 +74,8 @@ func (t *Table) HeldOf(dir tables.InodeID) (bytes int64) {
 }
 
 // HeldBelow is, for each of some directories, HeldOf of those that are in it, or are it. parent
-// returns the directory that one is in, 0 of the root. It takes time for each snapshot, and for what
-// is above its directory; none for no directories.
+// returns the directory that one is in, 0 of the root. Its time grows with the number of snapshots
+// and the depth of their directories; if no directories are asked for, it takes none.
 func (t *Table) HeldBelow(dirs []tables.InodeID, parent func(tables.InodeID) tables.InodeID) map[tables.InodeID]int64 {
 	if len(dirs) == 0 || t.held.byHolder.Len() == 0 {
 		return nil
