@@ -41,7 +41,7 @@ func leaseCommand(p *program) *cli.Command {
 				Name:        "show",
 				Usage:       "show leases with their files",
 				UsageText:   "leasefs lease show ID|NAME|HOLDER|PATH\n\nExample:\n  leasefs lease show /logs/a",
-				Description: "Shows the lease that has the id or the name, or holds the path, or all leases of a client name:\nits files, and the first ten of those that wait for them.",
+				Description: "Shows the lease that has the id or the name, or holds the path, or all leases of a client name:\nits files, and the first ten writers that wait for them.",
 				Action:      p.connected(operands{min: 1, max: 1, names: "ID, NAME, HOLDER or PATH", local: true}, showLease),
 			},
 			recoverCommand(p),

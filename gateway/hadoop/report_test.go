@@ -60,7 +60,7 @@ func read(t *testing.T, f *client.FS, top string) (root uint64, all items) {
 }
 
 // model is Hadoop's report by the definition of it: HDFS looks at what a directory has in the first
-// tree and not in the second, and the other way round, and goes on to the directories that are in both.
+// tree and not in the second, and the other way round, and then at the directories that are in both.
 func model(root uint64, was, is items) (lines []hadoop.SnapshotChange, byEntries int) {
 	var stays func(uint64) bool
 	stays = func(dir uint64) bool {

@@ -55,7 +55,7 @@ func OwnCaller(user string) *Caller { return door.Own(user) }
 func As(ctx context.Context, c *Caller) context.Context { return door.As(ctx, c) }
 
 // Keeping returns a context for a Writer's CloseContext. If the store or the namenode does not
-// answer in time, or has no room for the moment (fserror.Transient), the Writer goes on then as if
+// answer in time, or has no room for the moment (fserror.Transient), the Writer stays open as if
 // it had not been called: nothing is dropped, its lease is renewed, and CloseContext can
 // be called again. That call may find that the first one was carried out: LeaseLost.
 func Keeping(ctx context.Context) context.Context { return door.Keeping(ctx) }

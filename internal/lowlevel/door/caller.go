@@ -87,8 +87,8 @@ func (c *Caller) Surely(mode uint32, user string, want uint32) bool {
 // keptKey is in the context of a Close that may leave its Writer open.
 type keptKey struct{}
 
-// Keeping returns a context for Close of a Writer that goes on if the error is one of those
-// that another Close may not have.
+// Keeping returns a context for Close of a Writer that stays open after an error that another Close
+// may not have.
 func Keeping(ctx context.Context) context.Context { return context.WithValue(ctx, keptKey{}, true) }
 
 // Keeps tells whether a context is one of Keeping.

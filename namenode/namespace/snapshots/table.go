@@ -73,7 +73,7 @@ func (t *Table) HeldOf(dir tables.InodeID) (bytes int64) {
 	return bytes
 }
 
-// HeldBelow is, for each of some directories, HeldOf of those that are in it, or are it. parent
+// HeldBelow is, for each of some directories, the sum of HeldOf of it and of all below it. parent
 // returns the directory that one is in, 0 of the root. Its time grows with the number of snapshots
 // and the depth of their directories; if no directories are asked for, it takes none.
 func (t *Table) HeldBelow(dirs []tables.InodeID, parent func(tables.InodeID) tables.InodeID) map[tables.InodeID]int64 {
