@@ -24,8 +24,7 @@ const handOverAfter = time.Millisecond
 // continues with the rest, so no call waits for another.
 type batch struct {
 	*served
-	ctx  context.Context //nolint:containedctx // of its calls
-	late *time.Timer     // fires when a call takes long; nil: there is only one call
+	late *time.Timer // fires when a call takes long; nil: there is only one call
 
 	mu       sync.Mutex
 	turn     int    // number of the goroutine that serves the batch now
@@ -56,12 +55,6 @@ func (d done) ready() (is bool) {
 // batchKey is the key of a call's batch in its context.
 type batchKey struct{}
 
-func (l *served) newBatch() *batch {
-	b := &batch{served: l}
-	b.ctx = context.WithValue(l.ctx, batchKey{}, b)
-	return b
-}
-
 // Waits says that the call of ctx, or of a context that ctx was made from, is about to
 // wait, so that the other calls of its message need not wait for it. It does nothing if
 // ctx belongs to no call.
@@ -91,13 +84,12 @@ func (b *batch) add(c *pb.CarriedCall) (more bool, err error) {
 		return false, status.Errorf(codes.ResourceExhausted, "more than %d calls of one stream at once: wait for answers", l.most)
 	}
 	l.last = c.GetId()
-	ctx, cancel := tracing.Remote(b.ctx, c.GetTraceparent()), context.CancelFunc(nil)
+	limit := DefaultTimeout
 	if ms := c.GetTimeoutMs(); ms > 0 {
-		ctx, cancel = context.WithTimeout(ctx, time.Duration(min(ms, maxTimeout.Milliseconds()))*time.Millisecond)
-	} else {
-		ctx, cancel = context.WithCancel(ctx)
+		limit = time.Duration(min(ms, maxTimeout.Milliseconds())) * time.Millisecond
 	}
-	l.under[c.GetId()] = cancel
+	ctx := &callContext{stream: tracing.Remote(l.ctx, c.GetTraceparent()), batch: b, until: time.Now().Add(limit)}
+	l.under[c.GetId()] = ctx
 	b.calls = append(b.calls, call{ctx, c})
 	return true, nil
 }
@@ -117,6 +109,7 @@ func (b *batch) start() {
 
 // serve carries out calls and sends answers as long as it is the goroutine's turn.
 func (b *batch) serve(turn int) {
+	GrowStack()
 	for {
 		c, d, more := b.next(turn)
 		if !more {

@@ -44,6 +44,9 @@ const (
 	maxTimeout = 24 * time.Hour
 )
 
+// DefaultTimeout is how long a call may take that names no time limit, waiting for a holder included.
+const DefaultTimeout = 15 * time.Minute
+
 // Server serves the stream of calls. Register comes before the first stream; then it
 // is safe for concurrent use.
 type Server struct {
@@ -121,7 +124,7 @@ type served struct {
 	mu      sync.Mutex
 	changed sync.Cond // any of what follows
 	last    uint64    // id of a call
-	under   map[uint64]context.CancelFunc
+	under   map[uint64]*callContext
 	answers []*pb.CarriedAnswer // to be sent
 	unsent  int                 // bytes of them, those included that are being sent
 	sending bool
@@ -142,7 +145,7 @@ func (s *Server) Carry(stream pb.Calls_CarryServer) error {
 	if err := stream.SendHeader(metadata.Pairs(carries, strconv.Itoa(s.most))); err != nil {
 		return err
 	}
-	l := &served{Server: s, stream: stream, ctx: ctx, cancel: cancel, under: map[uint64]context.CancelFunc{}}
+	l := &served{Server: s, stream: stream, ctx: ctx, cancel: cancel, under: map[uint64]*callContext{}}
 	l.changed.L = &l.mu
 	go func() { l.readEnds(l.read()) }()
 	look := func() {
@@ -230,7 +233,7 @@ func (l *served) read() error {
 		if n := len(m.GetCalls()); n > maxTogether {
 			return status.Errorf(codes.InvalidArgument, "a message carries at most %d calls, not %d", maxTogether, n)
 		}
-		b := l.newBatch()
+		b := &batch{served: l}
 		for _, c := range m.GetCalls() {
 			more, err := b.add(c)
 			if !more {
@@ -247,8 +250,8 @@ func (l *served) cancelCalls(ids []uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, id := range ids {
-		if cancel := l.under[id]; cancel != nil {
-			cancel()
+		if call := l.under[id]; call != nil {
+			call.end()
 		}
 	}
 }
@@ -279,7 +282,7 @@ func (l *served) send(a *pb.CarriedAnswer) {
 	size := cost(a)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.under[a.GetId()]()
+	l.under[a.GetId()].end()
 	delete(l.under, a.GetId())
 	if l.err != nil {
 		l.changed.Broadcast()
@@ -300,6 +303,7 @@ func cost(a *pb.CarriedAnswer) int {
 
 // drain sends what answers there are until there are no more.
 func (l *served) drain() {
+	GrowStack()
 	late := time.AfterFunc(takeWithin, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()

@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"runtime"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -45,10 +44,6 @@ import (
 	"github.com/leasefs/leasefs/namenode/share"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
-
-// maxCall is how long one unary call may take in the namenode, waiting for a
-// holder included.
-const maxCall = 15 * time.Minute
 
 // maxHeaders is how many bytes the headers of a request may have.
 const maxHeaders = 16 << 10
@@ -365,20 +360,8 @@ func (f *Front) grpcOptions() []grpc.ServerOption {
 // streamWorkers keep their goroutines, and so their stacks, from call to call,
 // which is 6 % of a create. A stream that lasts, such as a session's, occupies
 // one for good: a call that finds none free gets a goroutine of its own, whose
-// stack growStack makes large enough at once.
+// stack callstream.GrowStack makes large enough at once.
 const streamWorkers = 64
-
-// growStack sees to it that its caller's goroutine has 16 KiB of stack: grown
-// step by step, where a call is deep, it takes a sixth of the processor of a
-// stat. Room in the frame suffices for that; used, it would be zeroed as well.
-//
-//go:noinline
-func growStack(use bool) {
-	if use {
-		var room [9 << 10]byte
-		runtime.KeepAlive(&room)
-	}
-}
 
 // Park is called by a call of who that is going to wait for others: it takes no place
 // among those served meanwhile. The func that it returns ends that.
@@ -446,6 +429,7 @@ func (f *Front) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 	if shown := metadata.ValueFromIncomingContext(ctx, tracing.Header); f.cfg.Tracer != nil && len(shown) == 1 {
 		ctx = tracing.Remote(ctx, shown[0])
 	}
+	callstream.GrowStack()
 	held, done := f.cfg.Guard.Hold(ctx, who) // a call may wait for long
 	defer done()
 	return f.carry(held, req, info, h).Wait()
@@ -472,7 +456,6 @@ const ours = "/leasefs.v1."
 
 // carry wraps every call, however it came: limit, panic barrier, metrics, errors.
 func (f *Front) carry(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (a callstream.Answer) {
-	growStack(false)
 	ctx, span := tracing.Serve(ctx, f.cfg.Tracer, info.FullMethod)
 	c := &call{f: f, ctx: ctx, method: info.FullMethod, req: req, span: span, answer: atOnce{}}
 	a = c
@@ -492,7 +475,7 @@ func (f *Front) carry(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 	c.began = f.cfg.Clock.Mono()
 	ctx, c.answer = f.cfg.Answer(context.WithValue(identity.WithReal(ctx, req), servedKey{}, c.who), callstream.Waits)
 	if _, ok := ctx.Deadline(); !ok {
-		ctx, c.cancel = context.WithTimeout(ctx, maxCall)
+		ctx, c.cancel = context.WithTimeout(ctx, callstream.DefaultTimeout)
 	}
 	c.ctx = ctx
 	if c.err = identity.Of(ctx).Says(req); c.err == nil {
@@ -578,7 +561,7 @@ func (c *call) settle() error {
 	if err == nil || c.err != nil || identity.Ended(c.ctx) == nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), maxCall)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), callstream.DefaultTimeout)
 	defer cancel()
 	return c.answer.Wait(ctx)
 }

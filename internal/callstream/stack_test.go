@@ -1,4 +1,4 @@
-package serve
+package callstream
 
 import (
 	"runtime/debug"
@@ -23,9 +23,9 @@ func TestGrowStackMakesRoomAtOnce(t *testing.T) {
 		return seen[0] != seen[1]
 	}
 	if !moved(func() {}) {
-		t.Error("a new goroutine has room for 8 KiB: growStack is needless")
+		t.Error("a new goroutine has room for 8 KiB: GrowStack is needless")
 	}
-	if moved(func() { growStack(false) }) {
+	if moved(func() { GrowStack() }) {
 		t.Error("the stack grew again within 8 KiB")
 	}
 }
