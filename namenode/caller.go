@@ -36,7 +36,7 @@ func (s *desk) caller(ctx context.Context, c *pb.Caller) (*namespace.Call, error
 	if user == "" {
 		return nil, fserror.New(fserror.InvalidArgument, "", "", "the request names no user")
 	}
-	if err := checkNames(append(c.GetGroups(), user, c.GetClient(), c.GetHost(), c.GetRealUser(), c.GetSessionUser(), c.GetXattr())...); err != nil {
+	if err := cmp.Or(checkNames(c.GetGroups()...), checkNames(user, c.GetClient(), c.GetHost(), c.GetRealUser(), c.GetSessionUser(), c.GetXattr())); err != nil {
 		return nil, err
 	}
 	if len(c.GetGroups()) > maxGroups {

@@ -76,7 +76,8 @@ func (s *Server) openHistory() (err error) {
 // locked, or the caller is alone.
 func (s *Server) told(e namespace.Entry, r namespace.Result) {
 	s.history.Applied(&e, &r)
-	s.events.Keep(watchEvents(&e, &r), e.TxID)
+	var few [2]watch.Event // most records have no more
+	s.events.Keep(watchEvents(few[:0], &e, &r), e.TxID)
 }
 
 // newImages makes the keeper of the images: in the data folder, or of several

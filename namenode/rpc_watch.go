@@ -23,27 +23,24 @@ import (
 // it is, so that it can be resumed from there.
 const watchProgress = 10 * time.Second
 
-// watchEvents is the form in which the events of a record are kept.
-func watchEvents(e *namespace.Entry, r *namespace.Result) []watch.Event {
-	if len(r.Events) == 0 {
-		return nil
-	}
-	out := make([]watch.Event, len(r.Events))
+// watchEvents appends the events of a record in the form in which they are kept.
+func watchEvents(to []watch.Event, e *namespace.Entry, r *namespace.Result) []watch.Event {
 	_, closes := e.Op.(*namespace.OpClose) // which needs no reason
-	for i, ev := range r.Events {
-		out[i] = watch.Event{
+	for i := range r.Events {
+		ev := &r.Events[i]
+		to = append(to, watch.Event{
 			TxID: e.TxID, Time: e.Time, Type: watch.Type(ev.Type), Inode: uint64(ev.Inode),
 			Dir: uint64(ev.Dir), NewDir: uint64(ev.NewDir), Path: ev.Path, NewPath: ev.NewPath,
 			Length: ev.Length, IsDir: ev.IsDir, Holder: ev.Holder, Trashed: ev.Trashed,
-		}
-		if out[i].Type == watch.Delete || out[i].Type == watch.Close && !closes {
+		})
+		if ev := &to[len(to)-1]; ev.Type == watch.Delete || ev.Type == watch.Close && !closes {
 			why, by := history.Why(e, r, "")
-			if out[i].Why = why; by != nil {
-				out[i].By = &watch.Who{User: by.User, Client: by.Client, Host: by.Host}
+			if ev.Why = why; by != nil {
+				ev.By = &watch.Who{User: by.User, Client: by.Client, Host: by.Host}
 			}
 		}
 	}
-	return out
+	return to
 }
 
 // Watch tells what happens to a path or below it.
