@@ -22,6 +22,7 @@ import (
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fserror/wire"
 	"github.com/leasefs/leasefs/internal/proof"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -38,7 +39,7 @@ var patient = env.Limits(20*time.Minute, time.Hour)
 // from its holder, follows another, and reads the rest; by keyboard, on a phone, in the dark.
 func TestPageInChromium(t *testing.T) {
 	n := env.Start(t, patient, func(c *namenode.Config) {
-		c.Archive, c.BlockSize, c.MaxTail = time.Hour, 64<<10, 4096
+		c.Archive, c.BlockSize, c.MaxTail, c.WatchEvents = time.Hour, 64<<10, 4096, 1000
 		file := filepath.Join(t.TempDir(), "shares")
 		if err := os.WriteFile(file, []byte("user greedy files=1\n"), 0o600); err != nil {
 			t.Fatal(err)
@@ -213,8 +214,10 @@ func TestPageInChromium(t *testing.T) {
 		t.Errorf("beyond his share: %v", err)
 	}
 	write(t, admin, "/team/logs/1", 0)
+	fallBehind(t, n)
 	b.view("#/fleet")
 	b.until("who is greedy", "document.querySelector('table[aria-label=\"Greedy clients\"] tbody')?.innerText.replace(/\\s+/g, ' ').includes('user greedy files 1 1 1 0')")
+	b.until("who is slow", "document.querySelector('table[aria-label=\"Greedy clients\"] tbody')?.innerText.replace(/\\s+/g, ' ').includes('user sleeper watches 0 0 1 fell behind')")
 	b.until("the quota that is used up", "document.querySelector('table[aria-label=\"Quotas that are nearly used up\"] tbody')?.innerText.includes('3 of 3')")
 	b.shows("serves alone")
 	b.shows("Feature level")
@@ -244,6 +247,31 @@ func TestPageInChromium(t *testing.T) {
 	b.runs("sign out", "localStorage.clear(); sessionStorage.clear(); location.reload()")
 	b.until("it asks who that is", "document.querySelector('dialog')?.innerText.includes('Say as whom')")
 	b.end()
+}
+
+// fallBehind has a user's watch fall behind what is kept: for a while he reads nothing.
+func fallBehind(t *testing.T, n *env.Namenode) {
+	t.Helper()
+	slow, maker := n.Raw(t, "sleeper"), n.Raw(t, "maker")
+	slow.Who.User = "sleeper"
+	w, err := slow.NN.Watch(t.Context(), &pb.WatchRequest{Caller: slow.Who, Path: "/free", Recursive: true})
+	if err == nil {
+		_, err = w.Recv() // it has begun
+	}
+	const at, together = 100, 64
+	for i := 0; err == nil && i < at*together; i += together { // a few MiB: more than the line takes
+		tx := &pb.TransactRequest{Call: maker.Call(), Caller: maker.Who}
+		for k := range together {
+			tx.Ops = append(tx.Ops, &pb.TxOp{Path: fmt.Sprintf("/free/%0200d", i+k), Op: &pb.TxOp_Create{Create: &pb.TxFile{}}})
+		}
+		_, err = maker.NN.Transact(t.Context(), tx)
+	}
+	for err == nil {
+		_, err = w.Recv()
+	}
+	if !errors.Is(wire.FromStatus(err), fserror.TooOld) {
+		t.Fatal(err)
+	}
 }
 
 // write makes a file, or replaces it, of so many bytes.
