@@ -127,9 +127,27 @@ func TestPageInChromium(t *testing.T) {
 		b.until("a key for "+view, fmt.Sprintf("document.getElementById('view').dataset.view === %q && document.getElementById('view').dataset.ready === 'yes' && document.querySelector('nav a[aria-current]').getAttribute('href').startsWith('#/%s')", view, view))
 	}
 
-	// Recover, with a word that it is meant.
-	b.runs("ask to recover", "[...document.querySelectorAll('tbody tr')].find((r) => r.innerText.includes('/app.log')).querySelector('button').click()")
-	b.until("it asks", "document.querySelector('dialog')?.innerText.includes('/app.log') && document.querySelector('dialog').innerText.includes('ingest-1')")
+	// Recover by keyboard alone, with a word that it is meant.
+	const asks = "document.querySelector('dialog')?.innerText.includes('/app.log') && document.querySelector('dialog').innerText.includes('ingest-1')"
+	b.keys("j")
+	b.focuses("the first holder", "a.textContent === 'ingest-1'")
+	b.keys(kb.Tab)
+	b.focuses("its file", "a.textContent === '/app.log'")
+	b.runs("mark the row", "document.querySelector('tbody tr').dataset.old = 'yes'")
+	b.until("the list is read again", "!document.querySelector('tbody tr').dataset.old")
+	b.focuses("its file, as before", "a.textContent === '/app.log'")
+	b.keys(kb.Tab)
+	b.focuses("its history", "a.textContent === 'history'")
+	b.keys(kb.Tab)
+	b.focuses("the button", "a.textContent === 'Recover…' && a.closest('tr').innerText.includes('/app.log')")
+	b.keys(kb.Enter)
+	b.until("it asks", asks)
+	b.focuses("what does nothing", "a.textContent === 'Cancel'")
+	b.keys(kb.Escape)
+	b.until("it asks no more", "document.querySelector('dialog') === null")
+	b.focuses("the button again", "a.textContent === 'Recover…'")
+	b.keys(kb.Enter)
+	b.until("it asks again", asks)
 	if got := b.value("document.querySelector('dialog button.danger').disabled"); got != "true" {
 		t.Error("a live holder loses a file without a word")
 	}
@@ -137,8 +155,13 @@ func TestPageInChromium(t *testing.T) {
 	if f := holder.File("/app.log"); f.GetAttr().GetOpen() == nil {
 		t.Error("it is closed before that was confirmed")
 	}
-	b.click("dialog input[name=force]")
-	b.click("dialog button.danger")
+	b.do("back to the word", chromedp.KeyEvent(kb.Tab, chromedp.KeyModifiers(chromedp.ModifierShift)))
+	b.focuses("the word", "a.name === 'force'")
+	b.keys(" ")
+	b.keys(kb.Tab)
+	b.keys(kb.Tab)
+	b.focuses("what recovers it", "a.classList.contains('danger') && !a.disabled")
+	b.keys(kb.Enter)
 	b.until("it says so", "document.getElementById('said').textContent.includes('/app.log is closed')")
 	if f := holder.File("/app.log"); f.GetAttr().GetOpen() != nil || f.GetAttr().GetLength() != 8 {
 		t.Errorf("%v", f.GetAttr())

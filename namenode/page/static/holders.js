@@ -37,9 +37,9 @@ function bar(l, { soft, hard }) {
 }
 
 // pastOf links to who held a file before.
-const pastOf = (f) => (f.path.startsWith("/") ? el("a", { href: past("path", f.path) }, "history") : null);
+const pastOf = (f) => (f.path.startsWith("/") ? el("a", { href: past("path", f.path), "data-focus": `h${f.path}` }, "history") : null);
 
-const fileLink = (f) => (f.path.startsWith("/") ? el("a", { href: go("tree", f.path) }, f.path) : f.path);
+const fileLink = (f) => (f.path.startsWith("/") ? el("a", { href: go("tree", f.path), "data-focus": `f${f.path}` }, f.path) : f.path);
 
 // recover asks whether to close a file, naming it and its holder, and does.
 function recover(l, f, after) {
