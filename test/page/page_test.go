@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,11 +26,13 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fserror/wire"
 	"github.com/leasefs/leasefs/internal/proof"
+	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env"
 	"github.com/leasefs/leasefs/test/env/size"
 	"github.com/leasefs/leasefs/test/env/spawn"
+	"github.com/leasefs/leasefs/test/env/zkproxy"
 	"github.com/leasefs/leasefs/test/sim/zkmodel"
 )
 
@@ -247,6 +251,13 @@ func TestPageInChromium(t *testing.T) {
 	b.shows("has every change") // the archive
 	b.view("#/figures")
 	b.until("it plots", "document.querySelectorAll('figure path[d^=M]').length > 3")
+	// Of each figure: its title, how many lines are drawn, and how many names they have.
+	const plots = "[...document.querySelectorAll('figure')].map((f) => `${f.querySelector('figcaption').innerText}: ${f.querySelectorAll('path[d^=M]').length} of ${f.querySelectorAll('.key li').length}`).join('; ')"
+	b.until("each name of each figure has a line", plots+fmt.Sprintf(" === %q", strings.Join([]string{
+		"Calls a second: 6 of 6", "Time of 99 of 100 calls: 6 of 6", "Time of half of the calls: 6 of 6", "Journal: changes a second: 1 of 1",
+		"Journal: changes that are not durable, or not here yet: 2 of 2", "Journal: bytes: 2 of 2", "Leases: 4 of 4", "Leases that expired, a second: 1 of 1",
+		"Bytes in memory, in the trash and to be deleted: 3 of 3", "Connections and watches: 2 of 2", "Refused or slow, a second: 4 of 4",
+	}, "; ")))
 
 	// On a phone, in the dark.
 	b.do("a phone in the dark", chromedp.EmulateViewport(360, 740, chromedp.EmulateMobile),
@@ -366,25 +377,47 @@ func TestPageWithAToken(t *testing.T) {
 	b.end()
 }
 
-// TestPageOfAFleet: a standby's page tells who is there, how far each is behind and whether it
-// could take over, and leads to the active one's.
+// disk is one on which there is room, or not.
+type disk struct {
+	vfs.FS
+	full atomic.Bool
+}
+
+func (d *disk) Usage(dir string) (free, total int64, err error) {
+	if free, total, err = d.FS.Usage(dir); d.full.Load() {
+		free = 0
+	}
+	return free, total, err
+}
+
+// TestPageOfAFleet: a standby's page tells who is there and whether it could take over, and leads to
+// the active one's, which tells how far a standby is behind that is cut off from ZooKeeper.
 func TestPageOfAFleet(t *testing.T) {
 	l, err := net.Listen("tcp", spawn.Loopback()+":0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	zk := zkmodel.New(zkmodel.Config{Servers: 1, Tick: 3 * time.Second}) // a session of a minute outlives a busy machine
+	zk := zkmodel.New(zkmodel.Config{Servers: 1, Tick: time.Minute}) // for sessions that outlive a busy machine, and being cut off
 	t.Cleanup(func() { _ = l.Close(); zk.Close() })
 	go func() { _ = zk.Server(0).Serve(l) }() // until the listener is closed
-	blocks := "file://" + t.TempDir()
-	fleet := func(c *namenode.Config) {
-		c.Blocks = blocks
-		c.HA = &namenode.HA{ZooKeeper: []string{l.Addr().String()}, Name: "fleet", SessionTimeout: time.Minute}
+	way, err := zkproxy.New(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
 	}
-	active := env.Start(t, fleet)
+	t.Cleanup(func() { _ = way.Close() })
+	blocks := "file://" + t.TempDir()
+	fleet := func(zooKeeper string) func(c *namenode.Config) {
+		return func(c *namenode.Config) {
+			c.Blocks = blocks
+			c.HA = &namenode.HA{ZooKeeper: []string{zooKeeper}, Name: "fleet", SessionTimeout: 10 * time.Minute}
+		}
+	}
+	active := env.Start(t, fleet(l.Addr().String()))
 	env.Eventually(t, "one is active", func() bool { return active.Role() == "active" })
-	active.Raw(t, "writer").Create("/f")
-	standby := env.Start(t, fleet)
+	writer := active.Raw(t, "writer")
+	writer.Create("/f")
+	its := &disk{FS: vfs.OS()}
+	standby := env.Start(t, fleet(way.Addr()), func(c *namenode.Config) { c.FS = its })
 	env.Eventually(t, "the other one is a standby", func() bool { return standby.Role() == "standby" })
 	b := open(t, standby)
 	b.shows("the active one is " + active.Addr())
@@ -393,25 +426,58 @@ func TestPageOfAFleet(t *testing.T) {
 	const members = "[...document.querySelectorAll('table[aria-label=Namenodes] tbody tr')].map((r) => r.innerText.replace(/\\s+/g, ' '))"
 	b.until("who is there", fmt.Sprintf("((m) => m.length === 2 && m[0].startsWith('%s active yes ') && m[1].startsWith('%s standby nothing yes '))(%s)", active.Addr(), standby.Addr(), members))
 	b.shows("1 could take over")
-	b.runs("have the standby say that it lags", `{
-		const was = window.fetch;
-		window.fetch = async (at, how) => {
-			const r = await was(at, how);
-			if (at !== "api/fleet") return r;
-			const f = await r.json();
-			Object.assign(f.members[0], { host: "nn1" });
-			Object.assign(f.members[1], { host: "nn2", txid: f.members[0].txid - 12, unfit: "its disk is full" });
-			return new Response(JSON.stringify(f));
-		};
-	}`)
-	b.until("how far it is behind", fmt.Sprintf("%s[1].startsWith('%s standby 12 changes no: its disk is full ')", members, standby.Addr()))
+	its.full.Store(true)
+	b.until("why it is not fit", fmt.Sprintf("/^%s standby nothing no: .* disk .*/.test(%s[1])", standby.Addr(), members))
 	b.shows("No other namenode could take over")
 	b.picture("fleet")
+	its.full.Store(false)
+	b.shows("1 could take over")
 	b.end()
 	b.click("#active")
 	b.until("that is the active one's page", fmt.Sprintf("location.host === %q", active.HTTPAddr()))
 	b.signIn("root")
 	b.shows("/f")
+	way.Down()
+	const behind = 12
+	for i := range behind {
+		writer.Make(fmt.Sprint("/late-", i))
+	}
+	b.keys("4")
+	b.until("how far it is behind", fmt.Sprintf("((m) => m[1]?.startsWith('%s ') && m[1].match(/ standby (\\d+) changes yes /)?.[1] >= %d)(%s)", standby.Addr(), behind, members))
+	way.Up()
+	b.until("it has followed", fmt.Sprintf("%s[1].startsWith('%s standby nothing yes ')", members, standby.Addr()))
+}
+
+// TestPageIdleBar: the bar of a lease grows as far as the line with the soft limit, and to its end with the
+// hard one.
+func TestPageIdleBar(t *testing.T) {
+	clk := new(env.LeapingClock)
+	n := env.Start(t, patient, func(c *namenode.Config) { c.Clock = clk })
+	n.Raw(t, "ingest").Create("/app.log")
+	b := open(t, n)
+	b.signIn("root")
+	// Per cent of the bar as it is drawn: how long it is, and where the line is.
+	const drawn = `((bar) => {
+		const all = bar.getBoundingClientRect(), part = (x) => (100 * (x - all.left)) / all.width;
+		return [bar.querySelector("rect").getAttribute("class"), part(bar.querySelector("rect").getBoundingClientRect().right), part(bar.querySelector("line.tick").getBoundingClientRect().left)];
+	})(document.querySelector("tbody tr svg.bar"))`
+	for _, c := range []struct {
+		leap  time.Duration
+		class string
+		least float64
+		says  string
+	}{ // of 20 minutes and an hour; one of the first is 2.5 per cent, one of the others 1.25
+		{0, "live", 0, "can be taken in"},
+		{10 * time.Minute, "live", 25, "can be taken in"},
+		{15 * time.Minute, "soft", 56.25, "can be taken now"},
+		{30 * time.Minute, "soft", 93.75, "can be taken now"},
+	} {
+		clk.Leap(c.leap)
+		b.until(fmt.Sprintf("the bar is %s and %.2f per cent long", c.class, c.least), // or of some minutes more
+			fmt.Sprintf("(([c, long, line]) => c === %q && long >= %g - 0.1 && long < %g + 6.25 && Math.abs(line - 50) < 1)(%s)", c.class, c.least, c.least, drawn))
+		b.shows(c.says)
+	}
+	b.end()
 }
 
 // TestPageOfMany: with many leases and a folder of many names each answer is small.
