@@ -139,6 +139,7 @@ async function leases({ main, params, signal }, { view, title, kind, columns, no
     pageText.textContent = rows.length ? `page ${cursors.length}, ${plural(rows.length, "lease", "leases")}${r.next_cursor ? "; there are more" : ""}` : "none";
   };
   const filter = later(() => {
+    if (signal.aborted) return; // another view is shown: the address is its
     cursors.splice(1);
     history.replaceState(null, "", go(view, "", { text: text.value.trim(), path: path.value.trim(), order: order.value === "IDLE" ? "" : order.value, expired: expired.checked && "1" }));
     load().catch((e) => { pageText.textContent = e.message; show(body); });
