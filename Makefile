@@ -64,7 +64,8 @@ test: ## run the tests, but for the longest (go vet is part of lint)
 	@echo "Results come in order, that of the longest package first."
 	$(SMALL) $(GOTEST) -timeout 12m -p $$((2 * $$(nproc))) -parallel $$((4 * $$(nproc))) -skip '$(LONG)|$(LONG_FULL)' $(PKGS) # most of them wait more than they work
 
-test-full: test-long sweeps ## run the longest tests, then the end-to-end tests in full size: Go's whole source tree, 2 GiB, 100,000 files, 25 failures of namenodes, two minutes of all kinds of clients; every point of all sweeps; two hours of simulated fleets; and half a minute of torture
+test-full: test-long sweeps ## run the longest tests, then the end-to-end tests in full size: Go's whole source tree, 2 GiB, 100,000 files, the page of 100,000 leases and a million names, 25 failures of namenodes, two minutes of all kinds of clients; every point of all sweeps; two hours of simulated fleets; and half a minute of torture
+	LEASEFS_TEST_SIZE=full $(GOTEST) -count=1 -timeout 30m -v -run '^TestPageOfMany$$' ./test/page
 
 test-long: ## run the part of test-full that waits more than it works
 	@scripts/setup test-full
