@@ -564,8 +564,8 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// TestKeep: what ended longer ago than is kept is not told, and its files go; the rest is told, after a start, too.
-func TestKeep(t *testing.T) {
+// TestKeptByAge: what ended longer ago than is kept is not told, and its files go; the rest is told, after a start, too.
+func TestKeptByAge(t *testing.T) {
 	w := newWorld(t, 9)
 	cfg := config(crashfs.New())
 	cfg.Bytes = 4 << 20       // files of 64 KiB
