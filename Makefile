@@ -15,7 +15,7 @@ FUZZTIME  ?= 10
 # The tests of large sizes (LEASEFS_TEST_SIZE=full repeats others more often, too).
 FULL      ?= ^Test(TreesInAndOut|TreesOverAKilledNamenode|LargeFile|ManyAppends|ManySmallFiles|KilledWriterIsReplaced|HAStress|UpgradeFleet|Soak)$$
 # The tests that take the longest, since they wait for sessions and terms of several namenodes or work long: test-full runs them.
-LONG      ?= ^Test(Runbooks|RunbooksOfSeveral|S3Restore|S3Faults|S3LatePutAfterTakeOver|Scenario39WriterGoesOn|Scenario40OverFailovers|Scenario43SlowNetwork|Scenario57CachesOverAFailover|HAStandbyFallsBehind|ArchiveOfAnOlderZooKeeper|ArchiveOutlivesTheDisk|StartOverLostRequests|RestoreOverLostRequests|FormatOverLostRequests|ZooKeeperFromABackup|CopiedZooKeepers|DiskFullToTheLastByte|Release|UpgradeFleet|GoInstall|HelmChart|Image|CSISanity|CSIMountsLive|ArchiveOutlivesZooKeeper|DebianPackage|HBase|HALab|HATakeOverWithoutTheStore|HASecureZooKeeper|Scenario59OverFailovers|Scenario42PausedPastItsSession|Scenario43ZooKeeperDown|ZooKeeperPasswordRenewed|DeposedPurgesImages|HostileRequests|Login|S3Ensemble|MountPjdfstest|HAFollowerCutFromItsLeader|HAStaleReads|PageInChromium|PageOfMany|PageWithAToken|PythonPackage|PythonOverFailovers|PythonOneReleaseApart|Hadoop[A-Z][A-Za-z]*)$$
+LONG      ?= ^Test(Runbooks|RunbooksOfSeveral|S3Restore|S3Faults|S3LatePutAfterTakeOver|Scenario39WriterGoesOn|Scenario40OverFailovers|Scenario43SlowNetwork|Scenario57CachesOverAFailover|HAStandbyFallsBehind|ArchiveOfAnOlderZooKeeper|ArchiveOutlivesTheDisk|StartOverLostRequests|RestoreOverLostRequests|FormatOverLostRequests|ZooKeeperFromABackup|CopiedZooKeepers|DiskFullToTheLastByte|Release|UpgradeFleet|GoInstall|HelmChart|Image|CSISanity|CSISanityTyped|CSIMountsLive|ArchiveOutlivesZooKeeper|DebianPackage|HBase|HALab|HATakeOverWithoutTheStore|HASecureZooKeeper|Scenario59OverFailovers|Scenario42PausedPastItsSession|Scenario43ZooKeeperDown|ZooKeeperPasswordRenewed|DeposedPurgesImages|HostileRequests|Login|S3Ensemble|MountPjdfstest|HAFollowerCutFromItsLeader|HAStaleReads|PageInChromium|PageIdleBar|PageOfAFleet|PageOfMany|PageWithAToken|PythonPackage|PythonOverFailovers|PythonOneReleaseApart|Hadoop[A-Z][A-Za-z]*)$$
 # Those that test-full runs in full size only.
 LONG_FULL ?= ^Test(TreesInAndOut|LargeFile|KilledWriterIsReplaced|Soak|ManyAppends|ManySmallFiles|TreesOverAKilledNamenode|HAStress|ZooKeeperStaysBounded|HandOverUnderLoad|Scenario43Servers)$$
 # The tests that stand on an S3 server: make test runs them on one of the servers, test-full on the other (test/env/s3env).
@@ -64,7 +64,8 @@ test: ## run the tests, but for the longest (go vet is part of lint)
 	@echo "Results come in order, that of the longest package first."
 	$(SMALL) $(GOTEST) -timeout 12m -p $$((2 * $$(nproc))) -parallel $$((4 * $$(nproc))) -skip '$(LONG)|$(LONG_FULL)' $(PKGS) # most of them wait more than they work
 
-test-full: test-long sweeps ## run the longest tests, then the end-to-end tests in full size: Go's whole source tree, 2 GiB, 100,000 files, 25 failures of namenodes, two minutes of all kinds of clients; every point of all sweeps; two hours of simulated fleets; and half a minute of torture
+test-full: test-long sweeps ## run the longest tests, then the end-to-end tests in full size: Go's whole source tree, 2 GiB, 100,000 files, the page of 100,000 leases and a million names, 25 failures of namenodes, two minutes of all kinds of clients; every point of all sweeps; two hours of simulated fleets; and half a minute of torture
+	LEASEFS_TEST_SIZE=full $(GOTEST) -count=1 -timeout 30m -v -run '^TestPageOfMany$$' ./test/page
 
 test-long: ## run the part of test-full that waits more than it works
 	@scripts/setup test-full

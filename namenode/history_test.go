@@ -12,6 +12,7 @@ import (
 	"github.com/leasefs/leasefs/client/leasehistory"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env"
 )
 
@@ -124,6 +125,37 @@ func TestLeaseHistory(t *testing.T) {
 	}
 }
 
+// TestLeaseHistoryOfWhatExpired: of a writer that falls silent it is told that the hard limit closed
+// its file, and of a granted lease that nobody kept alive that it expired, as of its files; to
+// a watcher, too. Nobody has done that.
+func TestLeaseHistoryOfWhatExpired(t *testing.T) {
+	t.Parallel()
+	clk, fake := env.FakeClock()
+	n := env.Start(t, fake, reapFast)
+	ctx := t.Context()
+	a, b := n.Raw(t, "a"), n.Client(t, env.Named("b"))
+	a.Create("/f")
+	g, err := a.NN.GrantLease(ctx, &pb.GrantLeaseRequest{Call: a.Call(), Caller: a.Who, TtlMs: shortTTL.Milliseconds(), Name: "server-1"})
+	if err == nil {
+		_, err = a.NN.Create(ctx, &pb.CreateRequest{Call: a.Call(), Caller: a.Who, At: pb.At("/open"), Lease: g.GetId()})
+	}
+	if err == nil {
+		_, err = a.NN.Create(ctx, &pb.CreateRequest{Call: a.Call(), Caller: a.Who, At: pb.At("/closed"), Lease: g.GetId(), Close: true})
+	}
+	check(t, err)
+	clk.Advance(shortTTL + time.Second)
+	env.Eventually(t, "the granted lease ends", func() bool { return look(t, a, "/open") == nil && look(t, a, "/closed") == nil })
+	clk.Advance(namenode.DefaultHardLimit)
+	env.Eventually(t, "the file is closed", func() bool { return look(t, a, "/f").GetOpen() == nil })
+	for range 2 {
+		wantTold(t, b, leasehistory.Filter{Path: "/f"}, "a /f hard limit")
+		wantTold(t, b, leasehistory.Filter{Path: "/open"}, "a /open lease expired")
+		wantTold(t, b, leasehistory.Filter{Lease: "server-1"}, "a server-1 expired")
+		wantWatched(t, b, "close /open lease expired", "delete /open lease expired", "delete /closed lease expired", "close /f hard limit")
+		n.Restart(t)
+	}
+}
+
 // TestLeaseHistoryPermission: who may not search a directory learns no name in it, and
 // whose leases there are everybody may know.
 func TestLeaseHistoryPermission(t *testing.T) {
@@ -210,23 +242,29 @@ func TestWatchTellsWhy(t *testing.T) {
 	check(t, a.WriteFile(ctx, "/g", nil, client.WithLease(g.ID)), a.Leases().Revoke(ctx, g.ID))
 	want := []string{"close /x forced by root/b", "delete /x deleted by root/b", "delete /z replaced by root/a", "delete /z replaced by root/", "delete /g lease revoked by root/a"}
 	for range 2 {
-		w := must[*client.Watcher](t)(b.Watch(ctx, "/", client.WatchOptions{From: 1, Recursive: true}))
-		var got []string
-		for len(got) < len(want) {
-			for _, e := range must[[]client.Event](t)(w.Next()) {
-				if e.Why != "" {
-					line := fmt.Sprint(e.Type, " ", e.Path, " ", e.Why)
-					if e.By != nil {
-						line += fmt.Sprint(" by ", e.By.User, "/", e.By.Client)
-					}
-					got = append(got, line)
+		wantWatched(t, b, want...)
+		n.Restart(t)
+	}
+}
+
+// wantWatched wants a watcher to be told why these things happened, and by whom.
+func wantWatched(t *testing.T, fs *client.FS, want ...string) {
+	t.Helper()
+	w := must[*client.Watcher](t)(fs.Watch(t.Context(), "/", client.WatchOptions{From: 1, Recursive: true}))
+	defer w.Close()
+	var got []string
+	for len(got) < len(want) {
+		for _, e := range must[[]client.Event](t)(w.Next()) {
+			if e.Why != "" {
+				line := fmt.Sprint(e.Type, " ", e.Path, " ", e.Why)
+				if e.By != nil {
+					line += fmt.Sprint(" by ", e.By.User, "/", e.By.Client)
 				}
+				got = append(got, line)
 			}
 		}
-		w.Close()
-		if !slices.Equal(got, want) {
-			t.Errorf("%v\nwant %v", got, want)
-		}
-		n.Restart(t)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%v\nwant %v", got, want)
 	}
 }

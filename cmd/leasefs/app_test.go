@@ -209,44 +209,123 @@ func TestArrange(t *testing.T) {
 
 func TestCompletionScripts(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish"} {
-		code, out, errs := result(t, "completion", shell)
-		if code != 0 || errs != "" {
-			t.Fatalf("%s: code %d, %s", shell, code, errs)
+		script := scriptOf(t, shell)
+		out, err := os.ReadFile(script)
+		if err != nil {
+			t.Fatal(err)
 		}
 		for _, word := range []string{"leasefs", "lease ls", "soft-limit", "expired", "admin journal verify"} {
-			if !strings.Contains(out, word) {
+			if !strings.Contains(string(out), word) {
 				t.Errorf("%s: no %q", shell, word)
 			}
 		}
-		path, err := exec.LookPath(shell)
-		if err != nil {
-			continue // its syntax cannot be checked here
-		}
-		cmd := exec.Command(path, "-n")
-		cmd.Stdin = strings.NewReader(out)
-		if msg, err := cmd.CombinedOutput(); err != nil {
+		if msg, err := exec.Command(shell, "-n", script).CombinedOutput(); err != nil {
 			t.Errorf("%s: %v: %s", shell, err, msg)
 		}
 	}
 }
 
-func TestBashCompletes(t *testing.T) {
-	bash, err := exec.LookPath("bash")
-	if err != nil {
-		t.Fatal("no bash here")
+// scriptOf is a file with what the program prints for a shell.
+func scriptOf(t *testing.T, shell string) string {
+	t.Helper()
+	code, out, errs := result(t, "completion", shell)
+	if code != 0 || errs != "" {
+		t.Fatalf("%s: code %d, %s", shell, code, errs)
 	}
-	_, script, _ := result(t, "completion", "bash")
-	for _, tc := range []struct{ words, want string }{
-		{"leasefs cre", "create"},
-		{"leasefs lease rec", "recover"},
-		{"leasefs --json lease ls --exp", "--expired"},
-		{"leasefs admin journal v", "verify"},
+	name := filepath.Join(t.TempDir(), shell)
+	if err := os.WriteFile(name, []byte(out), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// completed are lines of which each begins one word of a command line, and what completes it.
+var completed = []struct{ typed, word string }{
+	{"leasefs cre", "create"},
+	{"leasefs lease rec", "recover"},
+	{"leasefs --json lease ls --exp", "--expired"},
+	{"leasefs admin journal v", "verify"},
+}
+
+// TestShellsComplete: in each shell the word that was begun is completed, as it is there: in zsh by the key.
+func TestShellsComplete(t *testing.T) {
+	for shell, complete := range map[string]func(t *testing.T, script string, typed []string) []string{
+		"bash": bashCompletes, "zsh": zshCompletes, "fish": fishCompletes,
 	} {
-		words := strings.Fields(tc.words)
-		cmd := exec.Command(bash, "-c", script+"\nCOMP_WORDS=("+tc.words+")\nCOMP_CWORD="+string(rune('0'+len(words)-1))+"\n_leasefs\necho ${COMPREPLY[@]}")
-		out, err := cmd.CombinedOutput()
-		if err != nil || strings.TrimSpace(string(out)) != tc.want {
-			t.Errorf("%s: %q, %v; want %s", tc.words, out, err, tc.want)
-		}
+		t.Run(shell, func(t *testing.T) {
+			var typed, want []string
+			for _, c := range completed {
+				typed, want = append(typed, c.typed), append(want, c.word)
+			}
+			if got := complete(t, scriptOf(t, shell), typed); !slices.Equal(got, want) {
+				t.Errorf("%q, want %q", got, want)
+			}
+		})
 	}
+}
+
+// inShell runs a script of a shell in an empty folder, which is its user's, too.
+func inShell(t *testing.T, env []string, argv ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+	cmd.Dir = t.TempDir()
+	cmd.Env = append(append(os.Environ(), "HOME="+cmd.Dir, "TERM=vt100"), env...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v: %s", argv[0], err, out)
+	}
+	return string(out)
+}
+
+func bashCompletes(t *testing.T, script string, typed []string) []string {
+	t.Helper()
+	return strings.Fields(inShell(t, nil, append([]string{"bash", "-c", `source "$0"
+for typed; do
+  read -ra COMP_WORDS <<<"$typed"
+  COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+  _leasefs
+  echo "${COMPREPLY[@]}"
+done`, script}, typed...)...))
+}
+
+// fishCompletes asks fish what it would offer; it tells what each is for, too.
+func fishCompletes(t *testing.T, script string, typed []string) (words []string) {
+	t.Helper()
+	out := inShell(t, nil, append([]string{"fish", "--no-config", "-c", "source $argv[1]; for typed in $argv[2..]; complete -C $typed; end", script}, typed...)...)
+	for line := range strings.Lines(out) {
+		word, _, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		words = append(words, word)
+	}
+	return words
+}
+
+// zshCompletes types each line and the key that completes it at a terminal, and looks what the line is then.
+func zshCompletes(t *testing.T, script string, typed []string) (words []string) {
+	t.Helper()
+	dir := t.TempDir()
+	lines := filepath.Join(dir, "lines")
+	if err := os.WriteFile(filepath.Join(dir, ".zshrc"), []byte(`PS1='ready>'
+autoload -U compinit && compinit -D -u
+source "$SCRIPT"
+line() { print -r -- "$BUFFER" >>"$LINES_SEEN"; BUFFER= }
+zle -N line
+bindkey '^G' line
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	said := inShell(t, []string{"ZDOTDIR=" + dir, "SCRIPT=" + script, "LINES_SEEN=" + lines}, append([]string{"zsh", "-f", "-c", `zmodload zsh/zpty
+zpty shell zsh -d -i
+zpty -r shell said '*ready>*'
+for typed; do zpty -w -n shell "$typed"$'\t\a'; done
+zpty -w -n shell $'exit\r'
+while zpty -r shell said; do print -r -- "$said"; done`, "zsh"}, typed...)...)
+	out, err := os.ReadFile(lines)
+	if err != nil {
+		t.Fatalf("%v; the terminal shows %q", err, said)
+	}
+	for line := range strings.Lines(string(out)) {
+		f := strings.Fields(line)
+		words = append(words, f[len(f)-1])
+	}
+	return words
 }

@@ -46,8 +46,9 @@ const patience = 2 * time.Minute
 //	eventually COMMAND...   runs it until it succeeds
 //	quiet FILE              stderr, or a file, says nothing but what is waited for on a busy machine
 //
-// The soft limit is 2 s in scripts named *lapse*, and a minute in others; a
-// script named offline_* has no namenode.
+// The soft limit is 2 s in scripts named *lapse* or *expired*, and a minute in others; the hard
+// limit is 8 s in those named *expired*, and 10 minutes in others. A script named offline_* has no
+// namenode.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Deadline:            time.Now().Add(4 * patience), // the end of a command that hangs, with the log of its script
@@ -55,9 +56,12 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
-			h := &harness{dir: filepath.Join(env.WorkDir, ".namenode"), writers: make(map[string]*background), soft: time.Minute}
-			if strings.Contains(filepath.Base(env.WorkDir), "lapse") {
+			h := &harness{dir: filepath.Join(env.WorkDir, ".namenode"), writers: make(map[string]*background), soft: time.Minute, hard: 10 * time.Minute}
+			switch script := filepath.Base(env.WorkDir); {
+			case strings.Contains(script, "lapse"):
 				h.soft = 2 * time.Second
+			case strings.Contains(script, "expired"):
+				h.soft, h.hard = 2*time.Second, 8*time.Second
 			}
 			env.Values[harnessKey{}] = h
 			env.Defer(h.end)
@@ -85,7 +89,7 @@ type harnessKey struct{}
 // harness is what one script started.
 type harness struct {
 	dir, addr, http string
-	soft            time.Duration // limit
+	soft, hard      time.Duration // limits
 	server          *namenode.Server
 	writers         map[string]*background
 }
@@ -97,7 +101,7 @@ func (h *harness) start() error {
 		http = listen
 	}
 	s, err := namenode.Start(context.Background(), namenode.Config{ //nolint:usetesting // outlives the call
-		Data: h.dir, Listen: listen, HTTP: http, LeaseTimes: namenode.LeaseTimes{SoftLimit: h.soft, HardLimit: 10 * time.Minute}, Version: "test",
+		Data: h.dir, Listen: listen, HTTP: http, LeaseTimes: namenode.LeaseTimes{SoftLimit: h.soft, HardLimit: h.hard}, Version: "test",
 	})
 	if err != nil {
 		return err

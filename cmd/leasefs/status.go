@@ -33,7 +33,7 @@ func statusCommand(p *program) *cli.Command {
 			"\"(damaged blocks)\" has found blocks of files damaged or gone; leasefs admin fsck names the files.\nA namenode marked \"(archive behind)\" cannot archive its journal, or is over a minute late;\n--json says why.\n" +
 			"Then it shows what will be used up within 30 days at the rate of the last hour, or is nearly used up,\n" +
 			"and what is refused then; --json shows all that is bounded.\n" +
-			"Superusers are told which quotas are nearly used up, and who is greedy: who holds\nmuch of what all share, was refused more, or had to wait.",
+			"Superusers are told which quotas are nearly used up, and who is greedy: who holds\nmuch of what all share, was refused more, had to wait, or whose watches fell behind.",
 		Action: p.action(operands{}, status),
 	}
 }

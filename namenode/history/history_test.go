@@ -564,6 +564,62 @@ func TestReserve(t *testing.T) {
 	}
 }
 
+// TestKeptByAge: what ended longer ago than is kept is not told, and its files go; the rest is told, after a start, too.
+func TestKeptByAge(t *testing.T) {
+	w := newWorld(t, 9)
+	cfg := config(crashfs.New())
+	cfg.Bytes = 4 << 20       // files of 64 KiB
+	cfg.Keep = 10 * time.Hour // longer than all that follows takes by the journal, but for the pause
+	l := open(t, cfg)
+	tree := namespace.New()
+	tree.Events(true)
+	l.Begin(tree)
+	fed := 0
+	write := func(ends int) {
+		t.Helper()
+		for all := len(w.want) + ends; len(w.want) < all; {
+			w.step()
+		}
+		w.feed(l, tree, w.records[fed:])
+		fed = len(w.records)
+		if err := l.write(l.take(uint64(fed))); err != nil { //nolint:gosec // a length
+			t.Fatal(err)
+		}
+	}
+	files := func() int {
+		t.Helper()
+		names, err := cfg.FS.List(cfg.Dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(names)
+	}
+	for files() < 3 {
+		write(100)
+	}
+	old := len(w.want)
+	if spans, _ := all(t, l, Query{Holder: anybody, Limit: 50}); len(spans) != old {
+		t.Fatalf("%d ends are told before the pause, of %d", len(spans), old)
+	}
+	w.ms += 2 * cfg.Keep.Milliseconds()
+	write(10)
+	if n := files(); n != 1 {
+		t.Errorf("%d files are left", n)
+	}
+	for _, when := range []string{"then", "after a start"} {
+		spans, from := all(t, l, Query{Holder: anybody, Limit: 3})
+		if want := w.ms - cfg.Keep.Milliseconds(); len(spans) != len(w.want)-old || from != want {
+			t.Errorf("%s: %d ends are told, want %d; kept from %d, want %d", when, len(spans), len(w.want)-old, from, want)
+		}
+		if gaps := w.check(l, uint64(fed)); gaps > 0 { //nolint:gosec // a length
+			t.Errorf("%s: %d gaps", when, gaps)
+		}
+		l.files.close()
+		l = open(t, cfg)
+		w.start(l, uint64(fed)) //nolint:gosec // a length
+	}
+}
+
 // TestDamage: a flipped bit is a gap, not an untruth, and not an end.
 func TestDamage(t *testing.T) {
 	w := newWorld(t, 8)

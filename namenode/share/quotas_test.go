@@ -2,6 +2,8 @@ package share
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -102,6 +104,19 @@ func TestQuotasBind(t *testing.T) {
 		if h.Who == "user ann" {
 			t.Errorf("%+v holds nothing any more", h)
 		}
+	}
+	for range 2 {
+		l.Slow(Taker{Names: []string{"user cid"}}, true)
+	}
+	l.Slow(ann, false)
+	if g := l.Greedy(); !slices.Contains(g, Holding{What: Watches, Who: "user cid", Delayed: 2}) {
+		t.Errorf("who was too slow is not told: %+v", g)
+	}
+	for i := range mostGreedy + 1 {
+		l.Slow(Taker{Names: []string{fmt.Sprint("user ", i)}}, true)
+	}
+	if len(l.slow) != mostGreedy || l.slow[0].name != "user 1" {
+		t.Errorf("%+v are remembered", l.slow)
 	}
 	if len(l.refused) != 1 { // of the address, which holds something
 		t.Errorf("%v are remembered", l.refused)

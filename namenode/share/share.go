@@ -41,6 +41,13 @@ type Limit struct {
 	held    map[string]int64  // by holder
 	refused map[string]uint64 // how often, by holder, as long as he holds something
 	refuses uint64            // how often in all
+	slow    []slow            // the latest last
+}
+
+// slow is who was too slow with what he held, and how often.
+type slow struct {
+	name  string
+	times uint64
 }
 
 // New returns a Limit of which nothing is taken.
@@ -135,21 +142,53 @@ type Holding struct {
 	Refused, Delayed uint64
 }
 
-// mostGreedy is how many of the greedy are told.
+// mostGreedy is how many of the greedy are told, and how many of the slow are remembered.
 const mostGreedy = 10
 
+// Slow notes, if it is so, that who was too slow with what he held, as Holding.Delayed tells.
+func (l *Limit) Slow(who Taker, is bool) {
+	if !is {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, name := range who.Names {
+		times := l.slowness(name) + 1
+		l.slow = append(slices.DeleteFunc(l.slow, func(s slow) bool { return s.name == name }), slow{name, times})
+	}
+	l.slow = slices.Delete(l.slow, 0, max(0, len(l.slow)-mostGreedy))
+}
+
+// slowness is how often a holder was too slow, as far as that is remembered.
+func (l *Limit) slowness(name string) uint64 {
+	for _, s := range l.slow {
+		if s.name == name {
+			return s.times
+		}
+	}
+	return 0
+}
+
 // Greedy are those who hold an eighth of all, or four fifths of their own quota, or who were
-// refused more, the greediest first.
+// refused more, or too slow, the greediest first.
 func (l *Limit) Greedy() (all []Holding) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for name, n := range l.held {
-		h := Holding{What: l.what, Who: holder(name), Held: n, Refused: l.refused[name]}
+	of := func(name string) Holding {
+		h := Holding{What: l.what, Who: holder(name), Held: l.held[name], Refused: l.refused[name], Delayed: l.slowness(name)}
 		if l.quota != nil {
 			h.Most = l.quota(name)
 		}
-		if h.Refused > 0 || n > 1 && n >= l.most/8 || h.Most > 0 && n >= h.Most-h.Most/5 {
+		return h
+	}
+	for name, n := range l.held {
+		if h := of(name); h.Refused+h.Delayed > 0 || n > 1 && n >= l.most/8 || h.Most > 0 && n >= h.Most-h.Most/5 {
 			all = append(all, h)
+		}
+	}
+	for _, s := range l.slow {
+		if l.held[s.name] == 0 {
+			all = append(all, of(s.name))
 		}
 	}
 	return first(all)

@@ -36,6 +36,7 @@ var days = []day{
 	{"trash", bin, nil, false},
 	{"quotas", quotas, nil, false},
 	{"snapshots", snapshots, nil, false},
+	{"quotas and snapshots", asides, nil, false},
 	{"drafts", drafts, nil, false},
 	{"ends", ends, []option{func(c *namenode.Config) { c.ReapRate = 10 }}, false}, // one file at a time
 }

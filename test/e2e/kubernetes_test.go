@@ -54,9 +54,9 @@ func tool(ctx context.Context, t *testing.T, stdin string, argv ...string) (out,
 	return p.out.String(), p.err.String(), err
 }
 
-// TestHelmChart: Helm finds nothing wrong with the chart (scripts/tools/chart lints and renders it
-// by Helm's packages), Kubernetes' types have each field of what it makes, the program has each
-// flag, and what a pod would start runs.
+// TestHelmChart: helm lint finds nothing wrong with the chart, Kubernetes' types have each field of
+// what helm template makes of it (scripts/tools/chart), the program has each flag, and what a pod
+// would start runs.
 func TestHelmChart(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t, 4*time.Minute)
@@ -77,7 +77,13 @@ func TestHelmChart(t *testing.T) {
 			}
 			continue
 		}
-		made, errs, err := tool(ctx, t, "", "chart", chart, file)
+		if out, errs, err := tool(ctx, t, "", "helm", "lint", "--strict", "--namespace", "ns", "--values", file, chart); err != nil {
+			t.Errorf("%s: %s%s", name, out, errs)
+		}
+		made, errs, err := tool(ctx, t, "", "helm", "template", "try", chart, "--namespace", "ns", "--values", file)
+		if err == nil {
+			made, errs, err = tool(ctx, t, made, "chart")
+		}
 		if err != nil {
 			t.Fatalf("%s: %s", name, errs)
 		}
@@ -138,7 +144,7 @@ func TestHelmChart(t *testing.T) {
 		"namenode.replicas=1", "namenode.replicas=3,namenode.insecureTrustClients=true", "namenode.tokensSecret=x",
 		"namenode.enabled=false", "namenode.insecureTrustClients=true,namenode.zookeeper.hosts=zk:2181",
 	} {
-		if _, errs, err := tool(ctx, t, "", "chart", "-set", set, chart); err == nil || !strings.Contains(errs, "namenode") {
+		if _, errs, err := tool(ctx, t, "", "helm", "template", "try", chart, "--set", set); err == nil || !strings.Contains(errs, "namenode") {
 			t.Errorf("--set %s: %v %s", set, err, errs)
 		}
 	}

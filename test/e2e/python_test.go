@@ -15,21 +15,37 @@ import (
 // python is where scripts/setup puts Python and what the package in python/ needs.
 const python = "../../.cache/python/bin/python"
 
-// pythonPackage makes the wheel of the package in python/ and unpacks it into a folder, which it returns.
+// pythonPackage makes the wheel of the package in python/ and has pip install it, with nothing else and no
+// index to ask, into a fresh environment, which imports it. It returns the folder that has it.
 func pythonPackage(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	dist, site := filepath.Join(dir, "dist"), filepath.Join(dir, "site")
+	dist, fresh := filepath.Join(dir, "dist"), filepath.Join(dir, "fresh")
 	runPython(ctx, t, "-m", "hatchling", "build", "-t", "wheel", "-d", dist)
 	wheels, err := filepath.Glob(filepath.Join(dist, "*-py3-none-any.whl"))
 	if err != nil || len(wheels) != 1 {
 		t.Fatalf("the wheels that need no compiler: %v, %v", wheels, err)
 	}
-	runPython(ctx, t, "-m", "zipfile", "-e", wheels[0], site)
-	if _, err := os.Stat(filepath.Join(site, "leasefs", "py.typed")); err != nil {
+	runPython(ctx, t, "-m", "venv", "--without-pip", fresh)
+	shell(ctx, t, ".", "python3 -m pip --python "+fresh+"/bin/python install -q --disable-pip-version-check --root-user-action ignore --no-index --find-links "+dist+" --no-deps leasefs")
+	site, err := filepath.Glob(filepath.Join(fresh, "lib/python3*/site-packages"))
+	if err != nil || len(site) != 1 {
+		t.Fatalf("%v, %v", site, err)
+	}
+	if _, err := os.Stat(filepath.Join(site[0], "leasefs", "py.typed")); err != nil {
 		t.Error(err)
 	}
-	return site
+	needs, err := filepath.Glob("../../.cache/python/lib/python3*/site-packages") // for the tests of the package, too
+	if err == nil && len(needs) == 1 {
+		needs[0], err = filepath.Abs(needs[0])
+	}
+	if err != nil || len(needs) != 1 {
+		t.Fatalf("%v, %v", needs, err)
+	}
+	if from := shell(ctx, t, "/", fresh+"/bin/python -c 'import leasefs; print(leasefs.__file__)'", "PYTHONPATH="+needs[0]); !strings.HasPrefix(from, site[0]+"/leasefs/") {
+		t.Errorf("it is imported from %s", from)
+	}
+	return site[0]
 }
 
 // runPython runs Python in the folder of the package; it must succeed.

@@ -17,20 +17,27 @@ import (
 
 // A typed command of a page of docs/, and what it shows.
 type typed struct {
-	line           int
-	command, shows string
+	line                    int
+	section, command, shows string
 }
 
 // commandsOf reads a page's blocks: "$ " begins a command, "> " continues one, the
-// rest is what is seen.
+// rest is what is seen. Of a page with a section, as PAGE#SECTION, only that is read.
 func commandsOf(t *testing.T, page string) (all []typed) {
 	t.Helper()
+	page, only, _ := strings.Cut(page, "#")
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	inBlock := false
+	inBlock, section := false, ""
 	for i, line := range lines(string(text)) {
+		if heading, is := strings.CutPrefix(line, "## "); is && !inBlock {
+			section = heading
+		}
+		if only != "" && section != only {
+			continue
+		}
 		if strings.HasPrefix(line, "```") {
 			if inBlock = !inBlock; inBlock && line != "```console" {
 				t.Fatalf("%s:%d: a block that is not run", page, i+1)
@@ -42,14 +49,28 @@ func commandsOf(t *testing.T, page string) (all []typed) {
 		switch {
 		case !inBlock:
 		case begins:
-			all = append(all, typed{line: i + 1, command: command})
+			all = append(all, typed{line: i + 1, section: section, command: command})
 		case continues:
 			all[len(all)-1].command += "\n" + more
 		default:
 			all[len(all)-1].shows += line + "\n"
 		}
 	}
+	if len(all) == 0 {
+		t.Fatalf("%s has no commands", page)
+	}
 	return all
+}
+
+// tenLines fails if a section of a page has more than ten lines to type.
+func tenLines(t *testing.T, page string) {
+	t.Helper()
+	count := map[string]int{}
+	for _, c := range commandsOf(t, "../../"+page) {
+		if count[c.section] += 1 + strings.Count(c.command, "\n"); count[c.section] == 11 {
+			t.Errorf("%s:%d: %q has more than ten lines to type", page, c.line, c.section)
+		}
+	}
 }
 
 var (
@@ -110,10 +131,31 @@ func TestTutorial(t *testing.T) {
 // TestHowTo is TestTutorial of docs/HOWTO.md, beside real Prometheus and a real collector.
 func TestHowTo(t *testing.T) {
 	t.Parallel()
+	tenLines(t, "docs/HOWTO.md")
 	typePage(deadline(t, 2*time.Minute), t, "docs/HOWTO.md")
 }
 
-// typePage types the commands of a page, in their order, into one shell on a machine where
+// TestNewcomersTen is TestTutorial of what other pages have in ten lines.
+func TestNewcomersTen(t *testing.T) {
+	t.Parallel()
+	for _, page := range []string{"docs/PAGE.md#In ten lines", "docs/POSIX.md#An S3 gateway over a mount"} {
+		t.Run(page, func(t *testing.T) {
+			t.Parallel()
+			tenLines(t, page)
+			typePage(deadline(t, 2*time.Minute), t, page)
+		})
+	}
+}
+
+// TestCSISanityTyped is TestTutorial of the CSI driver without Kubernetes.
+func TestCSISanityTyped(t *testing.T) {
+	t.Parallel()
+	const page = "docs/KUBERNETES.md#Without Kubernetes, in ten lines"
+	tenLines(t, page)
+	typePage(deadline(t, 5*time.Minute), t, page)
+}
+
+// typePage types the commands of a page, or of a section (PAGE#SECTION), in their order, into one shell on a machine where
 // nothing else runs, and fails unless it sees what the page shows.
 func typePage(ctx context.Context, t *testing.T, page string) {
 	t.Helper()

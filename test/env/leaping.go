@@ -21,5 +21,8 @@ func (l *LeapingClock) Mono() time.Duration { return l.System.Mono() + time.Dura
 // Boot implements clock.Clock.
 func (l *LeapingClock) Boot() time.Duration { return l.System.Boot() + time.Duration(l.ahead.Load()) }
 
+// Leap moves on by d.
+func (l *LeapingClock) Leap(d time.Duration) { l.ahead.Add(int64(d)) }
+
 // BeyondURLs leaps to when all URLs of blocks are over, and no lease is.
-func (l *LeapingClock) BeyondURLs() { l.ahead.Add(int64(namenode.DefaultURLLife + 2*time.Minute)) }
+func (l *LeapingClock) BeyondURLs() { l.Leap(namenode.DefaultURLLife + 2*time.Minute) }

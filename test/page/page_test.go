@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,12 +24,15 @@ import (
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fserror/wire"
 	"github.com/leasefs/leasefs/internal/proof"
+	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env"
 	"github.com/leasefs/leasefs/test/env/size"
 	"github.com/leasefs/leasefs/test/env/spawn"
+	"github.com/leasefs/leasefs/test/env/zkproxy"
 	"github.com/leasefs/leasefs/test/sim/zkmodel"
 )
 
@@ -38,7 +43,7 @@ var patient = env.Limits(20*time.Minute, time.Hour)
 // from its holder, follows another, and reads the rest; by keyboard, on a phone, in the dark.
 func TestPageInChromium(t *testing.T) {
 	n := env.Start(t, patient, func(c *namenode.Config) {
-		c.Archive, c.BlockSize, c.MaxTail = time.Hour, 64<<10, 4096
+		c.Archive, c.BlockSize, c.MaxTail, c.WatchEvents = time.Hour, 64<<10, 4096, 1000
 		file := filepath.Join(t.TempDir(), "shares")
 		if err := os.WriteFile(file, []byte("user greedy files=1\n"), 0o600); err != nil {
 			t.Fatal(err)
@@ -126,9 +131,27 @@ func TestPageInChromium(t *testing.T) {
 		b.until("a key for "+view, fmt.Sprintf("document.getElementById('view').dataset.view === %q && document.getElementById('view').dataset.ready === 'yes' && document.querySelector('nav a[aria-current]').getAttribute('href').startsWith('#/%s')", view, view))
 	}
 
-	// Recover, with a word that it is meant.
-	b.runs("ask to recover", "[...document.querySelectorAll('tbody tr')].find((r) => r.innerText.includes('/app.log')).querySelector('button').click()")
-	b.until("it asks", "document.querySelector('dialog')?.innerText.includes('/app.log') && document.querySelector('dialog').innerText.includes('ingest-1')")
+	// Recover by keyboard alone, with a word that it is meant.
+	const asks = "document.querySelector('dialog')?.innerText.includes('/app.log') && document.querySelector('dialog').innerText.includes('ingest-1')"
+	b.keys("j")
+	b.focuses("the first holder", "a.textContent === 'ingest-1'")
+	b.keys(kb.Tab)
+	b.focuses("its file", "a.textContent === '/app.log'")
+	b.runs("mark the row", "document.querySelector('tbody tr').dataset.old = 'yes'")
+	b.until("the list is read again", "!document.querySelector('tbody tr').dataset.old")
+	b.focuses("its file, as before", "a.textContent === '/app.log'")
+	b.keys(kb.Tab)
+	b.focuses("its history", "a.textContent === 'history'")
+	b.keys(kb.Tab)
+	b.focuses("the button", "a.textContent === 'Recover…' && a.closest('tr').innerText.includes('/app.log')")
+	b.keys(kb.Enter)
+	b.until("it asks", asks)
+	b.focuses("what does nothing", "a.textContent === 'Cancel'")
+	b.keys(kb.Escape)
+	b.until("it asks no more", "document.querySelector('dialog') === null")
+	b.focuses("the button again", "a.textContent === 'Recover…'")
+	b.keys(kb.Enter)
+	b.until("it asks again", asks)
 	if got := b.value("document.querySelector('dialog button.danger').disabled"); got != "true" {
 		t.Error("a live holder loses a file without a word")
 	}
@@ -136,8 +159,13 @@ func TestPageInChromium(t *testing.T) {
 	if f := holder.File("/app.log"); f.GetAttr().GetOpen() == nil {
 		t.Error("it is closed before that was confirmed")
 	}
-	b.click("dialog input[name=force]")
-	b.click("dialog button.danger")
+	b.do("back to the word", chromedp.KeyEvent(kb.Tab, chromedp.KeyModifiers(chromedp.ModifierShift)))
+	b.focuses("the word", "a.name === 'force'")
+	b.keys(" ")
+	b.keys(kb.Tab)
+	b.keys(kb.Tab)
+	b.focuses("what recovers it", "a.classList.contains('danger') && !a.disabled")
+	b.keys(kb.Enter)
 	b.until("it says so", "document.getElementById('said').textContent.includes('/app.log is closed')")
 	if f := holder.File("/app.log"); f.GetAttr().GetOpen() != nil || f.GetAttr().GetLength() != 8 {
 		t.Errorf("%v", f.GetAttr())
@@ -213,14 +241,23 @@ func TestPageInChromium(t *testing.T) {
 		t.Errorf("beyond his share: %v", err)
 	}
 	write(t, admin, "/team/logs/1", 0)
+	fallBehind(t, n)
 	b.view("#/fleet")
 	b.until("who is greedy", "document.querySelector('table[aria-label=\"Greedy clients\"] tbody')?.innerText.replace(/\\s+/g, ' ').includes('user greedy files 1 1 1 0')")
+	b.until("who is slow", "document.querySelector('table[aria-label=\"Greedy clients\"] tbody')?.innerText.replace(/\\s+/g, ' ').includes('user sleeper watches 0 0 1 fell behind')")
 	b.until("the quota that is used up", "document.querySelector('table[aria-label=\"Quotas that are nearly used up\"] tbody')?.innerText.includes('3 of 3')")
 	b.shows("serves alone")
 	b.shows("Feature level")
 	b.shows("has every change") // the archive
 	b.view("#/figures")
 	b.until("it plots", "document.querySelectorAll('figure path[d^=M]').length > 3")
+	// Of each figure: its title, how many lines are drawn, and how many names they have.
+	const plots = "[...document.querySelectorAll('figure')].map((f) => `${f.querySelector('figcaption').innerText}: ${f.querySelectorAll('path[d^=M]').length} of ${f.querySelectorAll('.key li').length}`).join('; ')"
+	b.until("each name of each figure has a line", plots+fmt.Sprintf(" === %q", strings.Join([]string{
+		"Calls a second: 6 of 6", "Time of 99 of 100 calls: 6 of 6", "Time of half of the calls: 6 of 6", "Journal: changes a second: 1 of 1",
+		"Journal: changes that are not durable, or not here yet: 2 of 2", "Journal: bytes: 2 of 2", "Leases: 4 of 4", "Leases that expired, a second: 1 of 1",
+		"Bytes in memory, in the trash and to be deleted: 3 of 3", "Connections and watches: 2 of 2", "Refused or slow, a second: 4 of 4",
+	}, "; ")))
 
 	// On a phone, in the dark.
 	b.do("a phone in the dark", chromedp.EmulateViewport(360, 740, chromedp.EmulateMobile),
@@ -244,6 +281,31 @@ func TestPageInChromium(t *testing.T) {
 	b.runs("sign out", "localStorage.clear(); sessionStorage.clear(); location.reload()")
 	b.until("it asks who that is", "document.querySelector('dialog')?.innerText.includes('Say as whom')")
 	b.end()
+}
+
+// fallBehind has a user's watch fall behind what is kept: for a while he reads nothing.
+func fallBehind(t *testing.T, n *env.Namenode) {
+	t.Helper()
+	slow, maker := n.Raw(t, "sleeper"), n.Raw(t, "maker")
+	slow.Who.User = "sleeper"
+	w, err := slow.NN.Watch(t.Context(), &pb.WatchRequest{Caller: slow.Who, Path: "/free", Recursive: true})
+	if err == nil {
+		_, err = w.Recv() // it has begun
+	}
+	const at, together = 100, 64
+	for i := 0; err == nil && i < at*together; i += together { // a few MiB: more than the line takes
+		tx := &pb.TransactRequest{Call: maker.Call(), Caller: maker.Who}
+		for k := range together {
+			tx.Ops = append(tx.Ops, &pb.TxOp{Path: fmt.Sprintf("/free/%0200d", i+k), Op: &pb.TxOp_Create{Create: &pb.TxFile{}}})
+		}
+		_, err = maker.NN.Transact(t.Context(), tx)
+	}
+	for err == nil {
+		_, err = w.Recv()
+	}
+	if !errors.Is(wire.FromStatus(err), fserror.TooOld) {
+		t.Fatal(err)
+	}
 }
 
 // write makes a file, or replaces it, of so many bytes.
@@ -315,25 +377,47 @@ func TestPageWithAToken(t *testing.T) {
 	b.end()
 }
 
-// TestPageOfAFleet: a standby's page tells who is there, how far each is behind and whether it
-// could take over, and leads to the active one's.
+// disk is one on which there is room, or not.
+type disk struct {
+	vfs.FS
+	full atomic.Bool
+}
+
+func (d *disk) Usage(dir string) (free, total int64, err error) {
+	if free, total, err = d.FS.Usage(dir); d.full.Load() {
+		free = 0
+	}
+	return free, total, err
+}
+
+// TestPageOfAFleet: a standby's page tells who is there and whether it could take over, and leads to
+// the active one's, which tells how far a standby is behind that is cut off from ZooKeeper.
 func TestPageOfAFleet(t *testing.T) {
 	l, err := net.Listen("tcp", spawn.Loopback()+":0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	zk := zkmodel.New(zkmodel.Config{Servers: 1, Tick: 3 * time.Second}) // a session of a minute outlives a busy machine
+	zk := zkmodel.New(zkmodel.Config{Servers: 1, Tick: time.Minute}) // for sessions that outlive a busy machine, and being cut off
 	t.Cleanup(func() { _ = l.Close(); zk.Close() })
 	go func() { _ = zk.Server(0).Serve(l) }() // until the listener is closed
-	blocks := "file://" + t.TempDir()
-	fleet := func(c *namenode.Config) {
-		c.Blocks = blocks
-		c.HA = &namenode.HA{ZooKeeper: []string{l.Addr().String()}, Name: "fleet", SessionTimeout: time.Minute}
+	way, err := zkproxy.New(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
 	}
-	active := env.Start(t, fleet)
+	t.Cleanup(func() { _ = way.Close() })
+	blocks := "file://" + t.TempDir()
+	fleet := func(zooKeeper string) func(c *namenode.Config) {
+		return func(c *namenode.Config) {
+			c.Blocks = blocks
+			c.HA = &namenode.HA{ZooKeeper: []string{zooKeeper}, Name: "fleet", SessionTimeout: 10 * time.Minute}
+		}
+	}
+	active := env.Start(t, fleet(l.Addr().String()))
 	env.Eventually(t, "one is active", func() bool { return active.Role() == "active" })
-	active.Raw(t, "writer").Create("/f")
-	standby := env.Start(t, fleet)
+	writer := active.Raw(t, "writer")
+	writer.Create("/f")
+	its := &disk{FS: vfs.OS()}
+	standby := env.Start(t, fleet(way.Addr()), func(c *namenode.Config) { c.FS = its })
 	env.Eventually(t, "the other one is a standby", func() bool { return standby.Role() == "standby" })
 	b := open(t, standby)
 	b.shows("the active one is " + active.Addr())
@@ -342,25 +426,58 @@ func TestPageOfAFleet(t *testing.T) {
 	const members = "[...document.querySelectorAll('table[aria-label=Namenodes] tbody tr')].map((r) => r.innerText.replace(/\\s+/g, ' '))"
 	b.until("who is there", fmt.Sprintf("((m) => m.length === 2 && m[0].startsWith('%s active yes ') && m[1].startsWith('%s standby nothing yes '))(%s)", active.Addr(), standby.Addr(), members))
 	b.shows("1 could take over")
-	b.runs("have the standby say that it lags", `{
-		const was = window.fetch;
-		window.fetch = async (at, how) => {
-			const r = await was(at, how);
-			if (at !== "api/fleet") return r;
-			const f = await r.json();
-			Object.assign(f.members[0], { host: "nn1" });
-			Object.assign(f.members[1], { host: "nn2", txid: f.members[0].txid - 12, unfit: "its disk is full" });
-			return new Response(JSON.stringify(f));
-		};
-	}`)
-	b.until("how far it is behind", fmt.Sprintf("%s[1].startsWith('%s standby 12 changes no: its disk is full ')", members, standby.Addr()))
+	its.full.Store(true)
+	b.until("why it is not fit", fmt.Sprintf("/^%s standby nothing no: .* disk .*/.test(%s[1])", standby.Addr(), members))
 	b.shows("No other namenode could take over")
 	b.picture("fleet")
+	its.full.Store(false)
+	b.shows("1 could take over")
 	b.end()
 	b.click("#active")
 	b.until("that is the active one's page", fmt.Sprintf("location.host === %q", active.HTTPAddr()))
 	b.signIn("root")
 	b.shows("/f")
+	way.Down()
+	const behind = 12
+	for i := range behind {
+		writer.Make(fmt.Sprint("/late-", i))
+	}
+	b.keys("4")
+	b.until("how far it is behind", fmt.Sprintf("((m) => m[1]?.startsWith('%s ') && m[1].match(/ standby (\\d+) changes yes /)?.[1] >= %d)(%s)", standby.Addr(), behind, members))
+	way.Up()
+	b.until("it has followed", fmt.Sprintf("%s[1].startsWith('%s standby nothing yes ')", members, standby.Addr()))
+}
+
+// TestPageIdleBar: the bar of a lease grows as far as the line with the soft limit, and to its end with the
+// hard one.
+func TestPageIdleBar(t *testing.T) {
+	clk := new(env.LeapingClock)
+	n := env.Start(t, patient, func(c *namenode.Config) { c.Clock = clk })
+	n.Raw(t, "ingest").Create("/app.log")
+	b := open(t, n)
+	b.signIn("root")
+	// Per cent of the bar as it is drawn: how long it is, and where the line is.
+	const drawn = `((bar) => {
+		const all = bar.getBoundingClientRect(), part = (x) => (100 * (x - all.left)) / all.width;
+		return [bar.querySelector("rect").getAttribute("class"), part(bar.querySelector("rect").getBoundingClientRect().right), part(bar.querySelector("line.tick").getBoundingClientRect().left)];
+	})(document.querySelector("tbody tr svg.bar"))`
+	for _, c := range []struct {
+		leap  time.Duration
+		class string
+		least float64
+		says  string
+	}{ // of 20 minutes and an hour; one of the first is 2.5 per cent, one of the others 1.25
+		{0, "live", 0, "can be taken in"},
+		{10 * time.Minute, "live", 25, "can be taken in"},
+		{15 * time.Minute, "soft", 56.25, "can be taken now"},
+		{30 * time.Minute, "soft", 93.75, "can be taken now"},
+	} {
+		clk.Leap(c.leap)
+		b.until(fmt.Sprintf("the bar is %s and %.2f per cent long", c.class, c.least), // or of some minutes more
+			fmt.Sprintf("(([c, long, line]) => c === %q && long >= %g - 0.1 && long < %g + 6.25 && Math.abs(line - 50) < 1)(%s)", c.class, c.least, c.least, drawn))
+		b.shows(c.says)
+	}
+	b.end()
 }
 
 // TestPageOfMany: with many leases and a folder of many names each answer is small.
@@ -411,6 +528,13 @@ func TestPageOfMany(t *testing.T) {
 	b.until("a page of names", "document.querySelectorAll('tbody tr').length === 100")
 	b.do("go to a name", chromedp.SendKeys(chromedp.CSS("input[name=jump]"), fmt.Sprintf("name-%07d\r", names-5)))
 	b.until("the last names", fmt.Sprintf("document.querySelectorAll('tbody tr').length === 5 && %s.includes('name-%07d')", text, names-1))
+	for range 10 { // for the figures
+		b.view("#/holders")
+		b.keys("n")
+		b.shows("page 2")
+		b.view("#/tree/many")
+		b.until("a page of names", rows+" === 100")
+	}
 	b.view("#/figures")
 	b.until("it plots what was made", "document.querySelector('figure path')?.getAttribute('d').includes('L') && "+text+".includes('create')")
 	b.picture("figures")
@@ -418,7 +542,12 @@ func TestPageOfMany(t *testing.T) {
 	if b.most > 256<<10 {
 		t.Errorf("an answer has %.0f bytes", b.most)
 	}
+	t.Logf("%d leases and %d names; the largest answer has %.0f bytes", leases, names, b.most)
 	b.mu.Unlock()
+	t.Log(b.value(`Object.entries(Object.groupBy(performance.getEntriesByType("resource").filter((e) => e.name.includes("/api/")), (e) => e.name.split("/api/")[1])).map(([name, all]) => {
+		const ms = all.map((e) => e.duration).sort((a, b) => a - b);
+		return name + ": " + ms.length + ", half within " + ms[ms.length >> 1].toFixed(1) + " ms, all within " + ms.at(-1).toFixed(0) + " ms, at most " + Math.max(...all.map((e) => e.encodedBodySize)) + " bytes";
+	}).join("\n")`))
 	b.end()
 }
 

@@ -172,6 +172,12 @@ func (b *tab) keys(keys string) {
 	b.do("press "+keys, chromedp.KeyEvent(keys))
 }
 
+// focuses waits until the element that has the focus, a, is what an expression says.
+func (b *tab) focuses(what, expression string) {
+	b.t.Helper()
+	b.until("the focus is on "+what, fmt.Sprintf("((a) => %s)(document.activeElement)", expression))
+}
+
 // filter goes to the filter by its key, and types.
 func (b *tab) filter(what string) {
 	b.t.Helper()

@@ -340,6 +340,13 @@ func TestScenario59TooOldTooSlow(t *testing.T) {
 	if late := metric(t, n, "leasefs_watchers_too_slow_total"); late != 1 {
 		t.Errorf("%v watchers were too slow, want 1", late)
 	}
+	status, err := n.Raw(t, "A").Admin.Status(ctx, &pb.StatusRequest{Caller: n.Raw(t, "A").Who})
+	must(t, err)
+	if !slices.ContainsFunc(status.GetGreedy(), func(h *pb.Holding) bool {
+		return h.GetWhat() == "watches" && h.GetWho() == "user root" && h.GetDelayed() == 1
+	}) {
+		t.Errorf("it is not told whose watch was too slow: %v", status.GetGreedy())
+	}
 }
 
 // changed2 is what changed returns.

@@ -57,7 +57,7 @@ export async function changes({ main, params, signal }) {
       await new Promise((f) => { setTimeout(f, wait); });
     }
   };
-  path.addEventListener("input", later(() => { events = []; upTo = 0; history.replaceState(null, "", go("changes", "", { path: path.value.trim() })); draw(); run(); }));
+  path.addEventListener("input", later(() => { if (signal.aborted) return; events = []; upTo = 0; history.replaceState(null, "", go("changes", "", { path: path.value.trim() })); draw(); run(); }));
   text.addEventListener("input", draw);
   kind.addEventListener("input", draw);
   show(main, el("h1", {}, "Changes"),

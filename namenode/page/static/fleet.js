@@ -56,8 +56,8 @@ export async function fleet({ main, signal }) {
       s.quotas?.length ? [el("h2", {}, "Quotas that are nearly used up"), quotas("Quotas that are nearly used up", s.quotas)] : null,
       el("h2", {}, "Slow or greedy clients"),
       s.greedy?.length ? table("Greedy clients", [
-        ["Who", (g) => g.who], ["Of", (g) => g.what], ["Has", (g) => count(g.held), "num"], ["At most", (g) => (num(g.most) ? count(g.most) : ""), "num"], ["Refused", (g) => count(g.refused), "num"], ["Delayed", (g) => count(g.delayed), "num"],
-      ], s.greedy) : el("p", { class: "dim" }, "None, or you are no superuser. Who holds an eighth of what all share, or was refused more or had to wait, is listed here."));
+        ["Who", (g) => g.who], ["Of", (g) => g.what], ["Has", (g) => count(g.held), "num"], ["At most", (g) => (num(g.most) ? count(g.most) : ""), "num"], ["Refused", (g) => count(g.refused), "num"], ["Delayed", (g) => (g.what === "watches" && num(g.delayed) ? `${count(g.delayed)} fell behind` : count(g.delayed)), "num"],
+      ], s.greedy) : el("p", { class: "dim" }, "None, or you are no superuser. Who holds an eighth of what all share, was refused more, had to wait, or was too slow for his watch, is listed here."));
   };
   await load();
   return load;

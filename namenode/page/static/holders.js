@@ -37,9 +37,9 @@ function bar(l, { soft, hard }) {
 }
 
 // pastOf links to who held a file before.
-const pastOf = (f) => (f.path.startsWith("/") ? el("a", { href: past("path", f.path) }, "history") : null);
+const pastOf = (f) => (f.path.startsWith("/") ? el("a", { href: past("path", f.path), "data-focus": `h${f.path}` }, "history") : null);
 
-const fileLink = (f) => (f.path.startsWith("/") ? el("a", { href: go("tree", f.path) }, f.path) : f.path);
+const fileLink = (f) => (f.path.startsWith("/") ? el("a", { href: go("tree", f.path), "data-focus": `f${f.path}` }, f.path) : f.path);
 
 // recover asks whether to close a file, naming it and its holder, and does.
 function recover(l, f, after) {
@@ -139,6 +139,7 @@ async function leases({ main, params, signal }, { view, title, kind, columns, no
     pageText.textContent = rows.length ? `page ${cursors.length}, ${plural(rows.length, "lease", "leases")}${r.next_cursor ? "; there are more" : ""}` : "none";
   };
   const filter = later(() => {
+    if (signal.aborted) return; // another view is shown: the address is its
     cursors.splice(1);
     history.replaceState(null, "", go(view, "", { text: text.value.trim(), path: path.value.trim(), order: order.value === "IDLE" ? "" : order.value, expired: expired.checked && "1" }));
     load().catch((e) => { pageText.textContent = e.message; show(body); });

@@ -10964,7 +10964,7 @@ type Holding struct {
 	Held          int64                  `protobuf:"varint,3,opt,name=held,proto3" json:"held,omitempty"`       // of calls: those of the last seconds, a second
 	Most          int64                  `protobuf:"varint,4,opt,name=most,proto3" json:"most,omitempty"`       // what he may hold; 0: there is no limit of his own
 	Refused       uint64                 `protobuf:"varint,5,opt,name=refused,proto3" json:"refused,omitempty"` // how often he was refused more
-	Delayed       uint64                 `protobuf:"varint,6,opt,name=delayed,proto3" json:"delayed,omitempty"` // of calls: how many had to wait for their turn
+	Delayed       uint64                 `protobuf:"varint,6,opt,name=delayed,proto3" json:"delayed,omitempty"` // of calls: how many had to wait for their turn; of watches: how many fell behind what is kept
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

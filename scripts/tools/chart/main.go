@@ -1,29 +1,14 @@
-// Command chart holds a Helm chart to what Helm and Kubernetes say. It lints the chart as helm
-// lint --strict does, renders it as helm template does, both by Helm's own packages, checks that
-// no manifest has a field that its kind does not have, and prints the manifests as one JSON array.
-// Without a chart it checks the manifests of its standard input.
-//
-//	chart [-set KEY=VALUE,...] [CHART [VALUES.yaml...]]
+// Command chart reads manifests of Kubernetes on standard input, refuses fields that their kinds do
+// not have, and prints them as one JSON array.
 package main
 
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"os"
-	"path/filepath"
-	"slices"
 
-	"helm.sh/helm/v3/pkg/chart/loader"
-	"helm.sh/helm/v3/pkg/chartutil"
-	"helm.sh/helm/v3/pkg/engine"
-	"helm.sh/helm/v3/pkg/lint"
-	"helm.sh/helm/v3/pkg/lint/support"
-	"helm.sh/helm/v3/pkg/strvals"
 	apps "k8s.io/api/apps/v1"
 	batch "k8s.io/api/batch/v1"
 	core "k8s.io/api/core/v1"
@@ -33,8 +18,6 @@ import (
 	storage "k8s.io/api/storage/v1"
 	"sigs.k8s.io/yaml"
 )
-
-const release, namespace = "try", "ns"
 
 // kinds are those that the chart and its examples may have.
 var kinds = map[string]func() any{
@@ -51,22 +34,14 @@ var kinds = map[string]func() any{
 }
 
 func main() {
-	set := flag.String("set", "", "values, as helm's --set")
-	flag.Parse()
-	if err := run(flag.Args(), *set); err != nil {
+	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(args []string, set string) error {
-	var raw []byte
-	var err error
-	if len(args) == 0 {
-		raw, err = io.ReadAll(os.Stdin)
-	} else {
-		raw, err = render(args[0], args[1:], set)
-	}
+func run() error {
+	raw, err := io.ReadAll(os.Stdin)
 	if err != nil {
 		return err
 	}
@@ -75,49 +50,6 @@ func run(args []string, set string) error {
 		return err
 	}
 	return json.NewEncoder(os.Stdout).Encode(all)
-}
-
-// render lints a chart, and returns what it makes with these values.
-func render(dir string, files []string, set string) ([]byte, error) {
-	given := map[string]any{}
-	for _, file := range files {
-		values, err := chartutil.ReadValuesFile(file)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
-		}
-		given = chartutil.CoalesceTables(values, given) // the later file wins
-	}
-	if err := strvals.ParseInto(set, given); err != nil {
-		return nil, err
-	}
-	var wrong error
-	for _, m := range lint.All(dir, given, namespace, true).Messages {
-		if m.Severity >= support.WarningSev {
-			wrong = errors.Join(wrong, m)
-		}
-	}
-	if wrong != nil {
-		return nil, wrong
-	}
-	chart, err := loader.Load(dir)
-	if err != nil {
-		return nil, err
-	}
-	values, err := chartutil.ToRenderValues(chart, given, chartutil.ReleaseOptions{Name: release, Namespace: namespace, Revision: 1, IsInstall: true}, nil)
-	if err != nil {
-		return nil, err
-	}
-	made, err := engine.Render(chart, values)
-	if err != nil {
-		return nil, err
-	}
-	var all bytes.Buffer
-	for _, name := range slices.Sorted(maps.Keys(made)) {
-		if filepath.Ext(name) == ".yaml" {
-			all.WriteString("\n---\n" + made[name])
-		}
-	}
-	return all.Bytes(), nil
 }
 
 // check reads manifests, and refuses fields that their kinds do not have.
