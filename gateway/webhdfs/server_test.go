@@ -402,6 +402,7 @@ func TestHugeRequests(t *testing.T) {
 		want(t, "a long head", answerOf(t, c), 431, "")
 	}
 	want(t, "a long name", once(t, s, "PUT", "/"+strings.Repeat("x", 256)+"?op=MKDIRS", ""), 403, "FSLimitException$PathComponentTooLongException")
+	want(t, "a name that is no text", once(t, s, "GET", "/?op=GETFILESTATUS&user.name=%FF", ""), 400, "IllegalArgumentException")
 	want(t, "a bad escape", once(t, s, "GET", "/?op=GETFILESTATUS&a=%zz", ""), 400, "the query cannot be decoded")
 	want(t, "a body where none is wanted", once(t, s, "PUT", "/d?op=MKDIRS", strings.Repeat("x", 1<<20)), 200, "true")
 	big := bytes.Repeat([]byte("0123456789abcdef"), 1<<20) // two blocks

@@ -41,17 +41,19 @@ type opening struct {
 type openings struct {
 	server *Server
 
-	mu     sync.Mutex
-	byID   map[string]*opening
-	closed bool
-	filled []filled // the oldest first
+	mu      sync.Mutex
+	byID    map[string]*opening
+	writing map[*opening]struct{} // whose second request is under way
+	closed  bool
+	filled  []filled // the oldest first
 }
 
 // filled is an APPEND whose second request has come. Its client may send more such
 // requests to the same place, as HDFS takes each for one more APPEND.
 type filled struct {
-	id, user string
-	inode    uint64
+	id    string
+	by    users.Key
+	inode uint64
 }
 
 // maxFilled is how many are known, of the latest.
@@ -61,18 +63,18 @@ const maxFilled = 4096
 func (os *openings) fill(o *opening) {
 	os.mu.Lock()
 	defer os.mu.Unlock()
-	os.filled = append(os.filled[max(0, len(os.filled)+1-maxFilled):], filled{o.id, o.user.User, o.w.Inode()})
+	os.filled = append(os.filled[max(0, len(os.filled)+1-maxFilled):], filled{o.id, o.user.Key, o.w.Inode()})
 }
 
-// more returns the inode to which one more request appends that names an APPEND of before.
-func (os *openings) more(q *request, id string) (inode uint64, ok bool) {
+// more returns the APPEND of before that one more request names.
+func (os *openings) more(q *request, id string) (f filled, ok bool) {
 	os.mu.Lock()
 	defer os.mu.Unlock()
-	i := slices.IndexFunc(os.filled, func(f filled) bool { return f.id == id && f.user == q.user.User })
+	i := slices.IndexFunc(os.filled, func(f filled) bool { return f.id == id && f.by.User == q.user.User })
 	if i < 0 {
-		return 0, false
+		return filled{}, false
 	}
-	return os.filled[i].inode, true
+	return os.filled[i], true
 }
 
 // add keeps one until it is claimed.
@@ -168,6 +170,11 @@ func (q transfer) create() error {
 	if err != nil {
 		return err
 	}
+	leave, err := q.named()
+	if err != nil {
+		return err
+	}
+	defer leave()
 	a := hadoop.Attr{Replication: replication, BlockSize: size}.Or(hadoop.DefaultAttr)
 	return q.first(-1, here, func(ctx context.Context) (*client.Writer, error) {
 		opts := []client.OpenOption{client.WithMode(mode), client.WithUmask(less)}
@@ -210,12 +217,17 @@ func (q transfer) createFlags() (overwrite, parents bool, err error) {
 // append opens the file at once, and with a second request appends to it.
 func (q transfer) append() error {
 	if id := q.params.text("opening"); id != "" {
-		inode, ok := q.openings.more(q.request, id)
+		before, ok := q.openings.more(q.request, id)
 		if !ok {
 			return q.second(id)
 		}
+		leave, err := q.as(before.by.Client)
+		if err != nil {
+			return err
+		}
+		defer leave()
 		return q.first(-1, true, func(ctx context.Context) (*client.Writer, error) {
-			w, err := q.fs.AppendInode(ctx, inode, q.path, false)
+			w, err := q.fs.AppendInode(ctx, before.inode, q.path, false)
 			return w, q.fs.Held(q.path, err)
 		})
 	}
@@ -227,6 +239,11 @@ func (q transfer) append() error {
 	if err != nil {
 		return err
 	}
+	leave, err := q.named()
+	if err != nil {
+		return err
+	}
+	defer leave()
 	return q.first(from, here, func(ctx context.Context) (*client.Writer, error) {
 		w, err := q.fs.Append(ctx, q.path)
 		switch {
@@ -285,6 +302,7 @@ func (q transfer) second(id string) error {
 // off, the file keeps what has arrived, as in HDFS.
 func (q transfer) fill(o *opening) error {
 	defer o.leave()
+	defer q.openings.write(o)()
 	body := &patientBody{q: q.request, w: o.w}
 	began := o.w.Length()
 	err := q.skip(o, body)
