@@ -318,7 +318,7 @@ func (q transfer) fill(o *opening) error {
 	case cerr != nil:
 		return cerr
 	case body.err != nil:
-		q.log.Info("a body was cut off; the file was closed at what had arrived", "op", o.op, "path", o.w.Path(), "user", o.user.User, "bytes", o.w.Length(), "cause", body.err)
+		q.log.Info("a body was cut off; the file was closed at what had arrived", "from", q.r.RemoteAddr, "op", o.op, "path", o.w.Path(), "user", o.user.User, "bytes", o.w.Length(), "cause", body.err)
 		return hadoop.Refuse(hadoop.IOException, "%s: the request's body was cut off; the file has %d bytes now: %s", q.path, o.w.Length(), hadoop.Message(body.err))
 	case err != nil:
 		return err
