@@ -116,6 +116,12 @@ func (f FS) File(ctx context.Context, op, path string) (*client.FileInfo, error)
 	return i, nil
 }
 
+// MayFlush refuses a user who may not write a file: who may not recover it does not have what others
+// write made durable piece by piece.
+func (f FS) MayFlush(ctx context.Context, inode uint64) error {
+	return f.FS.Access(ctx, lowlevel.Inode(inode), uint32(Write))
+}
+
 // maxSources is how many files one Concat takes.
 const maxSources = 4096
 

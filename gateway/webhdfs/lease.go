@@ -47,6 +47,9 @@ func (q change) recoverLease() error {
 	}
 	if i.Open != nil {
 		lost := func(o *opening) bool { return o.w.Inode() == i.Inode && o.w.Token() == i.Open.Epoch }
+		if err := q.fs.MayFlush(q.ctx, i.Inode); err != nil {
+			return err
+		}
 		q.openings.flush(q.ctx, lost)
 		if _, err := q.fs.Recover(q.ctx, q.path, true); err != nil {
 			return err

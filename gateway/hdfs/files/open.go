@@ -162,6 +162,9 @@ func (t *Table) Recover(ctx context.Context, u *users.User, path string) (done b
 	}
 	f := t.open(i.Inode)
 	if f != nil {
+		if err := (hadoop.FS{FS: u.FS}).MayFlush(ctx, i.Inode); err != nil {
+			return false, err
+		}
 		fctx, cancel := context.WithTimeout(ctx, recoverFlush)
 		_ = f.w.Flush(fctx) // what cannot be kept was not acknowledged as kept
 		cancel()
