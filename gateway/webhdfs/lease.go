@@ -2,9 +2,12 @@ package webhdfs
 
 import (
 	"context"
+	"errors"
+	"net/http"
 	"time"
 
 	"github.com/leasefs/leasefs/gateway/users"
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 // recoverFlush is for how long what has arrived of a file is made durable that is about to be
@@ -54,7 +57,8 @@ func (q change) recoverLease() error {
 		if _, err := q.fs.Recover(q.ctx, q.path, true); err != nil {
 			return err
 		}
-		q.openings.end(lost) // the place is free for others
+		q.openings.wake(lost) // the place is free for others
+		q.openings.end(lost)
 	}
 	return q.yes(true)
 }
@@ -97,17 +101,39 @@ func (q *request) as(client string) (leave func(), err error) {
 	return func() { q.users.Put(u) }, nil
 }
 
-// write notes that the second request of an opening is under way, until end is called.
-func (os *openings) write(o *opening) (end func()) {
+// write notes that the second request of an opening is under way, until end is called. If the lease is
+// lost, it does not wait for more of the body: that may not come for Config.Idle.
+func (os *openings) write(o *opening, w http.ResponseWriter) (end func()) {
 	os.mu.Lock()
 	defer os.mu.Unlock()
-	os.writing[o] = struct{}{}
+	os.writing[o] = w
+	stop := context.AfterFunc(o.w.Context(), func() {
+		if errors.Is(context.Cause(o.w.Context()), fserror.LeaseLost) {
+			os.wake(func(other *opening) bool { return other == o })
+		}
+	})
 	return func() {
+		stop()
 		os.mu.Lock()
 		defer os.mu.Unlock()
 		delete(os.writing, o)
 	}
 }
+
+// wake ends the waits of second requests for more of their bodies.
+func (os *openings) wake(which func(*opening) bool) {
+	os.mu.Lock()
+	defer os.mu.Unlock()
+	for o, w := range os.writing {
+		if which(o) {
+			o.woken.Store(true)
+			_ = http.NewResponseController(w).SetReadDeadline(past)
+		}
+	}
+}
+
+// past is a deadline that wakes whoever waits for a connection.
+var past = time.Unix(1, 0)
 
 // flush makes durable what has arrived by second requests. What cannot be kept was not acknowledged.
 func (os *openings) flush(ctx context.Context, which func(*opening) bool) {

@@ -178,7 +178,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		cfg.Logger.Warn("waiting", "op", w.Op, "path", w.Path, "for", w.For, "cause", w.Cause)
 	}
 	s.users = users.New(s.life, cfg.Client, maxUsers, s.log)
-	s.openings = &openings{server: s, byID: map[string]*opening{}, writing: map[*opening]struct{}{}}
+	s.openings = &openings{server: s, byID: map[string]*opening{}, writing: map[*opening]http.ResponseWriter{}}
 	s.visits = &visits{log: s.log, tls: cfg.TLS != nil, of: map[net.Conn]*visit{}}
 	s.http = &http.Server{
 		Handler:           s,

@@ -235,6 +235,34 @@ func TestLostLease(t *testing.T) {
 	}
 }
 
+// TestLostLeaseOfASilentBody: who sends nothing learns at once that his file was recovered, and keeps no
+// place among the streams, whichever session had it.
+func TestLostLeaseOfASilentBody(t *testing.T) {
+	n, s := start(t)
+	fs := n.Client(t)
+	for _, name := range []string{"", "&clientname=c"} {
+		for what, lose := range map[string]func() error{
+			"by another client": func() error { _, err := fs.Recover(t.Context(), "/f", true); return err },
+			"by WebHDFS": func() error {
+				want(t, "recover", once(t, s, "POST", "/f?op=RECOVERLEASE", ""), 200, "true")
+				return nil
+			},
+			"by an overwrite": func() error {
+				want(t, "replace", both(t, s, "PUT", "/f?op=CREATE&overwrite=true", "new"), 201, "")
+				return nil
+			},
+		} {
+			w := half(t, s, "PUT", opened(t, s, "PUT", "/f?op=CREATE&overwrite=true"+name), "hello")
+			has(t, fs, "/f", "hello", false)
+			if err := errors.Join(w.SetReadDeadline(time.Now().Add(5*time.Minute)), lose()); err != nil {
+				t.Fatal(err)
+			}
+			want(t, "recovered "+what+name, answerOf(t, w), 403, "LeaseExpiredException")
+			env.Eventually(t, "the place is given back", func() bool { _, streams := s.InUse(); return streams == 0 })
+		}
+	}
+}
+
 // TestReaderStaysWithItsFile: a reader that comes again reads the file of its first
 // request, or nothing.
 func TestReaderStaysWithItsFile(t *testing.T) {

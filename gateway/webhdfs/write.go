@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/leasefs/leasefs/client"
@@ -34,7 +35,8 @@ type opening struct {
 	op    string
 	from  int64 // where the client believes the end of the file to be; -1: it does not say
 	since time.Time
-	leave func() // gives back its place among the streams, and the user
+	leave func()      // gives back its place among the streams, and the user
+	woken atomic.Bool // its second request waits for nothing more
 }
 
 // openings are those whose second request has not come yet.
@@ -43,7 +45,7 @@ type openings struct {
 
 	mu      sync.Mutex
 	byID    map[string]*opening
-	writing map[*opening]struct{} // whose second request is under way
+	writing map[*opening]http.ResponseWriter // whose second request is under way
 	closed  bool
 	filled  []filled // the oldest first
 }
@@ -302,8 +304,8 @@ func (q transfer) second(id string) error {
 // off, the file keeps what has arrived, as in HDFS.
 func (q transfer) fill(o *opening) error {
 	defer o.leave()
-	defer q.openings.write(o)()
-	body := &patientBody{q: q.request, w: o.w}
+	defer q.openings.write(o, q.w)()
+	body := &patientBody{q: q.request, o: o, w: o.w}
 	began := o.w.Length()
 	err := q.skip(o, body)
 	if err == nil {
@@ -375,12 +377,17 @@ const flushTime = time.Second
 // dies does not lose it.
 type patientBody struct {
 	q   *request
+	o   *opening
 	w   *client.Writer
 	err error // why it is not whole
 }
 
 func (b *patientBody) Read(p []byte) (int, error) {
-	_ = http.NewResponseController(b.q.w).SetReadDeadline(time.Now().Add(b.q.cfg.Idle))
+	rc := http.NewResponseController(b.q.w)
+	_ = rc.SetReadDeadline(time.Now().Add(b.q.cfg.Idle))
+	if b.o.woken.Load() { // perhaps before that
+		_ = rc.SetReadDeadline(past)
+	}
 	t := time.AfterFunc(flushTime, func() {
 		if b.w.Durable() < b.w.Length() {
 			_ = b.w.Flush(b.q.ctx) // the next write tells, or closing does
