@@ -2,12 +2,14 @@ package webhdfs
 
 import (
 	"bytes"
+	"context"
 	"crypto/md5" //nolint:gosec // Hadoop's checksum of a file is made of it
 	"encoding/binary"
 	"hash/crc32"
 	"io"
 	"io/fs"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"reflect"
 	"runtime"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/gateway/hadoop"
+	"github.com/leasefs/leasefs/gateway/users"
 	"github.com/leasefs/leasefs/test/env"
 )
 
@@ -44,6 +47,44 @@ func TestChecksum(t *testing.T) {
 	}
 	if _, err := checksum(strings.NewReader("short"), 9, 1<<20, func() {}); hadoop.ClassOf(err) != hadoop.Retriable {
 		t.Errorf("a file that became shorter: %v", err)
+	}
+}
+
+// hangsUp is the answer to a client who is gone when it has waited for a while.
+type hangsUp struct {
+	*httptest.ResponseRecorder
+	gone func()
+}
+
+func (h *hangsUp) SetReadDeadline(time.Time) error { h.gone(); return nil }
+
+// TestChecksumEndsWithItsClient: nothing is read for one who is gone.
+func TestChecksumEndsWithItsClient(t *testing.T) {
+	n := env.Start(t)
+	s, err := Start(t.Context(), Config{Client: client.Config{Namenodes: []string{n.Addr()}}, Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close(t.Context()) }()
+	if err := n.Client(t).WriteFile(t.Context(), "/f", make([]byte, 40<<20)); err != nil { // five blocks
+		t.Fatal(err)
+	}
+	u, err := s.users.Get(t.Context(), users.Key{User: "root"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.users.Put(u)
+	ctx, cancel := context.WithCancel(t.Context())
+	w := &hangsUp{httptest.NewRecorder(), cancel}
+	q := &request{
+		Server: s, w: w, r: httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx), ctx: ctx, op: "GETFILECHECKSUM", path: "/f",
+		user: u, fs: hadoop.FS{FS: u.FS, User: u.User, Log: s.log}, params: params{},
+	}
+	if err := (transfer{q}).getFileChecksum(); client.KindOf(err) != client.ErrCanceled {
+		t.Errorf("%v, and %q", err, w.Body)
+	}
+	if n := s.streams.Used(); n != 0 {
+		t.Errorf("%d places are taken", n)
 	}
 }
 
