@@ -111,8 +111,8 @@ func strangers(ctx context.Context, t *testing.T, at *beside) (all []*stranger, 
 		{at.WebHDFS, "nothing", silent, nil},
 		{at.WebHDFS, "half a head", half, []byte("GET /webhdfs/v1/")},
 		{at.WebHDFS, "a head", drip, []byte("GET /webhdfs/v1/?op=LISTSTATUS&user.name=root HTTP/1.1\r\nHost: localhost\r\nX: ")},
-		{at.WebHDFS, "half a body", half, []byte("PUT /webhdfs/v1/half?op=CREATE&data=true&user.name=root HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nbody")},
-		{at.WebHDFS, "a body that stops", silent, []byte("PUT /webhdfs/v1/stops?op=CREATE&data=true&user.name=root HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nbody")},
+		{at.WebHDFS, "half a body", half, []byte("PUT /webhdfs/v1/half@?op=CREATE&data=true&user.name=root HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nbody")},
+		{at.WebHDFS, "a body that stops", silent, []byte("PUT /webhdfs/v1/stops@?op=CREATE&data=true&user.name=root HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nbody")},
 	}
 	ended = new(sync.WaitGroup)
 	for n, k := range kinds {
@@ -128,7 +128,7 @@ func strangers(ctx context.Context, t *testing.T, at *beside) (all []*stranger, 
 				defer func() { _ = s.Close() }() // it is closed by the other side
 				stop := context.AfterFunc(ctx, func() { _ = s.Close() })
 				defer stop()
-				_, _ = s.Write(k.begins) // it may be closed before all has come
+				_, _ = s.Write(bytes.ReplaceAll(k.begins, []byte("@?"), []byte{'0' + byte(twin), '?'})) // it may be closed before all has come
 				if k.how == half {
 					_ = c.(*net.TCPConn).CloseWrite() //nolint:errcheck,forcetypeassert // closed is fine; it is TCP
 				}
@@ -244,8 +244,8 @@ func TestHadoopHostileRequests(t *testing.T) {
 		}
 	}
 	eventually(ctx, t, "descriptors are given back", func() bool { return n.descriptors() <= descriptors+20 })
-	for name, want := range map[string]string{"/half": "body", "/stops": "body"} {
-		if got, err := fs.ReadFile(ctx, name); err != nil || string(got) != want {
+	for _, name := range []string{"/half0", "/half2", "/stops0", "/stops2"} {
+		if got, err := fs.ReadFile(ctx, name); err != nil || string(got) != "body" {
 			t.Errorf("%s has %q, %v", name, got, err)
 		}
 	}
