@@ -102,6 +102,26 @@ func (f FS) Delete(ctx context.Context, path string, recursive bool) (bool, erro
 	return err == nil, BelowFile(AccessControl, err)
 }
 
+// File describes what has to be a file, by HDFS's words otherwise. NotFound, also for a directory.
+func (f FS) File(ctx context.Context, op, path string) (*client.FileInfo, error) {
+	i, err := f.Stat(ctx, path)
+	switch {
+	case fserror.KindOf(err) == fserror.NotFound && err != nil:
+		return nil, fserror.New(fserror.NotFound, op, path, "File does not exist: %s", path)
+	case err != nil:
+		return nil, err
+	case !i.Mode().IsRegular():
+		return nil, fserror.New(fserror.NotFound, op, path, "Path is not a file: %s", path)
+	}
+	return i, nil
+}
+
+// MayFlush refuses a user who may not write a file: who may not recover it does not have what others
+// write made durable piece by piece.
+func (f FS) MayFlush(ctx context.Context, inode uint64) error {
+	return f.FS.Access(ctx, lowlevel.Inode(inode), uint32(Write))
+}
+
 // maxSources is how many files one Concat takes.
 const maxSources = 4096
 

@@ -2,11 +2,14 @@ package webhdfs
 
 import (
 	"bytes"
+	"context"
 	"crypto/md5" //nolint:gosec // Hadoop's checksum of a file is made of it
 	"encoding/binary"
 	"hash/crc32"
+	"io"
 	"io/fs"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"reflect"
 	"runtime"
@@ -16,6 +19,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/gateway/hadoop"
+	"github.com/leasefs/leasefs/gateway/users"
 	"github.com/leasefs/leasefs/test/env"
 )
 
@@ -43,6 +47,44 @@ func TestChecksum(t *testing.T) {
 	}
 	if _, err := checksum(strings.NewReader("short"), 9, 1<<20, func() {}); hadoop.ClassOf(err) != hadoop.Retriable {
 		t.Errorf("a file that became shorter: %v", err)
+	}
+}
+
+// hangsUp is the answer to a client who is gone when it has waited for a while.
+type hangsUp struct {
+	*httptest.ResponseRecorder
+	gone func()
+}
+
+func (h *hangsUp) SetReadDeadline(time.Time) error { h.gone(); return nil }
+
+// TestChecksumEndsWithItsClient: nothing is read for one who is gone.
+func TestChecksumEndsWithItsClient(t *testing.T) {
+	n := env.Start(t)
+	s, err := Start(t.Context(), Config{Client: client.Config{Namenodes: []string{n.Addr()}}, Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close(t.Context()) }()
+	if err := n.Client(t).WriteFile(t.Context(), "/f", make([]byte, 40<<20)); err != nil { // five blocks
+		t.Fatal(err)
+	}
+	u, err := s.users.Get(t.Context(), users.Key{User: "root"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.users.Put(u)
+	ctx, cancel := context.WithCancel(t.Context())
+	w := &hangsUp{httptest.NewRecorder(), cancel}
+	q := &request{
+		Server: s, w: w, r: httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx), ctx: ctx, op: "GETFILECHECKSUM", path: "/f",
+		user: u, fs: hadoop.FS{FS: u.FS, User: u.User, Log: s.log}, params: params{},
+	}
+	if err := (transfer{q}).getFileChecksum(); client.KindOf(err) != client.ErrCanceled {
+		t.Errorf("%v, and %q", err, w.Body)
+	}
+	if n := s.streams.Used(); n != 0 {
+		t.Errorf("%d places are taken", n)
 	}
 }
 
@@ -97,12 +139,12 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// TestOperations: each operation stands under one method only, in capitals.
+// TestOperations: each operation stands under one method only, in capitals; RECOVERLEASE under two.
 func TestOperations(t *testing.T) {
 	seen := map[string]bool{}
 	for method, names := range operations {
 		for name, f := range names {
-			if f == nil || seen[name] || name != strings.ToUpper(name) {
+			if f == nil || seen[name] && name != "RECOVERLEASE" || name != strings.ToUpper(name) {
 				t.Errorf("%s %s", method, name)
 			}
 			seen[name] = true
@@ -113,7 +155,8 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// TestNobodyComes: what a first request opened is closed when no second one comes.
+// TestNobodyComes: what a first request opened is closed when no second one comes, unless its client
+// renews its lease.
 func TestNobodyComes(t *testing.T) {
 	n := env.Start(t)
 	s, err := Start(t.Context(), Config{Client: client.Config{Namenodes: []string{n.Addr()}}, Listen: "127.0.0.1:0"})
@@ -125,26 +168,46 @@ func TestNobodyComes(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+s.Addr()+"/webhdfs/v1/f?op=CREATE&noredirect=true&user.name=root", nil)
-	if err != nil {
-		t.Fatal(err)
+	put := func(query string) string {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+s.Addr()+"/webhdfs/v1/f?clientname=c&user.name=root&op="+query, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		b, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
+	put("CREATE&noredirect=true")
+	defer http.DefaultClient.CloseIdleConnections()
+	old := func() {
+		s.openings.mu.Lock()
+		defer s.openings.mu.Unlock()
+		for _, o := range s.openings.byID {
+			o.since = time.Now().Add(-2 * claimTime)
+		}
 	}
-	resp.Body.Close()
-	http.DefaultClient.CloseIdleConnections()
 	fsys := n.Client(t)
 	s.openings.endOld() // it is too early
 	if i, err := fsys.Stat(t.Context(), "/f"); err != nil || i.Open == nil {
 		t.Fatalf("it is not open: %v, %v", i, err)
 	}
-	s.openings.mu.Lock()
-	for _, o := range s.openings.byID {
-		o.since = time.Now().Add(-2 * claimTime)
+	old()
+	if got := put("RENEWLEASE"); got != "{\"boolean\":true}\n" {
+		t.Errorf("to renew answers %q", got)
 	}
-	s.openings.mu.Unlock()
+	s.openings.endOld()
+	if i, err := fsys.Stat(t.Context(), "/f"); err != nil || i.Open == nil {
+		t.Fatalf("it is not open when its client has renewed: %v, %v", i, err)
+	}
+	old()
 	s.openings.endOld()
 	if i, err := fsys.Stat(t.Context(), "/f"); err != nil || i.Open != nil || i.Length != 0 {
 		t.Errorf("it is still open: %v, %v", i, err)
@@ -152,8 +215,8 @@ func TestNobodyComes(t *testing.T) {
 	if used := s.streams.Used(); used != 0 {
 		t.Errorf("%d places are not given back", used)
 	}
-	if n, uses := s.users.InUse(); n != 1 || uses != 0 {
-		t.Errorf("the user's session is not given back")
+	if n, uses := s.users.InUse(); n != 2 || uses != 0 {
+		t.Errorf("%d sessions, in use %d times; want that of the user and that of the client, given back", n, uses)
 	}
 }
 
@@ -163,6 +226,7 @@ func FuzzParams(f *testing.F) {
 	for _, q := range []string{
 		"", "op=OPEN&offset=1&length=2", "OP=create&Overwrite=TRUE&permission=1777&blocksize=1&replication=3", "op=%zz", "a;b", "flag=CREATE,REPLACE",
 		"renameoptions=OVERWRITE&modificationtime=-1", "op=A&op=B", "xattr.value=0x41&xattr.value=0sQQ==", "permission=-1", "offset=null",
+		"op=RECOVERLEASE", "op=RENEWLEASE&clientname=%00", "op=renewlease&ClientName=collector&clientname=", "op=GETLEASE&clientname=null",
 	} {
 		f.Add(q)
 	}

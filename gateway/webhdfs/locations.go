@@ -1,6 +1,7 @@
 package webhdfs
 
 import (
+	"context"
 	"crypto/md5" //nolint:gosec // Hadoop's checksum of a file is made of it
 	"encoding/binary"
 	"encoding/hex"
@@ -137,11 +138,25 @@ func (q transfer) getFileChecksum() error {
 	if a.BlockSize%chunkSize != 0 {
 		return hadoop.Refuse(hadoop.Unsupported, "the block size of %s, %d, is no multiple of %d: HDFS has no checksum of such a file", q.path, a.BlockSize, chunkSize)
 	}
-	sum, err := checksum(r, r.Length(), a.BlockSize, func() { q.patient(q.cfg.Idle) })
+	sum, err := checksum(&whileThere{q.ctx, r, 0}, r.Length(), a.BlockSize, func() { q.patient(q.cfg.Idle) })
 	if err != nil {
 		return err
 	}
 	return q.json(map[string]any{"FileChecksum": sum})
+}
+
+// whileThere reads a file until its end or that of the client.
+type whileThere struct {
+	ctx context.Context //nolint:containedctx // of one request
+	r   *client.Reader
+	at  int64
+}
+
+// Read implements io.Reader.
+func (w *whileThere) Read(p []byte) (int, error) {
+	n, err := w.r.ReadAtContext(w.ctx, p, w.at, true)
+	w.at += int64(n)
+	return n, err
 }
 
 // fileChecksum is a checksum of a file as Hadoop compares it.

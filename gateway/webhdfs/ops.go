@@ -67,7 +67,7 @@ func moves(f func(transfer) error) operation {
 	return func(q *request) error { return f(transfer{q}) }
 }
 
-// operations are those of Hadoop 3.4's client by method and name.
+// operations are those of Hadoop 3.4's client by method and name, and those about leases (lease.go).
 var operations = map[string]map[string]operation{
 	http.MethodGet: {
 		"OPEN":                          moves(transfer.open),
@@ -100,6 +100,8 @@ var operations = map[string]map[string]operation{
 		"GETSNAPSHOTDIFFLISTING":        looks(lookup.getSnapshotDiffListing),
 		"GETSNAPSHOTTABLEDIRECTORYLIST": looks(lookup.getSnapshottableDirectoryList),
 		"GETSNAPSHOTLIST":               looks(lookup.getSnapshotList),
+		"GETLEASE":                      looks(lookup.getLease),
+		"ISFILECLOSED":                  looks(lookup.isFileClosed),
 	},
 	http.MethodPut: {
 		"CREATE":                moves(transfer.create),
@@ -130,11 +132,14 @@ var operations = map[string]map[string]operation{
 		"SETECPOLICY":           lacking("erasure coding policies"),
 		"SETQUOTA":              changes(change.setQuota),
 		"SETQUOTABYSTORAGETYPE": lacking("quotas by storage type"),
+		"RECOVERLEASE":          changes(change.recoverLease),
+		"RENEWLEASE":            changes(change.renewLease),
 	},
 	http.MethodPost: {
 		"APPEND":             moves(transfer.append),
 		"CONCAT":             changes(change.concat),
 		"TRUNCATE":           changes(change.truncate),
+		"RECOVERLEASE":       changes(change.recoverLease),
 		"UNSETSTORAGEPOLICY": lacking("storage policies"),
 		"UNSETECPOLICY":      lacking("erasure coding policies"),
 	},

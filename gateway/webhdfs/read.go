@@ -104,7 +104,7 @@ func (q *request) brokenOff(begun bool, err error) error {
 	if !begun {
 		return err
 	}
-	q.log.Warn("an answer was broken off", "op", q.op, "path", q.path, "cause", err)
+	q.log.Warn("an answer was broken off", "from", q.r.RemoteAddr, "op", q.op, "path", q.path, "cause", err)
 	return errCut
 }
 

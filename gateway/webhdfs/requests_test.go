@@ -101,6 +101,8 @@ var vary = []struct {
 	{regexp.MustCompile(`inode=\d+`), `inode=N`},
 	{regexp.MustCompile(`opening=[0-9a-f]{32}`), `opening=ID`},
 	{regexp.MustCompile(`127\.0\.0\.1:\d+`), `HOST`},
+	{regexp.MustCompile(`"host":"[^"]*"`), `"host":"…"`},
+	{regexp.MustCompile(`"takeableIn":[1-9]\d*`), `"takeableIn":N`},
 	{regexp.MustCompile(`held by [^"]*`), `held by …`},
 	{regexp.MustCompile(`\(client [^)]*\)`), `(client …)`},
 	{regexp.MustCompile(`"(hosts|names|topologyPaths)":\["[^"]*"\]`), `"$1":[…]`},

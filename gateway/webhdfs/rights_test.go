@@ -38,7 +38,8 @@ const (
 // asking is how an operation is asked for in the test, and what it needs.
 type asking struct {
 	needs right
-	// path and query say about what: @ is a directory of ann's own, with file f, link l, and x.
+	// path and query say about what: @ is a directory of ann's own, with file f, link l, and x;
+	// for RECOVERLEASE also o, which she is writing.
 	path, query string
 	body        string
 }
@@ -74,6 +75,11 @@ var askings = map[string]asking{
 	"GET GETSNAPSHOTDIFFLISTING":        {needs: owns, path: "@", query: "oldsnapshotname=s"},
 	"GET GETSNAPSHOTTABLEDIRECTORYLIST": {needs: known, path: "/"},
 	"GET GETSNAPSHOTLIST":               {needs: reads, path: "@"},
+	"GET GETLEASE":                      {needs: searches, path: "@/f"},
+	"GET ISFILECLOSED":                  {needs: searches, path: "@/f"},
+	"PUT RECOVERLEASE":                  {needs: writes, path: "@/o"},
+	"POST RECOVERLEASE":                 {needs: writes, path: "@/o"},
+	"PUT RENEWLEASE":                    {needs: anybody, path: "/", query: "clientname=c"},
 	"PUT CREATE":                        {needs: writes, path: "@/f", query: "overwrite=true", body: "new"},
 	"PUT MKDIRS":                        {needs: writes, path: "@/d"},
 	"PUT CREATESYMLINK":                 {needs: writes, path: "@/m", query: "destination=@/f"},
@@ -209,6 +215,7 @@ func TestRightsOfEachOperation(t *testing.T) {
 		t.Fatal(err)
 	}
 	list := "user::rwx,user:carl:rwx,user:rita:r-x,user:dan:---,group::r-x,group:lab:rwx,mask::rwx,other::---"
+	anns := n.Client(t, func(c *client.Config) { c.User, c.RealUser, c.TokenFile = "ann", "gw", filepath.Join(dir, "gw") })
 	want(t, "the ACL", once(t, s, "PUT", "/?op=SETACL&user.name=ann&aclspec="+list+",default:"+strings.ReplaceAll(list, ",", ",default:"), ""), 200, "")
 	made := 0
 	fresh := func(op string) string {
@@ -222,6 +229,11 @@ func TestRightsOfEachOperation(t *testing.T) {
 				t.Fatalf("%s: %d %s", r.url, got.status, got.body)
 			}
 		}
+		if op == "RECOVERLEASE" {
+			if _, err := anns.Create(t.Context(), dir+"/o", client.WithMode(0o770)); err != nil {
+				t.Fatal(err)
+			}
+		}
 		if strings.Contains(op, "SNAPSHOT") {
 			want(t, "allow", once(t, s, "PUT", dir+"?op=ALLOWSNAPSHOT&user.name=root", ""), 200, "")
 			if op != "DISALLOWSNAPSHOT" {
@@ -232,7 +244,7 @@ func TestRightsOfEachOperation(t *testing.T) {
 	}
 	look := func(dir string) string {
 		var b strings.Builder
-		for _, u := range []string{dir + "?op=LISTSTATUS", dir + "?op=GETSNAPSHOTLIST", dir + "?op=GETACLSTATUS", dir + "/f?op=GETACLSTATUS", dir + "/f?op=GETXATTRS", dir + "/f?op=OPEN"} {
+		for _, u := range []string{dir + "?op=LISTSTATUS", dir + "?op=GETSNAPSHOTLIST", dir + "?op=GETACLSTATUS", dir + "/f?op=GETACLSTATUS", dir + "/f?op=GETXATTRS", dir + "/f?op=OPEN", dir + "/o?op=ISFILECLOSED"} {
 			b.WriteString(both(t, s, "GET", u+"&user.name=ann", "").body)
 		}
 		return b.String()

@@ -36,10 +36,10 @@ func TestSentOnForOneRequest(t *testing.T) {
 		{
 			"GET", "OPEN", url.Values{"inode": {"7"}, "offset": {"5"}},
 			[]string{"", "offset=9&length=1"},
-			[]string{"inode=8", "inode=07", "inode=", "inode=null", "opening=a", "op=GETFILESTATUS", "op=GETDELEGATIONTOKEN", "/g", "/"},
+			[]string{"inode=8", "inode=07", "inode=", "inode=null", "opening=a", "op=GETFILESTATUS", "op=GETDELEGATIONTOKEN", "op=GETLEASE", "/g", "/"},
 		},
-		{"PUT", "CREATE", url.Values{"opening": {"a"}}, []string{""}, []string{"opening=b", "opening=", "inode=7", "op=RENAME&destination=/x", "op=SETOWNER", "/g"}},
-		{"POST", "APPEND", url.Values{"opening": {"a"}}, []string{""}, []string{"opening=", "op=TRUNCATE&newlength=0", "op=CONCAT&sources=/g"}},
+		{"PUT", "CREATE", url.Values{"opening": {"a"}}, []string{""}, []string{"opening=b", "opening=", "inode=7", "op=RENAME&destination=/x", "op=SETOWNER", "op=RECOVERLEASE", "op=RENEWLEASE&clientname=c", "/g"}},
+		{"POST", "APPEND", url.Values{"opening": {"a"}}, []string{""}, []string{"opening=", "op=TRUNCATE&newlength=0", "op=CONCAT&sources=/g", "op=RECOVERLEASE"}},
 	} {
 		q := &request{Server: s, r: httptest.NewRequest(c.method, "/", nil), op: c.op, path: "/f", who: asker{user: "ann", by: "ann"}, params: params{}}
 		to, err := url.Parse(q.location(c.more))

@@ -104,6 +104,7 @@ type Server struct {
 	streams  *gate.Gate
 	reports  *gate.Gate // of snapshots, made whole
 	openings *openings
+	visits   *visits
 	listener net.Listener
 	http     *http.Server
 	host     string   // of this machine, for the locations of blocks
@@ -177,14 +178,17 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		cfg.Logger.Warn("waiting", "op", w.Op, "path", w.Path, "for", w.For, "cause", w.Cause)
 	}
 	s.users = users.New(s.life, cfg.Client, maxUsers, s.log)
-	s.openings = &openings{server: s, byID: map[string]*opening{}}
+	s.openings = &openings{server: s, byID: map[string]*opening{}, writing: map[*opening]http.ResponseWriter{}}
+	s.visits = &visits{log: s.log, tls: cfg.TLS != nil, of: map[net.Conn]*visit{}}
 	s.http = &http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: headTime,
 		IdleTimeout:       headTime,
 		MaxHeaderBytes:    maxHeader,
 		BaseContext:       func(net.Listener) context.Context { return s.life },
+		ConnContext:       s.visits.begin,
 		ConnState: func(c net.Conn, state http.ConnState) {
+			s.visits.note(c, state)
 			// Idle connections make room for others, see package conns.
 			if t, ok := c.(*tls.Conn); ok {
 				c = t.NetConn()
@@ -264,6 +268,7 @@ func (s *Server) sweep() {
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	served(r)
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff") // no browser takes a file for a page
 	if !s.begin() {

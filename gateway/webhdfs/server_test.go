@@ -235,6 +235,34 @@ func TestLostLease(t *testing.T) {
 	}
 }
 
+// TestLostLeaseOfASilentBody: who sends nothing learns at once that his file was recovered, and keeps no
+// place among the streams, whichever session had it.
+func TestLostLeaseOfASilentBody(t *testing.T) {
+	n, s := start(t)
+	fs := n.Client(t)
+	for _, name := range []string{"", "&clientname=c"} {
+		for what, lose := range map[string]func() error{
+			"by another client": func() error { _, err := fs.Recover(t.Context(), "/f", true); return err },
+			"by WebHDFS": func() error {
+				want(t, "recover", once(t, s, "POST", "/f?op=RECOVERLEASE", ""), 200, "true")
+				return nil
+			},
+			"by an overwrite": func() error {
+				want(t, "replace", both(t, s, "PUT", "/f?op=CREATE&overwrite=true", "new"), 201, "")
+				return nil
+			},
+		} {
+			w := half(t, s, "PUT", opened(t, s, "PUT", "/f?op=CREATE&overwrite=true"+name), "hello")
+			has(t, fs, "/f", "hello", false)
+			if err := errors.Join(w.SetReadDeadline(time.Now().Add(5*time.Minute)), lose()); err != nil {
+				t.Fatal(err)
+			}
+			want(t, "recovered "+what+name, answerOf(t, w), 403, "LeaseExpiredException")
+			env.Eventually(t, "the place is given back", func() bool { _, streams := s.InUse(); return streams == 0 })
+		}
+	}
+}
+
 // TestReaderStaysWithItsFile: a reader that comes again reads the file of its first
 // request, or nothing.
 func TestReaderStaysWithItsFile(t *testing.T) {
@@ -402,6 +430,7 @@ func TestHugeRequests(t *testing.T) {
 		want(t, "a long head", answerOf(t, c), 431, "")
 	}
 	want(t, "a long name", once(t, s, "PUT", "/"+strings.Repeat("x", 256)+"?op=MKDIRS", ""), 403, "FSLimitException$PathComponentTooLongException")
+	want(t, "a name that is no text", once(t, s, "GET", "/?op=GETFILESTATUS&user.name=%FF", ""), 400, "IllegalArgumentException")
 	want(t, "a bad escape", once(t, s, "GET", "/?op=GETFILESTATUS&a=%zz", ""), 400, "the query cannot be decoded")
 	want(t, "a body where none is wanted", once(t, s, "PUT", "/d?op=MKDIRS", strings.Repeat("x", 1<<20)), 200, "true")
 	big := bytes.Repeat([]byte("0123456789abcdef"), 1<<20) // two blocks

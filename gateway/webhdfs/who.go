@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/leasefs/leasefs/gateway/auth"
 	"github.com/leasefs/leasefs/gateway/hadoop"
@@ -64,7 +65,7 @@ func (s *Server) proven(w http.ResponseWriter, r *http.Request, at auth.Sent, p 
 // name is a parameter that is a user's; empty if there is none.
 func name(p params, param string) (string, error) {
 	name := p.text(param)
-	if len(name) > 255 || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+	if len(name) > 255 || !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return "", &badParam{param, "a name has at most 255 bytes, and only characters that can be printed"}
 	}
 	return name, nil

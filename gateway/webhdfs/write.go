@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/leasefs/leasefs/client"
@@ -34,24 +35,27 @@ type opening struct {
 	op    string
 	from  int64 // where the client believes the end of the file to be; -1: it does not say
 	since time.Time
-	leave func() // gives back its place among the streams, and the user
+	leave func()      // gives back its place among the streams, and the user
+	woken atomic.Bool // its second request waits for nothing more
 }
 
 // openings are those whose second request has not come yet.
 type openings struct {
 	server *Server
 
-	mu     sync.Mutex
-	byID   map[string]*opening
-	closed bool
-	filled []filled // the oldest first
+	mu      sync.Mutex
+	byID    map[string]*opening
+	writing map[*opening]http.ResponseWriter // whose second request is under way
+	closed  bool
+	filled  []filled // the oldest first
 }
 
 // filled is an APPEND whose second request has come. Its client may send more such
 // requests to the same place, as HDFS takes each for one more APPEND.
 type filled struct {
-	id, user string
-	inode    uint64
+	id    string
+	by    users.Key
+	inode uint64
 }
 
 // maxFilled is how many are known, of the latest.
@@ -61,18 +65,18 @@ const maxFilled = 4096
 func (os *openings) fill(o *opening) {
 	os.mu.Lock()
 	defer os.mu.Unlock()
-	os.filled = append(os.filled[max(0, len(os.filled)+1-maxFilled):], filled{o.id, o.user.User, o.w.Inode()})
+	os.filled = append(os.filled[max(0, len(os.filled)+1-maxFilled):], filled{o.id, o.user.Key, o.w.Inode()})
 }
 
-// more returns the inode to which one more request appends that names an APPEND of before.
-func (os *openings) more(q *request, id string) (inode uint64, ok bool) {
+// more returns the APPEND of before that one more request names.
+func (os *openings) more(q *request, id string) (f filled, ok bool) {
 	os.mu.Lock()
 	defer os.mu.Unlock()
-	i := slices.IndexFunc(os.filled, func(f filled) bool { return f.id == id && f.user == q.user.User })
+	i := slices.IndexFunc(os.filled, func(f filled) bool { return f.id == id && f.by.User == q.user.User })
 	if i < 0 {
-		return 0, false
+		return filled{}, false
 	}
-	return os.filled[i].inode, true
+	return os.filled[i], true
 }
 
 // add keeps one until it is claimed.
@@ -168,6 +172,11 @@ func (q transfer) create() error {
 	if err != nil {
 		return err
 	}
+	leave, err := q.named()
+	if err != nil {
+		return err
+	}
+	defer leave()
 	a := hadoop.Attr{Replication: replication, BlockSize: size}.Or(hadoop.DefaultAttr)
 	return q.first(-1, here, func(ctx context.Context) (*client.Writer, error) {
 		opts := []client.OpenOption{client.WithMode(mode), client.WithUmask(less)}
@@ -210,12 +219,17 @@ func (q transfer) createFlags() (overwrite, parents bool, err error) {
 // append opens the file at once, and with a second request appends to it.
 func (q transfer) append() error {
 	if id := q.params.text("opening"); id != "" {
-		inode, ok := q.openings.more(q.request, id)
+		before, ok := q.openings.more(q.request, id)
 		if !ok {
 			return q.second(id)
 		}
+		leave, err := q.as(before.by.Client)
+		if err != nil {
+			return err
+		}
+		defer leave()
 		return q.first(-1, true, func(ctx context.Context) (*client.Writer, error) {
-			w, err := q.fs.AppendInode(ctx, inode, q.path, false)
+			w, err := q.fs.AppendInode(ctx, before.inode, q.path, false)
 			return w, q.fs.Held(q.path, err)
 		})
 	}
@@ -227,6 +241,11 @@ func (q transfer) append() error {
 	if err != nil {
 		return err
 	}
+	leave, err := q.named()
+	if err != nil {
+		return err
+	}
+	defer leave()
 	return q.first(from, here, func(ctx context.Context) (*client.Writer, error) {
 		w, err := q.fs.Append(ctx, q.path)
 		switch {
@@ -285,7 +304,8 @@ func (q transfer) second(id string) error {
 // off, the file keeps what has arrived, as in HDFS.
 func (q transfer) fill(o *opening) error {
 	defer o.leave()
-	body := &patientBody{q: q.request, w: o.w}
+	defer q.openings.write(o, q.w)()
+	body := &patientBody{q: q.request, o: o, w: o.w}
 	began := o.w.Length()
 	err := q.skip(o, body)
 	if err == nil {
@@ -300,7 +320,7 @@ func (q transfer) fill(o *opening) error {
 	case cerr != nil:
 		return cerr
 	case body.err != nil:
-		q.log.Info("a body was cut off; the file was closed at what had arrived", "op", o.op, "path", o.w.Path(), "user", o.user.User, "bytes", o.w.Length(), "cause", body.err)
+		q.log.Info("a body was cut off; the file was closed at what had arrived", "from", q.r.RemoteAddr, "op", o.op, "path", o.w.Path(), "user", o.user.User, "bytes", o.w.Length(), "cause", body.err)
 		return hadoop.Refuse(hadoop.IOException, "%s: the request's body was cut off; the file has %d bytes now: %s", q.path, o.w.Length(), hadoop.Message(body.err))
 	case err != nil:
 		return err
@@ -357,12 +377,17 @@ const flushTime = time.Second
 // dies does not lose it.
 type patientBody struct {
 	q   *request
+	o   *opening
 	w   *client.Writer
 	err error // why it is not whole
 }
 
 func (b *patientBody) Read(p []byte) (int, error) {
-	_ = http.NewResponseController(b.q.w).SetReadDeadline(time.Now().Add(b.q.cfg.Idle))
+	rc := http.NewResponseController(b.q.w)
+	_ = rc.SetReadDeadline(time.Now().Add(b.q.cfg.Idle))
+	if b.o.woken.Load() { // perhaps before that
+		_ = rc.SetReadDeadline(past)
+	}
 	t := time.AfterFunc(flushTime, func() {
 		if b.w.Durable() < b.w.Length() {
 			_ = b.w.Flush(b.q.ctx) // the next write tells, or closing does

@@ -155,6 +155,12 @@ func TestCSISanityTyped(t *testing.T) {
 	typePage(deadline(t, 5*time.Minute), t, page)
 }
 
+// TestPageOfHadoop is TestTutorial of what docs/HADOOP.md has for curl.
+func TestPageOfHadoop(t *testing.T) {
+	t.Parallel()
+	typePage(deadline(t, 2*time.Minute), t, "docs/HADOOP.md#Leases by WebHDFS")
+}
+
 // typePage types the commands of a page, or of a section (PAGE#SECTION), in their order, into one shell on a machine where
 // nothing else runs, and fails unless it sees what the page shows.
 func typePage(ctx context.Context, t *testing.T, page string) {

@@ -45,6 +45,42 @@ func TestWrongBytes(t *testing.T) {
 	}
 }
 
+// TestRecoveryOfOthers: who may not write a file cannot have its writer's bytes made durable one by one.
+func TestRecoveryOfOthers(t *testing.T) {
+	r := start(t)
+	eve, err := r.users.Get(t.Context(), users.Key{User: "eve"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.users.Put(eve)
+	_, b := r.create("c", "/f", 4*kib)
+	id, password := r.files.Token(r.u, b, true)
+	g, err := r.files.Check(id, password, b.ID, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := r.files.Pipe(t.Context(), g, files.Setup{Block: b, Anew: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if _, err := p.Write(0, random(1000, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if closed, err := r.files.IsClosed(t.Context(), eve, "/f"); err != nil || closed {
+		t.Errorf("who may look at it: %v, %v", closed, err)
+	}
+	_, err = r.files.Recover(t.Context(), eve, "/f")
+	r.kind("recover another's file", err, fserror.Permission)
+	if n := p.Durable(); n != 0 {
+		t.Errorf("%d bytes were made durable by who may not", n)
+	}
+	if done, err := r.files.Recover(t.Context(), r.u, "/f"); err != nil || !done {
+		t.Fatal(done, err)
+	}
+	r.holds("/f", random(1000, 1))
+}
+
 // TestWrongPackets: what makes no sense ends the connection, and nothing else.
 func TestWrongPackets(t *testing.T) {
 	r := start(t)

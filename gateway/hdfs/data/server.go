@@ -168,7 +168,7 @@ func (s *Server) serve(raw net.Conn) {
 	c := &conn{Server: s, Conn: raw, in: bufio.NewReaderSize(raw, 4<<10)}
 	defer func() {
 		if p := recover(); p != nil {
-			s.log.Error("a data connection ended in a fault of the gateway", "from", raw.RemoteAddr(), "fault", p, "stack", string(debug.Stack()))
+			s.log.Error("a data connection ended in a fault of the gateway", "from", raw.RemoteAddr().String(), "fault", p, "stack", string(debug.Stack()))
 		}
 		c.read.close()
 		_ = raw.Close()
@@ -184,7 +184,7 @@ func (s *Server) serve(raw net.Conn) {
 		err := c.one()
 		if err != nil {
 			if !errors.Is(err, io.EOF) && s.life.Err() == nil {
-				s.log.Debug("a data connection ended", "from", raw.RemoteAddr(), "cause", err)
+				s.log.Debug("a data connection ended", "from", raw.RemoteAddr().String(), "cause", err)
 			}
 			return
 		}

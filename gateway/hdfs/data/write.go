@@ -44,9 +44,8 @@ func setup(m *hadoop.OpWriteBlockProto) (files.Setup, error) {
 	switch m.GetStage() {
 	case hadoop.OpWriteBlockProto_PIPELINE_SETUP_CREATE:
 		s.Anew = true
-	case hadoop.OpWriteBlockProto_PIPELINE_SETUP_APPEND:
-		s.Max = s.Min
-	case hadoop.OpWriteBlockProto_PIPELINE_SETUP_APPEND_RECOVERY, hadoop.OpWriteBlockProto_PIPELINE_CLOSE_RECOVERY:
+	case hadoop.OpWriteBlockProto_PIPELINE_SETUP_APPEND, hadoop.OpWriteBlockProto_PIPELINE_SETUP_APPEND_RECOVERY, hadoop.OpWriteBlockProto_PIPELINE_CLOSE_RECOVERY:
+		s.Max = s.Min // nothing of this connection is on its way: what the block has more is not this client's
 	case hadoop.OpWriteBlockProto_PIPELINE_SETUP_STREAMING_RECOVERY:
 		s.Max = max(s.Min, length(m.GetMaxBytesRcvd()))
 	default:

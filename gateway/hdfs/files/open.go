@@ -148,20 +148,6 @@ func (t *Table) attr(ctx context.Context, u *users.User, inode uint64) (*client.
 	return i, hadoop.AttrOf(i), nil
 }
 
-// regular describes what has to be a file, by HDFS's words otherwise.
-func regular(ctx context.Context, u *users.User, op, path string) (*client.FileInfo, error) {
-	i, err := u.FS.Stat(ctx, path)
-	switch {
-	case fserror.KindOf(err) == fserror.NotFound && err != nil:
-		return nil, fserror.New(fserror.NotFound, op, path, "File does not exist: %s", path)
-	case err != nil:
-		return nil, err
-	case !i.Mode().IsRegular():
-		return nil, fserror.New(fserror.NotFound, op, path, "Path is not a file: %s", path)
-	}
-	return i, nil
-}
-
 // recoverFlush is for how long bytes are made durable that have arrived of a file that is
 // about to be recovered.
 const recoverFlush = closeTime / 6
@@ -170,12 +156,15 @@ const recoverFlush = closeTime / 6
 // directory. It is done when it returns.
 func (t *Table) Recover(ctx context.Context, u *users.User, path string) (done bool, err error) {
 	const op = "recover"
-	i, err := regular(ctx, u, op, path)
+	i, err := hadoop.FS{FS: u.FS}.File(ctx, op, path)
 	if err != nil || i.Open == nil {
 		return err == nil, err
 	}
 	f := t.open(i.Inode)
 	if f != nil {
+		if err := (hadoop.FS{FS: u.FS}).MayFlush(ctx, i.Inode); err != nil {
+			return false, err
+		}
 		fctx, cancel := context.WithTimeout(ctx, recoverFlush)
 		_ = f.w.Flush(fctx) // what cannot be kept was not acknowledged as kept
 		cancel()
@@ -193,7 +182,7 @@ func (t *Table) Recover(ctx context.Context, u *users.User, path string) (done b
 // shorter already.
 func (t *Table) Truncate(ctx context.Context, u *users.User, _, path string, size int64) (done bool, err error) {
 	const op = "truncate"
-	i, err := regular(ctx, u, op, path)
+	i, err := hadoop.FS{FS: u.FS}.File(ctx, op, path)
 	if err != nil {
 		return false, err
 	}
@@ -206,7 +195,7 @@ func (t *Table) Truncate(ctx context.Context, u *users.User, _, path string, siz
 
 // IsClosed tells whether nobody writes the file. NotFound, also for a directory.
 func (t *Table) IsClosed(ctx context.Context, u *users.User, path string) (bool, error) {
-	i, err := regular(ctx, u, "is file closed", path)
+	i, err := hadoop.FS{FS: u.FS}.File(ctx, "is file closed", path)
 	return err == nil && i.Open == nil, err
 }
 

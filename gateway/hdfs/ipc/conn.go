@@ -79,13 +79,16 @@ func (c *conn) serve() {
 	defer c.calls.Wait()
 	defer func() {
 		if p := recover(); p != nil {
-			c.server.log.Error("a connection ended in a fault of the gateway", "from", c.nc.RemoteAddr(), "fault", p, "stack", string(debug.Stack()))
+			c.server.log.Error("a connection ended in a fault of the gateway", "from", c.nc.RemoteAddr().String(), "fault", p, "stack", string(debug.Stack()))
 		}
 	}()
 	err := c.read()
 	var b *badFrame
-	if errors.As(err, &b) {
-		c.server.log.Debug("a client was cut off", "from", c.nc.RemoteAddr(), "user", c.user, "cause", b.text)
+	isBad := errors.As(err, &b)
+	if isBad || !errors.Is(err, io.EOF) && c.life.Err() == nil && !c.server.isEnding() {
+		c.server.log.Debug("a client was cut off", "from", c.nc.RemoteAddr().String(), "user", c.user, "cause", err)
+	}
+	if isBad {
 		c.fatal(b.code, hadoop.ClassOf(err), b.text)
 	}
 	if !c.server.isEnding() && !errors.Is(err, errExpired) {
@@ -426,7 +429,7 @@ func (c *conn) answer(a answered) {
 			frames[n] = some[n].frame
 		}
 		if err := c.write(frames...); err != nil {
-			c.server.log.Debug("an answer could not be sent", "user", c.user, "cause", err)
+			c.server.log.Debug("an answer could not be sent", "from", c.nc.RemoteAddr().String(), "user", c.user, "cause", err)
 			c.end()
 		}
 		for n := range some {
