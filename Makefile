@@ -46,7 +46,7 @@ setup: ## install what test, race and lint need (each target does so for itself,
 
 build: ## build bin/leasefs
 	@scripts/setup build
-	go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/leasefs ./cmd/leasefs
+	go build -trimpath -ldflags "-X github.com/leasefs/leasefs/internal/release.linked=$(VERSION)" -o bin/leasefs ./cmd/leasefs
 
 deb: ## make dist/leasefs_VERSION_ARCH.deb, for the architecture of GOARCH
 	@scripts/setup deb

@@ -2,6 +2,7 @@
 package upgrade
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/urfave/cli/v2"
@@ -25,7 +26,8 @@ func Command(action call.Action) *cli.Command {
 				Usage:     "show the level, and what the namenodes know",
 				UsageText: "leasefs admin upgrade status\n\nExample:\n  leasefs --namenode nn1:8020,nn2:8020,nn3:8020 admin upgrade status",
 				Description: "Shows the feature level of the namespace, what raising it brings, and of each namenode its release\n" +
-					"and the newest level that it knows. Name all namenodes: one that is down is known by that alone.",
+					"and the newest level that it knows. Name all namenodes: one that is down is known by that alone.\n" +
+					"Then the releases of connected clients, this command included, and how many sessions each has.",
 				Action: action(0, 0, "", status),
 			},
 			{
@@ -57,6 +59,12 @@ type statusJSON struct {
 	Newest    uint64         `json:"newest_level"`
 	Brings    *string        `json:"brings"`
 	Namenodes []namenodeJSON `json:"namenodes"`
+	Clients   []clientsJSON  `json:"clients"` // null: the active namenode's release does not tell
+}
+
+type clientsJSON struct {
+	Release  *string `json:"release"`
+	Sessions uint64  `json:"sessions"`
 }
 
 func status(c *call.Call) error {
@@ -78,6 +86,9 @@ func show(c *call.Call, s *upgrade.Status) error {
 			}
 			j.Namenodes = append(j.Namenodes, m)
 		}
+		for _, r := range s.Clients {
+			j.Clients = append(j.Clients, clientsJSON{screen.OrNull(r.Release), r.Sessions})
+		}
 		return c.PrintJSON(j)
 	}
 	text := "the newest that the active namenode knows"
@@ -92,6 +103,12 @@ func show(c *call.Call, s *upgrade.Status) error {
 			knows = "it does not answer"
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\n", n.Address, screen.OrDash(n.Release), knows)
+	}
+	if len(s.Clients) > 0 {
+		fmt.Fprint(w, "\nCLIENTS\tSESSIONS\n")
+	}
+	for _, r := range s.Clients {
+		fmt.Fprintf(w, "%s\t%d\n", cmp.Or(r.Release, "not told"), r.Sessions)
 	}
 	return w.Flush()
 }
