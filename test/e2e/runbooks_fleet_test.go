@@ -388,7 +388,7 @@ func drillBehind(ctx context.Context, d *drill, e *fleet, active, standby *membe
 }
 
 // flagAt is the value of a flag.
-func flagAt(t *testing.T, flags []string, name string) *string {
+func flagAt(t testing.TB, flags []string, name string) *string {
 	t.Helper()
 	i := slices.Index(flags, name)
 	if i < 0 {
@@ -397,7 +397,7 @@ func flagAt(t *testing.T, flags []string, name string) *string {
 	return &flags[i+1]
 }
 
-func flagOf(t *testing.T, flags []string, name string) string {
+func flagOf(t testing.TB, flags []string, name string) string {
 	t.Helper()
 	return *flagAt(t, flags, name)
 }
