@@ -26,7 +26,7 @@ import (
 // ofSeveral are the alarms that TestRunbooksOfSeveral tries.
 var ofSeveral = []string{
 	"LeasefsNoStandby", "LeasefsJournalSlow", "LeasefsJournalBacklog", "LeasefsLeaseMonitorLate", "LeasefsOverloaded",
-	"LeasefsStandbyBehind", "LeasefsZooKeeperFull", "LeasefsClockWrong", "LeasefsFlapping",
+	"LeasefsStandbyBehind", "LeasefsZooKeeperFull", "LeasefsClockWrong", "LeasefsFlapping", "LeasefsTwoActiveNamenodes",
 }
 
 // clockVariable names the folder with how far the clocks of an altered program are ahead: in
@@ -110,7 +110,7 @@ func (n *namenode) alter(t *testing.T) (ahead func(name string, by time.Duration
 // TestRunbooksOfSeveral is TestRunbooks of what concerns several namenodes.
 func TestRunbooksOfSeveral(t *testing.T) {
 	t.Parallel()
-	for name, run := range map[string]func(context.Context, *testing.T){"journal": drillJournal, "standby": drillStandby} {
+	for name, run := range map[string]func(context.Context, *testing.T){"journal": drillJournal, "standby": drillStandby, "deposed": drillDeposed} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			run(deadline(t, 5*time.Minute), t)
@@ -119,9 +119,9 @@ func TestRunbooksOfSeveral(t *testing.T) {
 }
 
 // fleetDrill starts two namenodes, with a Prometheus.
-func fleetDrill(ctx context.Context, t *testing.T, zk *env.ZooKeeper, flags ...string) (d *drill, e *fleet, active, standby *member) {
+func fleetDrill(ctx context.Context, t *testing.T, mod func(*fleetConfig)) (d *drill, e *fleet, active, standby *member) {
 	t.Helper()
-	e = startFleet(ctx, t, func(c *fleetConfig) { c.n, c.direct, c.zk, c.flags = 2, true, zk, flags })
+	e = startFleet(ctx, t, func(c *fleetConfig) { c.n = 2; mod(c) })
 	active = e.settled(ctx)
 	standby = e.another(active)
 	d = newDrill(t, e.namenode)
@@ -187,7 +187,9 @@ func drillJournal(ctx context.Context, t *testing.T) {
 		}
 	}
 	limit("# nobody has a limit\n")
-	d, e, _, standby := fleetDrill(ctx, t, zk, "--session-timeout", sessionOfDrills.String(), "--min-lease-ttl", "1s", "--shares", shares)
+	d, e, _, standby := fleetDrill(ctx, t, func(c *fleetConfig) {
+		c.zk, c.direct, c.flags = zk, true, []string{"--session-timeout", sessionOfDrills.String(), "--min-lease-ttl", "1s", "--shares", shares}
+	})
 	b := behind{d, e}
 	d.fires(ctx, "LeasefsNoStandby", false)
 	standby.kill()
@@ -309,7 +311,9 @@ func drillOverload(ctx context.Context, b behind, limit func(lines string)) {
 // be stored.
 func drillStandby(ctx context.Context, t *testing.T) {
 	zk := env.StartZooKeeper(t, 1)
-	d, e, active, standby := fleetDrill(ctx, t, zk, "--session-timeout", sessionOfDrills.String())
+	d, e, active, standby := fleetDrill(ctx, t, func(c *fleetConfig) {
+		c.zk, c.direct, c.flags = zk, true, []string{"--session-timeout", sessionOfDrills.String()}
+	})
 	drillBehind(ctx, d, e, active, standby)
 
 	const wrong = "LeasefsClockWrong"
@@ -350,6 +354,44 @@ func drillStandby(ctx context.Context, t *testing.T) {
 	d.firesBy(ctx, flapping, true, func() { e.failover(ctx, e.active(ctx)) })
 	d.follow(ctx, flapping)
 	d.fires(ctx, flapping, false) // the term stays as it is
+}
+
+// drillDeposed: the active namenode is cut off from ZooKeeper, and its clocks stand, as those of a
+// virtual machine that its host has stopped: it cannot know that it was deposed.
+func drillDeposed(ctx context.Context, t *testing.T) {
+	const name = "LeasefsTwoActiveNamenodes"
+	d, e, _, _ := fleetDrill(ctx, t, func(c *fleetConfig) { c.flags = []string{"--session-timeout", "8s"} })
+	clocks := map[*member]func(string, time.Duration){}
+	for _, m := range e.members {
+		m.kill()
+		clocks[m] = m.alter(t)
+		m.start(ctx)
+	}
+	deposed := e.settled(ctx)
+	d.fires(ctx, name, false)
+	for _, clock := range []string{"wall", "mono"} { // its window stays open for an hour
+		clocks[deposed](clock, -time.Hour)
+	}
+	deposed.fromZooKeeper()
+	d.fires(ctx, name, true)
+	other := e.another(deposed)
+	if old, now := deposed.look(ctx), other.look(ctx); old.Role != "active" || now.Role != "active" || old.Term >= now.Term {
+		t.Errorf("they say: %+v, %+v", old, now)
+	}
+	// Only one can write, and what the other answers is old.
+	here := func(m *member) *namenode { return &namenode{t: t, listen: m.direct} }
+	here(other).run(ctx, "mkdir", "/d")
+	here(deposed).fails(ctx, fserror.ExitNotFound, "", "stat", "/d")
+	here(deposed).fails(ctx, fserror.ExitUnavailable, "", "--timeout", "3s", "mkdir", "/e")
+
+	d.follow(ctx, name)
+	deposed.kill()
+	deposed.toZooKeeper()
+	d.startsAsAsked(ctx, deposed.namenode)
+	d.fires(ctx, name, false)
+	deposed.standby(ctx)
+	e.run(ctx, "stat", "/d")
+	e.fails(ctx, fserror.ExitNotFound, "", "stat", "/e")
 }
 
 // drillBehind: a standby reads slowly.
