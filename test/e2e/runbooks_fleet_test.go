@@ -33,12 +33,18 @@ var ofSeveral = []string{
 // the file wall the time of day, in the file mono the others.
 const clockVariable = "LEASEFS_E2E_CLOCK"
 
+// memoryVariable says how much memory an altered program takes for all there is, imageVariable how
+// much journal is between two images, both in MiB.
+const memoryVariable, imageVariable = "LEASEFS_E2E_MEMORY", "LEASEFS_E2E_IMAGE"
+
 // panicsAt is a path at which an altered program has a fault.
 const panicsAt = "/panics"
 
 // alteredProgram is the program with such clocks and such a fault, which searches its store for
-// blocks without a file every second, not every hour, and keeps hardly any journal for its archive:
-// it is built when it is first asked for.
+// blocks without a file every second, not every hour, keeps hardly any journal for its archive, and
+// has room for few sessions. Its forecasts go by a clock that only the file forecast moves, and it
+// reads what is in use when they are asked for, not every ten seconds. It is built when it is first
+// asked for.
 func alteredProgram(t *testing.T) string {
 	t.Helper()
 	alteredOnce.Do(func() {
@@ -49,6 +55,26 @@ func alteredProgram(t *testing.T) string {
 		alteredPath = altered.Build(t, "../..", dir,
 			altered.Change{File: "namenode/config.go", Old: "cmp.Or[clock.Clock](c.Clock, clock.System{})", New: "cmp.Or[clock.Clock](c.Clock, alteredClock{})"},
 			altered.Change{File: "namenode/config.go", Old: "setDefault(&c.SweepEvery, time.Hour)", New: "setDefault(&c.SweepEvery, time.Second)"},
+			altered.Change{File: "namenode/config.go", Old: "c.MemoryLimit = space.MachineMemory() / 4 * 3", New: `c.MemoryLimit = mib("` + memoryVariable + `", space.MachineMemory()/4*3)`},
+			altered.Change{File: "namenode/config.go", Old: "setDefault(&c.CheckpointBytes, 256<<20)", New: `setDefault(&c.CheckpointBytes, mib("` + imageVariable + `", 256<<20))`},
+			altered.Change{File: "namenode/serve/shares.go", Old: "const maxStreams = 1 << 17", New: "const maxStreams = 200"},
+			altered.Change{File: "namenode/server.go", Old: "forecast.New(s.cfg.Clock)", New: "forecast.New(forecastClock{})"},
+			altered.Change{File: "namenode/forecast/forecast.go", Old: "// by resource, the oldest first\n", New: "// by resource, the oldest first\n\treads []func(context.Context) []Reading\n"},
+			altered.Change{File: "namenode/forecast/forecast.go", Old: "\tfor {\n\t\tt.sample(read(ctx))\n", New: `
+	t.mu.Lock()
+	t.reads = append(t.reads, read)
+	t.mu.Unlock()
+	for {
+		<-ctx.Done()
+`},
+			altered.Change{File: "namenode/forecast/forecast.go", Old: "func (t *Table) All() []Forecast {\n", New: `func (t *Table) All() []Forecast {
+	t.mu.Lock()
+	reads := t.reads
+	t.mu.Unlock()
+	for _, read := range reads {
+		t.sample(read(context.Background()))
+	}
+`},
 			altered.Change{File: "namenode/images/keeper.go", Old: "total < mostNeeded*k.cfg.Bytes", New: "total < mostNeeded"},
 			altered.Change{File: "namenode/rpc_read.go", Old: "resp := new(pb.StatResponse)\n", New: `resp := new(pb.StatResponse)
 	if r.GetAt().GetPath() == "` + panicsAt + `" {
@@ -60,10 +86,23 @@ func alteredProgram(t *testing.T) string {
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/leasefs/leasefs/internal/clock"
 )
+
+type forecastClock struct{ clock.System }
+
+func (forecastClock) Mono() time.Duration { return ahead("forecast") }
+
+func mib(name string, otherwise int64) int64 {
+	n, err := strconv.ParseInt(os.Getenv(name), 10, 64)
+	if err != nil {
+		return otherwise
+	}
+	return n << 20
+}
 
 type alteredClock struct{ clock.System }
 
@@ -95,6 +134,12 @@ func (n *namenode) alter(t *testing.T) (ahead func(name string, by time.Duration
 	t.Helper()
 	dir := t.TempDir()
 	n.program, n.env = alteredProgram(t), append(n.env, clockVariable+"="+dir)
+	return aheadIn(t, dir)
+}
+
+// aheadIn sets the clocks that go by the files in a folder.
+func aheadIn(t *testing.T, dir string) func(name string, by time.Duration) {
+	t.Helper()
 	return func(name string, by time.Duration) {
 		t.Helper()
 		file := filepath.Join(dir, name) // as a whole, or a namenode may read it empty
