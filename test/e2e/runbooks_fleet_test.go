@@ -394,11 +394,26 @@ func drillStandby(ctx context.Context, t *testing.T) {
 	d.follow(ctx, full)
 	d.fires(ctx, full, false)
 
-	const flapping = "LeasefsFlapping"
-	d.fires(ctx, flapping, false)
-	d.firesBy(ctx, flapping, true, func() { e.failover(ctx, e.active(ctx)) })
-	d.follow(ctx, flapping)
-	d.fires(ctx, flapping, false) // the term stays as it is
+	drillFlapping(ctx, d, e)
+}
+
+// drillFlapping: namenodes take over from each other. Each half of the rule is tried: how often the
+// term of one has changed, and how much that of all has grown.
+func drillFlapping(ctx context.Context, d *drill, e *fleet) {
+	const name = "LeasefsFlapping"
+	whole := d.alarms[name]
+	halves := strings.Split(whole.expr, " or ")
+	if len(halves) != 2 {
+		d.t.Fatalf("%s has %d parts", name, len(halves))
+	}
+	d.fires(ctx, name, false)
+	for _, half := range halves {
+		d.alarms[name] = rule{expr: half}
+		d.firesBy(ctx, name, true, func() { e.failover(ctx, e.active(ctx)) })
+	}
+	d.follow(ctx, name)
+	d.alarms[name] = whole
+	d.fires(ctx, name, false) // the term stays as it is
 }
 
 // drillDeposed: the active namenode is cut off from ZooKeeper, and its clocks stand, as those of a
