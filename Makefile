@@ -15,7 +15,7 @@ FUZZTIME  ?= 10
 # The tests of large sizes (LEASEFS_TEST_SIZE=full repeats others more often, too).
 FULL      ?= ^Test(TreesInAndOut|TreesOverAKilledNamenode|LargeFile|ManyAppends|ManySmallFiles|KilledWriterIsReplaced|HAStress|UpgradeFleet|Soak)$$
 # The tests that take the longest, since they wait for sessions and terms of several namenodes or work long: test-full runs them.
-LONG      ?= ^Test(Runbooks|RunbooksOfSeveral|S3Restore|S3Faults|S3LatePutAfterTakeOver|Scenario39WriterGoesOn|Scenario40OverFailovers|Scenario43SlowNetwork|Scenario57CachesOverAFailover|HAStandbyFallsBehind|ArchiveOfAnOlderZooKeeper|ArchiveOutlivesTheDisk|StartOverLostRequests|RestoreOverLostRequests|FormatOverLostRequests|ZooKeeperFromABackup|CopiedZooKeepers|DiskFullToTheLastByte|Release|UpgradeFleet|GoInstall|HelmChart|Image|CSISanity|CSISanityTyped|CSIMountsLive|ArchiveOutlivesZooKeeper|DebianPackage|HBase|HALab|HATakeOverWithoutTheStore|HASecureZooKeeper|Scenario59OverFailovers|Scenario42PausedPastItsSession|Scenario43ZooKeeperDown|ZooKeeperPasswordRenewed|DeposedPurgesImages|HostileRequests|Login|S3Ensemble|MountPjdfstest|HAFollowerCutFromItsLeader|HAStaleReads|PageInChromium|PageIdleBar|PageOfAFleet|PageOfMany|PageWithAToken|PythonPackage|PythonOverFailovers|PythonOneReleaseApart|Hadoop[A-Z][A-Za-z]*)$$
+LONG      ?= ^Test(Runbooks|RunbooksOfSeveral|Forecasts|S3Restore|S3Faults|S3LatePutAfterTakeOver|Scenario39WriterGoesOn|Scenario40OverFailovers|Scenario43SlowNetwork|Scenario57CachesOverAFailover|HAStandbyFallsBehind|ArchiveOfAnOlderZooKeeper|ArchiveOutlivesTheDisk|StartOverLostRequests|RestoreOverLostRequests|FormatOverLostRequests|ZooKeeperFromABackup|CopiedZooKeepers|DiskFullToTheLastByte|Release|UpgradeFleet|GoInstall|HelmChart|Image|CSISanity|CSISanityTyped|CSIMountsLive|ArchiveOutlivesZooKeeper|DebianPackage|HBase|HALab|HATakeOverWithoutTheStore|HASecureZooKeeper|Scenario59OverFailovers|Scenario42PausedPastItsSession|Scenario43ZooKeeperDown|ZooKeeperPasswordRenewed|DeposedPurgesImages|HostileRequests|Login|S3Ensemble|MountPjdfstest|HAFollowerCutFromItsLeader|HAStaleReads|PageInChromium|PageIdleBar|PageOfAFleet|PageOfMany|PageWithAToken|PythonPackage|PythonOverFailovers|PythonOneReleaseApart|Hadoop[A-Z][A-Za-z]*)$$
 # Those that test-full runs in full size only.
 LONG_FULL ?= ^Test(TreesInAndOut|LargeFile|KilledWriterIsReplaced|Soak|ManyAppends|ManySmallFiles|TreesOverAKilledNamenode|HAStress|ZooKeeperStaysBounded|HandOverUnderLoad|Scenario43Servers)$$
 # The tests that stand on an S3 server: make test runs them on one of the servers, test-full on the other (test/env/s3env).
@@ -46,7 +46,7 @@ setup: ## install what test, race and lint need (each target does so for itself,
 
 build: ## build bin/leasefs
 	@scripts/setup build
-	go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/leasefs ./cmd/leasefs
+	go build -trimpath -ldflags "-X github.com/leasefs/leasefs/internal/release.linked=$(VERSION)" -o bin/leasefs ./cmd/leasefs
 
 deb: ## make dist/leasefs_VERSION_ARCH.deb, for the architecture of GOARCH
 	@scripts/setup deb

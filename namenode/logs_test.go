@@ -75,6 +75,9 @@ func TestLogTellsWhoAndWhat(t *testing.T) {
 	way.Down()
 	otherWay.Down()
 	p.eventually("the active one says that it is isolated", func() bool { return one.has("isolated: answering nothing", acfg.Listen) })
+	if _, text := page(t, a.HTTPAddr(), "/metrics"); !strings.Contains(text, "\nleasefs_ready 0\n") {
+		t.Error("its metrics say that it answers")
+	}
 	p.eventually("the standby says that it does not follow", func() bool { return other.has("ZooKeeper does not answer") })
 	otherWay.Up() // its session may be over by now, and with it the standby
 	way.Up()

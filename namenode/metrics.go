@@ -41,7 +41,7 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(prometheus.NewDesc("leasefs_"+name, help, nil, nil), kind, v)
 	}
 	role := s.role.Status()
-	set("ready", flag(s.role.Ready()), "1 while the namenode answers.")
+	set("ready", flag(s.role.Active() == nil), "1 while the namenode answers.")
 	set("space_short", flag(s.calls.shortOf(role) != ""), "1 while disk or memory is short: nothing new is made, or would be if this namenode were active, or there is no room for an image, or its own disk cannot be written.")
 	set("shares_refused_total", float64(s.refusals()), "How often somebody was refused more of what all share: connections, streams, watches, waiting calls, calls a second.")
 	for _, h := range s.greedy() {

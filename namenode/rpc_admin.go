@@ -406,7 +406,7 @@ func (s *operators) Upgrade(ctx context.Context, r *pb.UpgradeRequest) (*pb.Upgr
 	if err != nil {
 		return nil, err
 	}
-	resp := &pb.UpgradeResponse{Level: at.Level, Release: at.Release, NewestLevel: levels.Newest(), Brings: levels.Between(at.Level, levels.Newest())}
+	resp := &pb.UpgradeResponse{Level: at.Level, Release: at.Release, NewestLevel: levels.Newest(), Brings: levels.Between(at.Level, levels.Newest()), Clients: s.sessions.Releases()}
 	for _, m := range at.Members {
 		resp.Namenodes = append(resp.Namenodes, &pb.UpgradeNamenode{Address: m.Address, Release: m.Version, NewestLevel: max(m.Level, levels.First)})
 	}

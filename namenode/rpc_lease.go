@@ -51,7 +51,7 @@ func (s *streams) Session(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.
 		return err
 	}
 	lh := leases.HolderOf(h)
-	line := s.sessions.Begin(h.Session, hello.GetStream(), func() { s.leases.Connect(lh) })
+	line := s.sessions.Begin(h.Session, hello.GetStream(), hello.GetRelease(), func() { s.leases.Connect(lh) })
 	if line == nil {
 		return fserror.New(fserror.Unavailable, "session", "", "the client has opened another stream since")
 	}

@@ -7,6 +7,7 @@ package upgrade
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/leasefs/leasefs/client"
@@ -22,6 +23,15 @@ type Status struct {
 	Newest    uint64 // the newest level that the active namenode knows
 	Brings    string // what the levels up to that add
 	Namenodes []Namenode
+	// Clients are the sessions that are connected, the caller's own included, by the release of
+	// leasefs that they say. Nil: the active namenode's release does not tell.
+	Clients []Clients
+}
+
+// Clients are the sessions of clients of one release.
+type Clients struct {
+	Release  string // empty: they do not say, as clients before that was asked
+	Sessions uint64
 }
 
 // Namenode is one of the namespace's namenodes.
@@ -85,6 +95,9 @@ func ask(ctx context.Context, fs *client.FS, raise uint64) (s Status, err error)
 	s = Status{Level: resp.GetLevel(), Release: resp.GetRelease(), Newest: resp.GetNewestLevel(), Brings: resp.GetBrings()}
 	for _, n := range resp.GetNamenodes() {
 		s.Namenodes = append(s.Namenodes, Namenode{Address: n.GetAddress(), Release: n.GetRelease(), Newest: n.GetNewestLevel()})
+	}
+	for _, release := range slices.Sorted(maps.Keys(resp.GetClients())) {
+		s.Clients = append(s.Clients, Clients{release, resp.GetClients()[release]})
 	}
 	return s, err
 }

@@ -72,11 +72,7 @@ func adminCommand(p *program) *cli.Command {
 				Action: p.connected(operands{}, resolve),
 			},
 			backupCommand(p),
-			upgrade.Command(func(run func(*upgrade.Call) error) cli.ActionFunc {
-				return p.connected(operands{}, func(e *invocation) error {
-					return e.fail(run(&upgrade.Call{Printer: &e.Printer, Ctx: e.ctx, FS: e.fs, Flags: e.flags}), "")
-				})
-			}),
+			upgrade.Command(p.called),
 			formatCommand(p),
 			restoreCommand(p),
 			zookeeperACLCommand(p),

@@ -11,10 +11,14 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/cmd/leasefs/call"
 	"github.com/leasefs/leasefs/cmd/leasefs/csi"
 	"github.com/leasefs/leasefs/cmd/leasefs/gateway"
+	"github.com/leasefs/leasefs/cmd/leasefs/quota"
 	"github.com/leasefs/leasefs/cmd/leasefs/screen"
+	"github.com/leasefs/leasefs/cmd/leasefs/snapshot"
 	"github.com/leasefs/leasefs/cmd/leasefs/traces"
+	"github.com/leasefs/leasefs/cmd/leasefs/trash"
 )
 
 // app is the tree of commands. It is built for each run: the parser
@@ -51,7 +55,7 @@ func (p *program) commands() []*cli.Command {
 		putCommand(p), getCommand(p),
 		catCommand(p), headCommand(p), tailCommand(p),
 		lsCommand(p), treeCommand(p), findCommand(p), statCommand(p), duCommand(p), dfCommand(p),
-		mkdirCommand(p), cpCommand(p), mvCommand(p), rmCommand(p), trashCommand(p), quotaCommand(p), snapshotCommand(p), touchCommand(p), truncateCommand(p), concatCommand(p),
+		mkdirCommand(p), cpCommand(p), mvCommand(p), rmCommand(p), trash.Command(p.called), quota.Command(p.called), snapshot.Command(p.called), touchCommand(p), truncateCommand(p), concatCommand(p),
 		chmodCommand(p), chownCommand(p), xattrCommand(p), aclCommand(p), lnCommand(p), txnCommand(p),
 		leaseCommand(p), lockCommand(p), registerCommand(p), watchCommand(p), delegationCommand(p),
 		mountCommand(p), gateway.Command(p.action(operands{}, serveGateway), logLevelFlag("info")), csi.Command(p.action(operands{}, serveCSI), logLevelFlag("info")),
@@ -202,6 +206,13 @@ func (p *program) connected(want operands, f func(*invocation) error, checks ...
 			// succeeded has none left.
 			return cmp.Or(err, e.fs.Close())
 		})
+	})
+}
+
+// called is connected for a command in a package of its own. Its operands are as they were typed.
+func (p *program) called(least, most int, names string, run func(*call.Call) error) cli.ActionFunc {
+	return p.connected(operands{min: least, max: most, names: names, local: true}, func(e *invocation) error {
+		return e.fail(run(&call.Call{Printer: &e.Printer, Ctx: e.ctx, FS: e.fs, Flags: e.flags, Args: e.args, Op: e.op}), "")
 	})
 }
 

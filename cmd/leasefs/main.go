@@ -22,15 +22,13 @@ import (
 
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	_ "github.com/leasefs/leasefs/cmd/leasefs/nofile" // before the packages that would panic
-	"github.com/leasefs/leasefs/cmd/leasefs/screen"
+	"github.com/leasefs/leasefs/internal/release"
 )
 
-// version is set by the linker; else it is that of the module, as go install knows it.
-var version = "dev"
+var version = release.Name()
 
 func main() {
 	argv.UnsetEmpty("LEASEFS_")
-	version = screen.Version(version)
 	p := newProgram(os.Stdin, os.Stdout, os.Stderr)
 	os.Exit(p.run(os.Args[1:]))
 }

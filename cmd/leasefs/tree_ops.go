@@ -7,8 +7,6 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
-	"github.com/leasefs/leasefs/cmd/leasefs/quota"
-	"github.com/leasefs/leasefs/cmd/leasefs/snapshot"
 	"github.com/leasefs/leasefs/cmd/leasefs/trash"
 	"github.com/leasefs/leasefs/internal/filemode"
 	"github.com/leasefs/leasefs/internal/fserror"
@@ -163,30 +161,6 @@ func (e *invocation) rm(path string) error {
 		return nil
 	}
 	return e.fail(err, path)
-}
-
-func trashCommand(p *program) *cli.Command {
-	return trash.Command(func(least, most int, names string, run func(*trash.Call) error) cli.ActionFunc {
-		return p.connected(operands{min: least, max: most, names: names, local: true}, func(e *invocation) error {
-			return e.fail(run(&trash.Call{Printer: &e.Printer, Ctx: e.ctx, FS: e.fs, Flags: e.flags, Args: e.args, Op: e.op}), "")
-		})
-	})
-}
-
-func quotaCommand(p *program) *cli.Command {
-	return quota.Command(func(least, most int, names string, run func(*quota.Call) error) cli.ActionFunc {
-		return p.connected(operands{min: least, max: most, names: names, local: true}, func(e *invocation) error {
-			return e.fail(run(&quota.Call{Printer: &e.Printer, Ctx: e.ctx, FS: e.fs, Flags: e.flags, Args: e.args, Op: e.op}), "")
-		})
-	})
-}
-
-func snapshotCommand(p *program) *cli.Command {
-	return snapshot.Command(func(least, most int, names string, run func(*snapshot.Call) error) cli.ActionFunc {
-		return p.connected(operands{min: least, max: most, names: names, local: true}, func(e *invocation) error {
-			return e.fail(run(&snapshot.Call{Printer: &e.Printer, Ctx: e.ctx, FS: e.fs, Flags: e.flags, Args: e.args, Op: e.op}), "")
-		})
-	})
 }
 
 func touchCommand(p *program) *cli.Command {

@@ -9,6 +9,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fserror/wire"
 	"github.com/leasefs/leasefs/internal/namecall"
+	"github.com/leasefs/leasefs/internal/release"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -121,7 +122,7 @@ func (s *Session) runStream(ep *namecall.Node, number uint64) (welcomed bool, er
 	if err != nil {
 		return false, err
 	}
-	if err := stream.Send(&pb.SessionRequest{Kind: &pb.SessionRequest_Hello{Hello: &pb.Hello{Caller: s.cfg.Caller, Cache: s.cfg.Cache != nil, Stream: number}}}); err != nil {
+	if err := stream.Send(&pb.SessionRequest{Kind: &pb.SessionRequest_Hello{Hello: &pb.Hello{Caller: s.cfg.Caller, Cache: s.cfg.Cache != nil, Stream: number, Release: release.Name()}}}); err != nil {
 		_, err = stream.Recv() // it knows why
 		return false, err
 	}

@@ -5,7 +5,10 @@
 package sessions
 
 import (
+	"strings"
 	"sync"
+	"unicode"
+	"unique"
 
 	"github.com/leasefs/leasefs/leasemanager/readlease"
 	"github.com/leasefs/leasefs/namenode/namespace"
@@ -18,6 +21,9 @@ const (
 	// maxRevoked is how many revocations wait for one session's stream. If there
 	// are more, everything is revoked.
 	maxRevoked = 1024
+	// maxRelease is how many bytes the name of a client's release has, maxReleases how many are
+	// told apart.
+	maxRelease, maxReleases = 64, 64
 )
 
 // Table knows each session's current stream: when a client reconnects, the end of
@@ -32,9 +38,10 @@ type Table struct {
 
 // Line is what one stream of a session has to be told.
 type Line struct {
-	table  *Table
-	id     namespace.SessionID
-	number uint64 // the client's, of the stream
+	table   *Table
+	id      namespace.SessionID
+	number  uint64                // the client's, of the stream
+	release unique.Handle[string] // what the client says of itself
 
 	mu      sync.Mutex // of the rest
 	losses  []Loss     // to be sent, as revoked
@@ -76,10 +83,10 @@ func (t *Table) Applied(r namespace.Result) {
 }
 
 // Begin makes a stream its session's current one; nil if the client has opened
-// that one later. connect runs under the table's lock, as disconnect does in
-// End, so that the lease table hears of streams in the order in which they
-// became current.
-func (t *Table) Begin(id namespace.SessionID, number uint64, connect func()) *Line {
+// that one later. release is that of the client, if it says so. connect runs under
+// the table's lock, as disconnect does in End, so that the lease table hears of
+// streams in the order in which they became current.
+func (t *Table) Begin(id namespace.SessionID, number uint64, release string, connect func()) *Line {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.lines == nil {
@@ -88,10 +95,29 @@ func (t *Table) Begin(id namespace.SessionID, number uint64, connect func()) *Li
 	if old := t.lines[id]; old != nil && number < old.number {
 		return nil
 	}
-	l := &Line{table: t, id: id, number: number}
+	if len(release) > maxRelease || strings.ContainsFunc(release, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		release = ""
+	}
+	l := &Line{table: t, id: id, number: number, release: unique.Make(release)}
 	t.lines[id] = l
 	connect()
 	return l
+}
+
+// Releases is how many sessions have a stream, by the release that they say; empty: they say none.
+// If they say many, the rest is "others".
+func (t *Table) Releases() map[string]uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := map[string]uint64{}
+	for _, l := range t.lines {
+		name := l.release.Value()
+		if _, known := all[name]; !known && len(all) >= maxReleases {
+			name = "others"
+		}
+		all[name]++
+	}
+	return all
 }
 
 // End runs disconnect if the stream was the session's current one.

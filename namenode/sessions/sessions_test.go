@@ -1,6 +1,8 @@
 package sessions
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -25,7 +27,7 @@ func TestLines(t *testing.T) {
 	var tab Table
 	id := namespace.SessionID{1}
 	connected := 0
-	begin := func(number uint64) *Line { return tab.Begin(id, number, func() { connected++ }) }
+	begin := func(number uint64) *Line { return tab.Begin(id, number, "", func() { connected++ }) }
 	old := begin(2)
 	if begin(1) != nil || connected != 1 {
 		t.Fatal("an earlier stream is current")
@@ -87,7 +89,7 @@ func TestLines(t *testing.T) {
 
 // The end of a stream interrupts what is being sent on it, and waits for that.
 func TestLineStops(t *testing.T) {
-	l := new(Table).Begin(namespace.SessionID{1}, 1, func() {})
+	l := new(Table).Begin(namespace.SessionID{1}, 1, "", func() {})
 	began, interrupted := make(chan bool), make(chan bool)
 	l.Begin(func([]readlease.Revocation, *Loss) bool {
 		close(began)
@@ -108,7 +110,7 @@ func TestLineStops(t *testing.T) {
 func TestRevocationsComeFirst(t *testing.T) {
 	var tab Table
 	id := namespace.SessionID{1}
-	l := tab.Begin(id, 1, func() {})
+	l := tab.Begin(id, 1, "", func() {})
 	began, durable, revoked := make(chan bool, 3), make(chan bool), make(chan uint64, 1)
 	var told []uint64
 	l.Begin(func(r []readlease.Revocation, loss *Loss) bool {
@@ -187,5 +189,34 @@ func TestLost(t *testing.T) {
 	}
 	if len(tab.lost.how) != maxLost || len(tab.lost.order) != maxLost {
 		t.Errorf("%d and %d are remembered", len(tab.lost.how), len(tab.lost.order))
+	}
+}
+
+// Releases counts the current streams of sessions, and is bounded by what it names.
+func TestReleases(t *testing.T) {
+	var tab Table
+	begin := func(n int, number uint64, release string) *Line {
+		return tab.Begin(namespace.SessionID{byte(n), byte(n >> 8)}, number, release, func() {})
+	}
+	old := begin(1, 1, "v1")
+	begin(1, 2, "v2") // it was upgraded
+	old.End(func() {})
+	begin(2, 1, "v2")
+	begin(3, 1, "")
+	begin(4, 1, "v\n2")
+	begin(5, 1, strings.Repeat("v", maxRelease+1))
+	begin(6, 1, "v1").End(func() {})
+	if got, want := tab.Releases(), map[string]uint64{"v2": 2, "": 3}; !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	for i := range 3 * maxReleases {
+		begin(10+i, 1, fmt.Sprint("v", i))
+	}
+	all, n := tab.Releases(), uint64(0)
+	for _, sessions := range all {
+		n += sessions
+	}
+	if len(all) > maxReleases+1 || n != 5+3*maxReleases || all["others"] == 0 {
+		t.Errorf("%d of %d names: %v", n, len(all), all)
 	}
 }

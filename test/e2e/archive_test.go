@@ -99,6 +99,33 @@ func lastOwner(ctx context.Context, t *testing.T, n *namenode) string {
 	return ownerOf(t, all[len(all)-1]+"\n")
 }
 
+// lost removes a namenode's folder, and restores the newest moment of its archive, with the
+// credentials that it had.
+func (n *namenode) lost(ctx context.Context, args ...string) (told string) {
+	n.t.Helper()
+	if err := os.RemoveAll(n.data); err != nil {
+		n.t.Fatal(err)
+	}
+	p := start(ctx, n.t, spec{argv: append([]string{leasefs, "admin", "restore", "--at", "newest", "--blocks", flagOf(n.t, n.flags, "--blocks")}, args...), env: n.env, stdin: reader("")})
+	if code := p.wait(ctx); code != 0 {
+		n.t.Fatalf("restore: exit code %d: %s", code, p.err.String())
+	}
+	return p.out.String()
+}
+
+// s3ArchiveOutlivesTheDisk is TestArchiveOutlivesTheDisk with a bucket, and what is restored has
+// its blocks with it: it needs the bucket no more.
+func s3ArchiveOutlivesTheDisk(ctx context.Context, t *testing.T, server *s3env.Server) {
+	n := onS3(t, server, server.URL(prefixOf(t)))
+	n.flags = append(n.flags, "--archive", "1h")
+	n.start(ctx)
+	must, dir := killedArchiving(ctx, t, n, n.kill), filepath.Join(t.TempDir(), "again")
+	n.lost(ctx, dir)
+	again := newNamenode(t, dir)
+	again.start(ctx)
+	hasWritten(ctx, t, again, must)
+}
+
 // TestArchiveOutlivesTheDisk: a namenode alone is killed while it writes, its folder is lost,
 // and what it acknowledged longer ago than the lag of its archive comes back from there.
 func TestArchiveOutlivesTheDisk(t *testing.T) {
@@ -106,12 +133,8 @@ func TestArchiveOutlivesTheDisk(t *testing.T) {
 	ctx := deadline(t, 3*time.Minute)
 	blocks := "file://" + t.TempDir()
 	n := startNamenode(ctx, t, "--blocks", blocks, "--archive", "1h")
-	must := killedArchiving(ctx, t, n, func() { n.process.kill() })
-	if err := os.RemoveAll(n.data); err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join(t.TempDir(), "again")
-	told := n.run(ctx, "admin", "restore", "--at", "newest", "--tree-only", "--blocks", blocks, dir)
+	must, dir := killedArchiving(ctx, t, n, n.kill), filepath.Join(t.TempDir(), "again")
+	told := n.lost(ctx, "--tree-only", dir)
 	if !regexp.MustCompile(`: txid \d+ of \d{4}-.* \(the newest that is archived is \d+\), \d+ files, `).MatchString(told) {
 		t.Errorf("it prints %q", told)
 	}

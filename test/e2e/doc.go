@@ -30,6 +30,7 @@
 //	restore_test.go  restores: one store, one namespace; for a user of ZooKeeper
 //	s3_faults_test.go   a bad line to the store: no byte changes, no orphan stays
 //	runbooks_test.go, runbooks_fleet_test.go   alarms fire, and docs/RUNBOOKS.md ends them
+//	forecast_test.go   resources fill up, and status tells which and when
 //	demo_test.go     scripts/demo
 //	tutorial_test.go   docs/TUTORIAL.md and docs/HOWTO.md, command by command
 //	ha_scenario_test.go, ha_stale_test.go   several namenodes over ZooKeeper: the

@@ -26,19 +26,25 @@ import (
 // ofSeveral are the alarms that TestRunbooksOfSeveral tries.
 var ofSeveral = []string{
 	"LeasefsNoStandby", "LeasefsJournalSlow", "LeasefsJournalBacklog", "LeasefsLeaseMonitorLate", "LeasefsOverloaded",
-	"LeasefsStandbyBehind", "LeasefsZooKeeperFull", "LeasefsClockWrong", "LeasefsFlapping",
+	"LeasefsStandbyBehind", "LeasefsZooKeeperFull", "LeasefsClockWrong", "LeasefsFlapping", "LeasefsTwoActiveNamenodes",
 }
 
 // clockVariable names the folder with how far the clocks of an altered program are ahead: in
 // the file wall the time of day, in the file mono the others.
 const clockVariable = "LEASEFS_E2E_CLOCK"
 
+// memoryVariable says how much memory an altered program takes for all there is, imageVariable how
+// much journal is between two images, both in MiB.
+const memoryVariable, imageVariable = "LEASEFS_E2E_MEMORY", "LEASEFS_E2E_IMAGE"
+
 // panicsAt is a path at which an altered program has a fault.
 const panicsAt = "/panics"
 
 // alteredProgram is the program with such clocks and such a fault, which searches its store for
-// blocks without a file every second, not every hour, and keeps hardly any journal for its archive:
-// it is built when it is first asked for.
+// blocks without a file every second, not every hour, keeps hardly any journal for its archive, and
+// has room for few sessions. Its forecasts go by a clock that only the file forecast moves, and it
+// reads what is in use when they are asked for, not every ten seconds. It is built when it is first
+// asked for.
 func alteredProgram(t *testing.T) string {
 	t.Helper()
 	alteredOnce.Do(func() {
@@ -49,6 +55,26 @@ func alteredProgram(t *testing.T) string {
 		alteredPath = altered.Build(t, "../..", dir,
 			altered.Change{File: "namenode/config.go", Old: "cmp.Or[clock.Clock](c.Clock, clock.System{})", New: "cmp.Or[clock.Clock](c.Clock, alteredClock{})"},
 			altered.Change{File: "namenode/config.go", Old: "setDefault(&c.SweepEvery, time.Hour)", New: "setDefault(&c.SweepEvery, time.Second)"},
+			altered.Change{File: "namenode/config.go", Old: "c.MemoryLimit = space.MachineMemory() / 4 * 3", New: `c.MemoryLimit = mib("` + memoryVariable + `", space.MachineMemory()/4*3)`},
+			altered.Change{File: "namenode/config.go", Old: "setDefault(&c.CheckpointBytes, 256<<20)", New: `setDefault(&c.CheckpointBytes, mib("` + imageVariable + `", 256<<20))`},
+			altered.Change{File: "namenode/serve/shares.go", Old: "const maxStreams = 1 << 17", New: "const maxStreams = 200"},
+			altered.Change{File: "namenode/server.go", Old: "forecast.New(s.cfg.Clock)", New: "forecast.New(forecastClock{})"},
+			altered.Change{File: "namenode/forecast/forecast.go", Old: "// by resource, the oldest first\n", New: "// by resource, the oldest first\n\treads []func(context.Context) []Reading\n"},
+			altered.Change{File: "namenode/forecast/forecast.go", Old: "\tfor {\n\t\tt.sample(read(ctx))\n", New: `
+	t.mu.Lock()
+	t.reads = append(t.reads, read)
+	t.mu.Unlock()
+	for {
+		<-ctx.Done()
+`},
+			altered.Change{File: "namenode/forecast/forecast.go", Old: "func (t *Table) All() []Forecast {\n", New: `func (t *Table) All() []Forecast {
+	t.mu.Lock()
+	reads := t.reads
+	t.mu.Unlock()
+	for _, read := range reads {
+		t.sample(read(context.Background()))
+	}
+`},
 			altered.Change{File: "namenode/images/keeper.go", Old: "total < mostNeeded*k.cfg.Bytes", New: "total < mostNeeded"},
 			altered.Change{File: "namenode/rpc_read.go", Old: "resp := new(pb.StatResponse)\n", New: `resp := new(pb.StatResponse)
 	if r.GetAt().GetPath() == "` + panicsAt + `" {
@@ -60,10 +86,23 @@ func alteredProgram(t *testing.T) string {
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/leasefs/leasefs/internal/clock"
 )
+
+type forecastClock struct{ clock.System }
+
+func (forecastClock) Mono() time.Duration { return ahead("forecast") }
+
+func mib(name string, otherwise int64) int64 {
+	n, err := strconv.ParseInt(os.Getenv(name), 10, 64)
+	if err != nil {
+		return otherwise
+	}
+	return n << 20
+}
 
 type alteredClock struct{ clock.System }
 
@@ -95,6 +134,12 @@ func (n *namenode) alter(t *testing.T) (ahead func(name string, by time.Duration
 	t.Helper()
 	dir := t.TempDir()
 	n.program, n.env = alteredProgram(t), append(n.env, clockVariable+"="+dir)
+	return aheadIn(t, dir)
+}
+
+// aheadIn sets the clocks that go by the files in a folder.
+func aheadIn(t *testing.T, dir string) func(name string, by time.Duration) {
+	t.Helper()
 	return func(name string, by time.Duration) {
 		t.Helper()
 		file := filepath.Join(dir, name) // as a whole, or a namenode may read it empty
@@ -110,7 +155,7 @@ func (n *namenode) alter(t *testing.T) (ahead func(name string, by time.Duration
 // TestRunbooksOfSeveral is TestRunbooks of what concerns several namenodes.
 func TestRunbooksOfSeveral(t *testing.T) {
 	t.Parallel()
-	for name, run := range map[string]func(context.Context, *testing.T){"journal": drillJournal, "standby": drillStandby} {
+	for name, run := range map[string]func(context.Context, *testing.T){"journal": drillJournal, "standby": drillStandby, "deposed": drillDeposed} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			run(deadline(t, 5*time.Minute), t)
@@ -119,9 +164,9 @@ func TestRunbooksOfSeveral(t *testing.T) {
 }
 
 // fleetDrill starts two namenodes, with a Prometheus.
-func fleetDrill(ctx context.Context, t *testing.T, zk *env.ZooKeeper, flags ...string) (d *drill, e *fleet, active, standby *member) {
+func fleetDrill(ctx context.Context, t *testing.T, mod func(*fleetConfig)) (d *drill, e *fleet, active, standby *member) {
 	t.Helper()
-	e = startFleet(ctx, t, func(c *fleetConfig) { c.n, c.direct, c.zk, c.flags = 2, true, zk, flags })
+	e = startFleet(ctx, t, func(c *fleetConfig) { c.n = 2; mod(c) })
 	active = e.settled(ctx)
 	standby = e.another(active)
 	d = newDrill(t, e.namenode)
@@ -187,7 +232,9 @@ func drillJournal(ctx context.Context, t *testing.T) {
 		}
 	}
 	limit("# nobody has a limit\n")
-	d, e, _, standby := fleetDrill(ctx, t, zk, "--session-timeout", sessionOfDrills.String(), "--min-lease-ttl", "1s", "--shares", shares)
+	d, e, _, standby := fleetDrill(ctx, t, func(c *fleetConfig) {
+		c.zk, c.direct, c.flags = zk, true, []string{"--session-timeout", sessionOfDrills.String(), "--min-lease-ttl", "1s", "--shares", shares}
+	})
 	b := behind{d, e}
 	d.fires(ctx, "LeasefsNoStandby", false)
 	standby.kill()
@@ -309,7 +356,9 @@ func drillOverload(ctx context.Context, b behind, limit func(lines string)) {
 // be stored.
 func drillStandby(ctx context.Context, t *testing.T) {
 	zk := env.StartZooKeeper(t, 1)
-	d, e, active, standby := fleetDrill(ctx, t, zk, "--session-timeout", sessionOfDrills.String())
+	d, e, active, standby := fleetDrill(ctx, t, func(c *fleetConfig) {
+		c.zk, c.direct, c.flags = zk, true, []string{"--session-timeout", sessionOfDrills.String()}
+	})
 	drillBehind(ctx, d, e, active, standby)
 
 	const wrong = "LeasefsClockWrong"
@@ -345,11 +394,64 @@ func drillStandby(ctx context.Context, t *testing.T) {
 	d.follow(ctx, full)
 	d.fires(ctx, full, false)
 
-	const flapping = "LeasefsFlapping"
-	d.fires(ctx, flapping, false)
-	d.firesBy(ctx, flapping, true, func() { e.failover(ctx, e.active(ctx)) })
-	d.follow(ctx, flapping)
-	d.fires(ctx, flapping, false) // the term stays as it is
+	drillFlapping(ctx, d, e)
+}
+
+// drillFlapping: namenodes take over from each other. Each half of the rule is tried: how often the
+// term of one has changed, and how much that of all has grown.
+func drillFlapping(ctx context.Context, d *drill, e *fleet) {
+	const name = "LeasefsFlapping"
+	whole := d.alarms[name]
+	halves := strings.Split(whole.expr, " or ")
+	if len(halves) != 2 {
+		d.t.Fatalf("%s has %d parts", name, len(halves))
+	}
+	d.fires(ctx, name, false)
+	for _, half := range halves {
+		d.alarms[name] = rule{expr: half}
+		d.firesBy(ctx, name, true, func() { e.failover(ctx, e.active(ctx)) })
+	}
+	d.follow(ctx, name)
+	d.alarms[name] = whole
+	d.fires(ctx, name, false) // the term stays as it is
+}
+
+// drillDeposed: the active namenode is cut off from ZooKeeper, and its clocks stand, as those of a
+// virtual machine that its host has stopped: it cannot know that it was deposed.
+func drillDeposed(ctx context.Context, t *testing.T) {
+	const name = "LeasefsTwoActiveNamenodes"
+	d, e, _, _ := fleetDrill(ctx, t, func(c *fleetConfig) { c.flags = []string{"--session-timeout", "8s"} })
+	clocks := map[*member]func(string, time.Duration){}
+	for _, m := range e.members {
+		m.kill()
+		clocks[m] = m.alter(t)
+		m.start(ctx)
+	}
+	deposed := e.settled(ctx)
+	d.fires(ctx, name, false)
+	for _, clock := range []string{"wall", "mono"} { // its window stays open for an hour
+		clocks[deposed](clock, -time.Hour)
+	}
+	deposed.fromZooKeeper()
+	d.fires(ctx, name, true)
+	other := e.another(deposed)
+	if old, now := deposed.look(ctx), other.look(ctx); old.Role != "active" || now.Role != "active" || old.Term >= now.Term {
+		t.Errorf("they say: %+v, %+v", old, now)
+	}
+	// Only one can write, and what the other answers is old.
+	here := func(m *member) *namenode { return &namenode{t: t, listen: m.direct} }
+	here(other).run(ctx, "mkdir", "/d")
+	here(deposed).fails(ctx, fserror.ExitNotFound, "", "stat", "/d")
+	here(deposed).fails(ctx, fserror.ExitUnavailable, "", "--timeout", "3s", "mkdir", "/e")
+
+	d.follow(ctx, name)
+	deposed.kill()
+	deposed.toZooKeeper()
+	d.startsAsAsked(ctx, deposed.namenode)
+	d.fires(ctx, name, false)
+	deposed.standby(ctx)
+	e.run(ctx, "stat", "/d")
+	e.fails(ctx, fserror.ExitNotFound, "", "stat", "/e")
 }
 
 // drillBehind: a standby reads slowly.
@@ -388,7 +490,7 @@ func drillBehind(ctx context.Context, d *drill, e *fleet, active, standby *membe
 }
 
 // flagAt is the value of a flag.
-func flagAt(t *testing.T, flags []string, name string) *string {
+func flagAt(t testing.TB, flags []string, name string) *string {
 	t.Helper()
 	i := slices.Index(flags, name)
 	if i < 0 {
@@ -397,7 +499,7 @@ func flagAt(t *testing.T, flags []string, name string) *string {
 	return &flags[i+1]
 }
 
-func flagOf(t *testing.T, flags []string, name string) string {
+func flagOf(t testing.TB, flags []string, name string) string {
 	t.Helper()
 	return *flagAt(t, flags, name)
 }

@@ -179,7 +179,8 @@ func (d *drill) firing(ctx context.Context, name string) (bool, error) {
 	if slices.Contains([]string{"LeasefsArchiveBlocksLost", "LeasefsArchiveHole", "LeasefsFlapping"}, name) { // counted once, and of what takes time
 		over = "[1m]"
 	}
-	n, err := d.prom.series(ctx, ranges.ReplaceAllString(expr, over))
+	expr = strings.ReplaceAll(ranges.ReplaceAllString(expr, over), "offset 1h", "offset "+strings.Trim(over, "[]"))
+	n, err := d.prom.series(ctx, expr)
 	if n > 0 || err != nil {
 		return n > 0, err
 	}

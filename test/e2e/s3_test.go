@@ -40,6 +40,7 @@ func TestS3(t *testing.T) {
 				{"WrongSettings", s3WrongSettings},
 				{"WrongStore", s3WrongStore},
 				{"StoreAway", s3StoreAway},
+				{"ArchiveOutlivesTheDisk", s3ArchiveOutlivesTheDisk},
 			} {
 				t.Run(c.name, func(t *testing.T) {
 					c.test(deadline(t, 4*time.Minute), t, server)

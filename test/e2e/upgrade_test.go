@@ -101,6 +101,22 @@ func TestUpgradeAlone(t *testing.T) {
 	n.start(ctx) // what raised it is only in the journal yet
 	names(t, n.run(ctx, "admin", "upgrade", "status"), "feature level 2; the newest")
 	write("raised")
+	// Who connects says of which release it is, but for the old program.
+	c := *n
+	c.program = old
+	w := c.begin(ctx, nil, "append", "--ack", "/f")
+	w.feed("by an old one\n")
+	want += "by an old one\n"
+	w.acksUpTo(ctx, int64(len(want)))
+	of := strings.TrimSpace(strings.TrimPrefix(n.run(ctx, "version"), "leasefs "))
+	if text := n.run(ctx, "admin", "upgrade", "status"); !regexp.MustCompile(`\nCLIENTS +SESSIONS\nnot told +1\n` + regexp.QuoteMeta(of) + ` +1\n$`).MatchString(text) {
+		t.Errorf("the clients are not shown:\n%s", text)
+	}
+	w.eof()
+	w.ends(ctx, 0)
+	eventually(ctx, t, "only the new program is connected", func() bool {
+		return strings.Contains(n.run(ctx, "--json", "admin", "upgrade", "status"), fmt.Sprintf(`"clients":[{"release":%q,"sessions":1}]`, of))
+	})
 	n.term(ctx)
 	n.program = old
 	names(t, n.refusedAsOld(ctx), "has format 2, this program knows up to 1; use the newer leasefs that wrote it")

@@ -2,7 +2,6 @@
 package quota
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -12,27 +11,13 @@ import (
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/client/quota"
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/cmd/leasefs/call"
 	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 	"github.com/leasefs/leasefs/internal/fserror"
-	"github.com/leasefs/leasefs/internal/fspath"
 )
 
-// Call is a run of a command, connected to the namespace.
-type Call struct {
-	*screen.Printer
-	Ctx   context.Context
-	FS    *client.FS
-	Flags *cli.Context
-	Args  []string // as they were typed
-	Op    string   // the name of the command
-}
-
-// Action makes the action of a command that takes from least to most operands, which are called
-// names in errors.
-type Action func(least, most int, names string, run func(*Call) error) cli.ActionFunc
-
 // Command is the command quota.
-func Command(action Action) *cli.Command {
+func Command(action call.Action) *cli.Command {
 	return &cli.Command{
 		Name:      "quota",
 		Usage:     "limit how much there may be in directories",
@@ -45,7 +30,7 @@ func Command(action Action) *cli.Command {
 	}
 }
 
-func setCommand(action Action) *cli.Command {
+func setCommand(action call.Action) *cli.Command {
 	return &cli.Command{
 		Name:      "set",
 		Usage:     "set a quota, or change it",
@@ -56,7 +41,7 @@ func setCommand(action Action) *cli.Command {
 			&cli.StringFlag{Name: "names", Usage: "at most `N` files, directories and links, or none for no limit", DefaultText: "as it is"},
 			&cli.StringFlag{Name: "bytes", Usage: "at most `SIZE` bytes, such as 500M or 1T, or none for no limit", DefaultText: "as it is"},
 		},
-		Action: action(1, 1, "PATH", func(c *Call) error {
+		Action: action(1, 1, "PATH", func(c *call.Call) error {
 			names, err := limit(c, "names", func(text string) (int64, error) {
 				n, err := strconv.ParseInt(text, 10, 64)
 				if err != nil || n < 0 {
@@ -74,13 +59,13 @@ func setCommand(action Action) *cli.Command {
 			if names == quota.Keep && bytes == quota.Keep {
 				return argv.Usagef(c.Op, "give --names, --bytes or both")
 			}
-			return c.set(names, bytes)
+			return set(c, names, bytes)
 		}),
 	}
 }
 
 // limit is what a flag says.
-func limit(c *Call, flag string, parse func(string) (int64, error)) (int64, error) {
+func limit(c *call.Call, flag string, parse func(string) (int64, error)) (int64, error) {
 	switch text := c.Flags.String(flag); {
 	case !c.Flags.IsSet(flag):
 		return quota.Keep, nil
@@ -91,37 +76,37 @@ func limit(c *Call, flag string, parse func(string) (int64, error)) (int64, erro
 	}
 }
 
-func clearCommand(action Action) *cli.Command {
+func clearCommand(action call.Action) *cli.Command {
 	return &cli.Command{
 		Name:        "clear",
 		Usage:       "take a quota away",
 		UsageText:   "leasefs quota clear PATH\n\nExample:\n  leasefs quota clear /projects/a",
 		Description: "Takes both limits away. That there is no quota is no error.",
-		Action:      action(1, 1, "PATH", func(c *Call) error { return c.set(quota.None, quota.None) }),
+		Action:      action(1, 1, "PATH", func(c *call.Call) error { return set(c, quota.None, quota.None) }),
 	}
 }
 
-func showCommand(action Action) *cli.Command {
+func showCommand(action call.Action) *cli.Command {
 	return &cli.Command{
 		Name:        "show",
 		Usage:       "show which quotas something counts in",
 		UsageText:   "leasefs quota show [-h] PATH\n\nExample:\n  leasefs quota show /projects/a/b",
 		Description: "Shows the quota of a directory, if it has one, and those of the directories above it, the nearest\nfirst.",
 		Flags:       []cli.Flag{humanFlag()},
-		Action: action(1, 1, "PATH", func(c *Call) error {
-			path, err := c.path()
+		Action: action(1, 1, "PATH", func(c *call.Call) error {
+			path, err := c.Path(0)
 			if err != nil {
 				return err
 			}
-			list, err := quota.Above(c.Ctx, c.FS, path)
+			above, err := quota.Above(c.Ctx, c.FS, path)
 			if err != nil {
 				return fserror.With(err, c.Op, path)
 			}
-			if len(list) == 0 && !c.JSON {
+			if len(above) == 0 && !c.JSON {
 				c.Note("nothing limits %s", c.Name(path))
 			}
-			return c.list(func(fn func(*quota.Quota) error) error {
-				for _, q := range list {
+			return list(c, func(fn func(*quota.Quota) error) error {
+				for _, q := range above {
 					if err := fn(q); err != nil {
 						return err
 					}
@@ -132,15 +117,15 @@ func showCommand(action Action) *cli.Command {
 	}
 }
 
-func lsCommand(action Action) *cli.Command {
+func lsCommand(action call.Action) *cli.Command {
 	return &cli.Command{
 		Name:        "ls",
 		Usage:       "list quotas",
 		UsageText:   "leasefs quota ls [-h]\n\nExample:\n  leasefs quota ls -h",
 		Description: "Lists the quotas of all directories that you may see.",
 		Flags:       []cli.Flag{humanFlag()},
-		Action: action(0, 0, "", func(c *Call) error {
-			return c.list(func(fn func(*quota.Quota) error) error { return quota.List(c.Ctx, c.FS, fn) })
+		Action: action(0, 0, "", func(c *call.Call) error {
+			return list(c, func(fn func(*quota.Quota) error) error { return quota.List(c.Ctx, c.FS, fn) })
 		}),
 	}
 }
@@ -149,13 +134,8 @@ func humanFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "human", Aliases: []string{"h"}, Usage: "bytes as 1.5K, 2.0M"}
 }
 
-func (c *Call) path() (string, error) {
-	path, err := fspath.Clean(c.Args[0])
-	return path, fserror.With(err, c.Op, c.Args[0])
-}
-
-func (c *Call) set(names, bytes int64) error {
-	path, err := c.path()
+func set(c *call.Call, names, bytes int64) error {
+	path, err := c.Path(0)
 	if err != nil {
 		return err
 	}
@@ -187,7 +167,7 @@ func Row(q client.FullQuota, human bool, path string) string {
 	return fmt.Sprintf("%s\t%s\t%s\t%s", column(q.UsedNames, q.Names, count), column(q.UsedBytes, q.Bytes, size), size(q.SnapshotBytes), path)
 }
 
-func (c *Call) list(each func(func(*quota.Quota) error) error) error {
+func list(c *call.Call, each func(func(*quota.Quota) error) error) error {
 	w, none := c.Table(), true
 	err := each(func(q *quota.Quota) error {
 		if c.JSON {

@@ -15,28 +15,15 @@ import (
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/client/snapshots"
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/cmd/leasefs/call"
 	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/internal/transfer"
 )
 
-// Call is a run of a command, connected to the namespace.
-type Call struct {
-	*screen.Printer
-	Ctx   context.Context
-	FS    *client.FS
-	Flags *cli.Context
-	Args  []string // as they were typed
-	Op    string   // the name of the command
-}
-
-// Action makes the action of a command that takes from least to most operands (-1: any number),
-// which are called names in errors.
-type Action func(least, most int, names string, run func(*Call) error) cli.ActionFunc
-
 // Command is the command snapshot.
-func Command(action Action) *cli.Command {
+func Command(action call.Action) *cli.Command {
 	return &cli.Command{
 		Name:      "snapshot",
 		Usage:     "keep directories as they are now, and look at them or restore them later",
@@ -52,25 +39,25 @@ func Command(action Action) *cli.Command {
 	}
 }
 
-func allowCommand(action Action, name, usage, description string, do func(context.Context, *client.FS, string) error) *cli.Command {
+func allowCommand(action call.Action, name, usage, description string, do func(context.Context, *client.FS, string) error) *cli.Command {
 	return &cli.Command{
 		Name:        name,
 		Usage:       usage,
 		UsageText:   "leasefs snapshot " + name + " DIR\n\nExample:\n  leasefs snapshot " + name + " /data",
 		Description: description,
-		Action:      action(1, 1, "DIR", func(c *Call) error { return c.dir(func(dir string) error { return do(c.Ctx, c.FS, dir) }) }),
+		Action:      action(1, 1, "DIR", func(c *call.Call) error { return of(c, func(dir string) error { return do(c.Ctx, c.FS, dir) }) }),
 	}
 }
 
-func createCommand(action Action) *cli.Command {
+func createCommand(action call.Action) *cli.Command {
 	return &cli.Command{
 		Name:      "create",
 		Usage:     "make a snapshot",
 		UsageText: "leasefs snapshot create DIR [NAME]\n\nExample:\n  leasefs snapshot create /data before-the-upgrade",
 		Description: "Makes a snapshot of DIR at once, whatever is in it, and prints its path. Without NAME its name\n" +
 			"tells the time in UTC: s20260728-153059.123. Of a file that is open for write it has what was flushed.",
-		Action: action(1, 2, "DIR [NAME]", func(c *Call) error {
-			return c.dir(func(dir string) error {
+		Action: action(1, 2, "DIR [NAME]", func(c *call.Call) error {
+			return of(c, func(dir string) error {
 				name, err := snapshots.Make(c.Ctx, c.FS, dir, strings.Join(c.Args[1:], ""))
 				if err != nil {
 					return err
@@ -82,7 +69,7 @@ func createCommand(action Action) *cli.Command {
 	}
 }
 
-func lsCommand(action Action) *cli.Command {
+func lsCommand(action call.Action) *cli.Command {
 	return &cli.Command{
 		Name:      "ls",
 		Usage:     "list snapshots",
@@ -95,35 +82,35 @@ func lsCommand(action Action) *cli.Command {
 			&cli.BoolFlag{Name: "human", Aliases: []string{"h"}, Usage: "bytes as 1.5K, 2.0M"},
 			&cli.BoolFlag{Name: "print0", Aliases: []string{"0"}, Usage: "only names, or paths, each with a NUL byte at its end, for xargs -0"},
 		},
-		Action: action(0, 1, "DIR", func(c *Call) error {
+		Action: action(0, 1, "DIR", func(c *call.Call) error {
 			if len(c.Args) == 0 {
-				return fserror.With(c.dirs(), c.Op, "")
+				return fserror.With(dirs(c), c.Op, "")
 			}
-			return c.dir(c.list)
+			return of(c, func(dir string) error { return list(c, dir) })
 		}),
 	}
 }
 
-func renameCommand(action Action) *cli.Command {
+func renameCommand(action call.Action) *cli.Command {
 	return &cli.Command{
 		Name:        "rename",
 		Usage:       "rename a snapshot",
 		UsageText:   "leasefs snapshot rename DIR NAME NEWNAME\n\nExample:\n  leasefs snapshot rename /data before monday",
 		Description: "Gives a snapshot of DIR another name. Whoever has a path in it open continues to read.",
-		Action: action(3, 3, "DIR NAME NEWNAME", func(c *Call) error {
-			return c.dir(func(dir string) error { return snapshots.Rename(c.Ctx, c.FS, dir, c.Args[1], c.Args[2]) })
+		Action: action(3, 3, "DIR NAME NEWNAME", func(c *call.Call) error {
+			return of(c, func(dir string) error { return snapshots.Rename(c.Ctx, c.FS, dir, c.Args[1], c.Args[2]) })
 		}),
 	}
 }
 
-func rmCommand(action Action) *cli.Command {
+func rmCommand(action call.Action) *cli.Command {
 	return &cli.Command{
 		Name:        "rm",
 		Usage:       "delete snapshots",
 		UsageText:   "leasefs snapshot rm DIR NAME...\n\nExample:\n  leasefs snapshot rm /data before",
 		Description: "Deletes snapshots of DIR. What only they have is freed in the background.",
-		Action: action(2, -1, "DIR NAME...", func(c *Call) error {
-			return c.dir(func(dir string) error {
+		Action: action(2, -1, "DIR NAME...", func(c *call.Call) error {
+			return of(c, func(dir string) error {
 				for _, name := range c.Args[1:] {
 					if err := snapshots.Delete(c.Ctx, c.FS, dir, name); err != nil {
 						return err
@@ -135,7 +122,7 @@ func rmCommand(action Action) *cli.Command {
 	}
 }
 
-func diffCommand(action Action) *cli.Command {
+func diffCommand(action call.Action) *cli.Command {
 	return &cli.Command{
 		Name:      "diff",
 		Usage:     "show what was changed",
@@ -143,13 +130,13 @@ func diffCommand(action Action) *cli.Command {
 		Description: "Shows what was changed in DIR from the snapshot FROM to the snapshot TO, or to how it is now: + for\n" +
 			"what was made, - for what was deleted, M for what was modified, R for what was renamed. What came or\n" +
 			"went with a directory is not shown. Only the owner of DIR and superusers may.",
-		Action: action(2, 3, "DIR FROM [TO]", func(c *Call) error {
-			return c.dir(func(dir string) error { return c.diff(dir, c.Args[1], strings.Join(c.Args[2:], "")) })
+		Action: action(2, 3, "DIR FROM [TO]", func(c *call.Call) error {
+			return of(c, func(dir string) error { return diff(c, dir, c.Args[1], strings.Join(c.Args[2:], "")) })
 		}),
 	}
 }
 
-func restoreCommand(action Action) *cli.Command {
+func restoreCommand(action call.Action) *cli.Command {
 	return &cli.Command{
 		Name:      "restore",
 		Usage:     "bring a directory, or something in it, back to what a snapshot has",
@@ -163,19 +150,19 @@ func restoreCommand(action Action) *cli.Command {
 			&cli.BoolFlag{Name: "dry-run", Usage: "only show what would be done"},
 			&cli.IntFlag{Name: "workers", Usage: "copy `N` files at once", Value: 8},
 		},
-		Action: action(2, 3, "DIR NAME [PATH]", func(c *Call) error {
+		Action: action(2, 3, "DIR NAME [PATH]", func(c *call.Call) error {
 			n := c.Flags.Int("workers")
 			if n < 1 || n > 256 {
 				return argv.Usagef(c.Op, "--workers: %d is not within 1 and 256", n)
 			}
-			return c.dir(func(dir string) error { return c.restore(dir, n) })
+			return of(c, func(dir string) error { return restore(c, dir, n) })
 		}),
 	}
 }
 
-// dir runs something with the directory that was typed.
-func (c *Call) dir(run func(dir string) error) error {
-	dir, err := fspath.Clean(c.Args[0])
+// of runs something with the directory that was typed.
+func of(c *call.Call, run func(dir string) error) error {
+	dir, err := c.Path(0)
 	if err == nil {
 		err = run(dir)
 	}
@@ -190,7 +177,7 @@ type snapshotJSON struct {
 	Held int64  `json:"held_bytes"`
 }
 
-func (c *Call) list(dir string) error {
+func list(c *call.Call, dir string) error {
 	var all []*snapshots.Snapshot
 	err := snapshots.List(c.Ctx, c.FS, dir, func(s *snapshots.Snapshot) error {
 		all = append(all, s)
@@ -228,7 +215,7 @@ type dirJSON struct {
 	Held      int64  `json:"held_bytes"`
 }
 
-func (c *Call) dirs() error {
+func dirs(c *call.Call) error {
 	w, none := c.Table(), true
 	err := snapshots.Dirs(c.Ctx, c.FS, func(dir snapshots.DirInfo) error {
 		if c.JSON {
@@ -259,7 +246,7 @@ type changeJSON struct {
 
 var signs = map[snapshots.ChangeType]string{snapshots.Created: "+", snapshots.Deleted: "-", snapshots.Modified: "M", snapshots.Renamed: "R"}
 
-func (c *Call) diff(dir, from, to string) error {
+func diff(c *call.Call, dir, from, to string) error {
 	var all []*snapshots.Change
 	err := snapshots.Diff(c.Ctx, c.FS, dir, from, to, func(d *snapshots.Change) error {
 		all = append(all, d)
@@ -280,9 +267,9 @@ func (c *Call) diff(dir, from, to string) error {
 			}
 			continue
 		}
-		line := signs[d.Type] + " " + c.below(d.Path, d)
+		line := signs[d.Type] + " " + shown(d.Path, d)
 		if d.Type == snapshots.Renamed {
-			line += " -> " + c.below(d.NewPath, d)
+			line += " -> " + shown(d.NewPath, d)
 		}
 		c.Printf("%s\n", line)
 	}
@@ -290,7 +277,7 @@ func (c *Call) diff(dir, from, to string) error {
 }
 
 // below is a path below the directory, for a person.
-func (c *Call) below(path string, d *snapshots.Change) string {
+func shown(path string, d *snapshots.Change) string {
 	switch {
 	case path == "":
 		return "."
@@ -314,7 +301,7 @@ type stepJSON struct {
 	Bytes int64  `json:"bytes"`
 }
 
-func (c *Call) restore(dir string, workers int) error {
+func restore(c *call.Call, dir string, workers int) error {
 	below := ""
 	if len(c.Args) > 2 {
 		path, err := fspath.Clean(fspath.Join(dir, c.Args[2]))

@@ -14,27 +14,13 @@ import (
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/client/trash"
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/cmd/leasefs/call"
 	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 	"github.com/leasefs/leasefs/internal/fserror"
-	"github.com/leasefs/leasefs/internal/fspath"
 )
 
-// Call is a run of a command, connected to the namespace.
-type Call struct {
-	*screen.Printer
-	Ctx   context.Context
-	FS    *client.FS
-	Flags *cli.Context
-	Args  []string // as they were typed
-	Op    string   // the name of the command
-}
-
-// Action makes the action of a command that takes from least to most operands (-1: any number),
-// which are called names in errors.
-type Action func(least, most int, names string, run func(*Call) error) cli.ActionFunc
-
 // Command is the command trash.
-func Command(action Action) *cli.Command {
+func Command(action call.Action) *cli.Command {
 	return &cli.Command{
 		Name:      "trash",
 		Usage:     "show, restore and empty what was deleted",
@@ -51,24 +37,24 @@ func allFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "of all users; only a superuser may"}
 }
 
-func lsCommand(action Action) *cli.Command {
+func lsCommand(action call.Action) *cli.Command {
 	return &cli.Command{
 		Name:        "ls",
 		Usage:       "list what is in the trash",
 		UsageText:   "leasefs trash ls [-a] [PATH]\n\nExample:\n  leasefs trash ls /data",
 		Description: "Lists what you deleted or owned, the newest first; with PATH, what had that path or was below it.",
 		Flags:       []cli.Flag{allFlag()},
-		Action: action(0, 1, "PATH", func(c *Call) error {
-			f, err := c.filter()
+		Action: action(0, 1, "PATH", func(c *call.Call) error {
+			f, err := filter(c)
 			if err != nil {
 				return err
 			}
-			return c.list(f)
+			return list(c, f)
 		}),
 	}
 }
 
-func restoreCommand(action Action) *cli.Command {
+func restoreCommand(action call.Action) *cli.Command {
 	return &cli.Command{
 		Name:        "restore",
 		Usage:       "bring something back",
@@ -79,7 +65,7 @@ func restoreCommand(action Action) *cli.Command {
 	}
 }
 
-func emptyCommand(action Action) *cli.Command {
+func emptyCommand(action call.Action) *cli.Command {
 	return &cli.Command{
 		Name:        "empty",
 		Usage:       "remove things from the trash for good",
@@ -93,18 +79,12 @@ func emptyCommand(action Action) *cli.Command {
 	}
 }
 
-func (c *Call) filter() (f trash.Filter, err error) {
+func filter(c *call.Call) (f trash.Filter, err error) {
 	f.All = c.Flags.Bool("all")
 	if len(c.Args) > 0 {
-		f.Below, err = c.path(c.Args[0])
+		f.Below, err = c.Path(0)
 	}
 	return f, err
-}
-
-// path is a path that was typed, cleaned.
-func (c *Call) path(text string) (string, error) {
-	path, err := fspath.Clean(text)
-	return path, fserror.With(err, c.Op, text)
 }
 
 type entryJSON struct {
@@ -118,7 +98,7 @@ type entryJSON struct {
 	LeftMS  int64  `json:"left_ms"`
 }
 
-func (c *Call) list(f trash.Filter) error {
+func list(c *call.Call, f trash.Filter) error {
 	w, none := c.Table(), true
 	err := trash.List(c.Ctx, c.FS, f, func(e *trash.Entry) error {
 		if c.JSON {
@@ -148,12 +128,13 @@ func (c *Call) list(f trash.Filter) error {
 // errFound ends a list.
 var errFound = errors.New("found")
 
-// find is an entry by its number, or the newest by the path that it had.
-func (c *Call) find(what string) (found *trash.Entry, err error) {
+// find is an entry by its number, or the newest by the path that it had: the first operand.
+func find(c *call.Call) (found *trash.Entry, err error) {
+	what := c.Args[0]
 	id, byID := number(what)
 	f := trash.Filter{All: c.Flags.Bool("all")}
 	if !byID {
-		if f.Below, err = c.path(what); err != nil {
+		if f.Below, err = c.Path(0); err != nil {
 			return nil, err
 		}
 	}
@@ -182,14 +163,14 @@ func number(what string) (id uint64, ok bool) {
 	return id, err == nil
 }
 
-func restore(c *Call) error {
-	e, err := c.find(c.Args[0])
+func restore(c *call.Call) error {
+	e, err := find(c)
 	if err != nil {
 		return err
 	}
 	to := e.Path
 	if len(c.Args) > 1 {
-		if to, err = c.path(c.Args[1]); err != nil {
+		if to, err = c.Path(1); err != nil {
 			return err
 		}
 	}
@@ -199,7 +180,7 @@ func restore(c *Call) error {
 	return c.Result(map[string]any{"id": e.ID, "path": to}, "%s is back\n", c.Name(to))
 }
 
-func empty(c *Call) error {
+func empty(c *call.Call) error {
 	var ids []uint64
 	for _, arg := range c.Args {
 		if id, ok := number(arg); ok {
@@ -212,7 +193,7 @@ func empty(c *Call) error {
 	case len(ids) > 0 && c.Flags.IsSet("older"):
 		return argv.Usagef(c.Op, "--older is not for IDs")
 	case len(ids) == 0:
-		f, err := c.filter()
+		f, err := filter(c)
 		if err != nil {
 			return err
 		}

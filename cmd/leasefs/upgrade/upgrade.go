@@ -2,26 +2,18 @@
 package upgrade
 
 import (
-	"context"
+	"cmp"
 	"fmt"
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/client/upgrade"
+	"github.com/leasefs/leasefs/cmd/leasefs/call"
 	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 )
 
-// Call is a run of a command, connected to the namespace.
-type Call struct {
-	*screen.Printer
-	Ctx   context.Context
-	FS    *client.FS
-	Flags *cli.Context
-}
-
-// Command is the command admin upgrade; action makes the action of a command without operands.
-func Command(action func(run func(*Call) error) cli.ActionFunc) *cli.Command {
+// Command is the command admin upgrade.
+func Command(action call.Action) *cli.Command {
 	return &cli.Command{
 		Name:      "upgrade",
 		Usage:     "show or raise the feature level of the namespace",
@@ -34,8 +26,9 @@ func Command(action func(run func(*Call) error) cli.ActionFunc) *cli.Command {
 				Usage:     "show the level, and what the namenodes know",
 				UsageText: "leasefs admin upgrade status\n\nExample:\n  leasefs --namenode nn1:8020,nn2:8020,nn3:8020 admin upgrade status",
 				Description: "Shows the feature level of the namespace, what raising it brings, and of each namenode its release\n" +
-					"and the newest level that it knows. Name all namenodes: one that is down is known by that alone.",
-				Action: action(status),
+					"and the newest level that it knows. Name all namenodes: one that is down is known by that alone.\n" +
+					"Then the releases of connected clients, this command included, and how many sessions each has.",
+				Action: action(0, 0, "", status),
 			},
 			{
 				Name:      "finish",
@@ -47,7 +40,7 @@ func Command(action func(run func(*Call) error) cli.ActionFunc) *cli.Command {
 				Flags: []cli.Flag{
 					&cli.StringSliceFlag{Name: "without", Usage: "do not ask the namenode at `HOST:PORT`, which is down: it will need the new release"},
 				},
-				Action: action(finish),
+				Action: action(0, 0, "", finish),
 			},
 		},
 	}
@@ -66,17 +59,23 @@ type statusJSON struct {
 	Newest    uint64         `json:"newest_level"`
 	Brings    *string        `json:"brings"`
 	Namenodes []namenodeJSON `json:"namenodes"`
+	Clients   []clientsJSON  `json:"clients"` // null: the active namenode's release does not tell
 }
 
-func status(c *Call) error {
+type clientsJSON struct {
+	Release  *string `json:"release"`
+	Sessions uint64  `json:"sessions"`
+}
+
+func status(c *call.Call) error {
 	s, err := upgrade.Look(c.Ctx, c.FS)
 	if err != nil {
 		return err
 	}
-	return c.show(&s)
+	return show(c, &s)
 }
 
-func (c *Call) show(s *upgrade.Status) error {
+func show(c *call.Call, s *upgrade.Status) error {
 	if c.JSON {
 		j := statusJSON{Level: s.Level, Release: screen.OrNull(s.Release), Newest: s.Newest, Brings: screen.OrNull(s.Brings)}
 		for _, n := range s.Namenodes {
@@ -86,6 +85,9 @@ func (c *Call) show(s *upgrade.Status) error {
 				m.Error = &text
 			}
 			j.Namenodes = append(j.Namenodes, m)
+		}
+		for _, r := range s.Clients {
+			j.Clients = append(j.Clients, clientsJSON{screen.OrNull(r.Release), r.Sessions})
 		}
 		return c.PrintJSON(j)
 	}
@@ -102,10 +104,16 @@ func (c *Call) show(s *upgrade.Status) error {
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\n", n.Address, screen.OrDash(n.Release), knows)
 	}
+	if len(s.Clients) > 0 {
+		fmt.Fprint(w, "\nCLIENTS\tSESSIONS\n")
+	}
+	for _, r := range s.Clients {
+		fmt.Fprintf(w, "%s\t%d\n", cmp.Or(r.Release, "not told"), r.Sessions)
+	}
 	return w.Flush()
 }
 
-func finish(c *Call) error {
+func finish(c *call.Call) error {
 	s, err := upgrade.Finish(c.Ctx, c.FS, c.Flags.StringSlice("without")...)
 	if err != nil {
 		return err

@@ -1496,7 +1496,9 @@ type Hello struct {
 	Cache bool `protobuf:"varint,2,opt,name=cache,proto3" json:"cache,omitempty"`
 	// Larger with each stream that the client opens: a Hello that comes late, of a
 	// stream that it has given up, must not be taken for its latest.
-	Stream        uint64 `protobuf:"varint,3,opt,name=stream,proto3" json:"stream,omitempty"`
+	Stream uint64 `protobuf:"varint,3,opt,name=stream,proto3" json:"stream,omitempty"`
+	// The release of leasefs of which the client is, for people; empty: it does not say.
+	Release       string `protobuf:"bytes,4,opt,name=release,proto3" json:"release,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1550,6 +1552,13 @@ func (x *Hello) GetStream() uint64 {
 		return x.Stream
 	}
 	return 0
+}
+
+func (x *Hello) GetRelease() string {
+	if x != nil {
+		return x.Release
+	}
+	return ""
 }
 
 type Welcome struct {
@@ -11867,12 +11876,15 @@ func (x *UpgradeRequest) GetRaiseTo() uint64 {
 }
 
 type UpgradeResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Level         uint64                 `protobuf:"varint,1,opt,name=level,proto3" json:"level,omitempty"`                                // of the namespace, after what was asked for
-	Release       string                 `protobuf:"bytes,2,opt,name=release,proto3" json:"release,omitempty"`                             // which raised it to that; empty: it is the first level
-	NewestLevel   uint64                 `protobuf:"varint,3,opt,name=newest_level,json=newestLevel,proto3" json:"newest_level,omitempty"` // that the active namenode knows
-	Brings        string                 `protobuf:"bytes,4,opt,name=brings,proto3" json:"brings,omitempty"`                               // what the levels up to that add, for people
-	Namenodes     []*UpgradeNamenode     `protobuf:"bytes,5,rep,name=namenodes,proto3" json:"namenodes,omitempty"`                         // those that have joined; the active one first
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Level       uint64                 `protobuf:"varint,1,opt,name=level,proto3" json:"level,omitempty"`                                // of the namespace, after what was asked for
+	Release     string                 `protobuf:"bytes,2,opt,name=release,proto3" json:"release,omitempty"`                             // which raised it to that; empty: it is the first level
+	NewestLevel uint64                 `protobuf:"varint,3,opt,name=newest_level,json=newestLevel,proto3" json:"newest_level,omitempty"` // that the active namenode knows
+	Brings      string                 `protobuf:"bytes,4,opt,name=brings,proto3" json:"brings,omitempty"`                               // what the levels up to that add, for people
+	Namenodes   []*UpgradeNamenode     `protobuf:"bytes,5,rep,name=namenodes,proto3" json:"namenodes,omitempty"`                         // those that have joined; the active one first
+	// How many sessions are connected, by the release that they say; "": they say none. Of many
+	// releases the rest is "others". Nothing: the namenode's release does not tell.
+	Clients       map[string]uint64 `protobuf:"bytes,6,rep,name=clients,proto3" json:"clients,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -11938,6 +11950,13 @@ func (x *UpgradeResponse) GetBrings() string {
 func (x *UpgradeResponse) GetNamenodes() []*UpgradeNamenode {
 	if x != nil {
 		return x.Namenodes
+	}
+	return nil
+}
+
+func (x *UpgradeResponse) GetClients() map[string]uint64 {
+	if x != nil {
+		return x.Clients
 	}
 	return nil
 }
@@ -13341,11 +13360,12 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x0eretry_after_ms\x18\b \x01(\x03R\fretryAfterMs\x12\x16\n" +
 	"\x06length\x18\t \x01(\x03R\x06length\x12\x16\n" +
 	"\x06active\x18\n" +
-	" \x01(\tR\x06active\"a\n" +
+	" \x01(\tR\x06active\"{\n" +
 	"\x05Hello\x12*\n" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x14\n" +
 	"\x05cache\x18\x02 \x01(\bR\x05cache\x12\x16\n" +
-	"\x06stream\x18\x03 \x01(\x04R\x06stream\"\xed\x02\n" +
+	"\x06stream\x18\x03 \x01(\x04R\x06stream\x12\x18\n" +
+	"\arelease\x18\x04 \x01(\tR\arelease\"\xed\x02\n" +
 	"\aWelcome\x12!\n" +
 	"\fnamespace_id\x18\x01 \x01(\tR\vnamespaceId\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\"\n" +
@@ -14211,13 +14231,17 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\bresolved\x18\x01 \x01(\bR\bresolved\"W\n" +
 	"\x0eUpgradeRequest\x12*\n" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x19\n" +
-	"\braise_to\x18\x02 \x01(\x04R\araiseTo\"\xb7\x01\n" +
+	"\braise_to\x18\x02 \x01(\x04R\araiseTo\"\xb7\x02\n" +
 	"\x0fUpgradeResponse\x12\x14\n" +
 	"\x05level\x18\x01 \x01(\x04R\x05level\x12\x18\n" +
 	"\arelease\x18\x02 \x01(\tR\arelease\x12!\n" +
 	"\fnewest_level\x18\x03 \x01(\x04R\vnewestLevel\x12\x16\n" +
 	"\x06brings\x18\x04 \x01(\tR\x06brings\x129\n" +
-	"\tnamenodes\x18\x05 \x03(\v2\x1b.leasefs.v1.UpgradeNamenodeR\tnamenodes\"h\n" +
+	"\tnamenodes\x18\x05 \x03(\v2\x1b.leasefs.v1.UpgradeNamenodeR\tnamenodes\x12B\n" +
+	"\aclients\x18\x06 \x03(\v2(.leasefs.v1.UpgradeResponse.ClientsEntryR\aclients\x1a:\n" +
+	"\fClientsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"h\n" +
 	"\x0fUpgradeNamenode\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x18\n" +
 	"\arelease\x18\x02 \x01(\tR\arelease\x12!\n" +
@@ -14467,7 +14491,7 @@ func file_leasefs_v1_leasefs_proto_rawDescGZIP() []byte {
 }
 
 var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 166)
+var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 167)
 var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(RefHow)(0),                          // 0: leasefs.v1.RefHow
 	(FileType)(0),                        // 1: leasefs.v1.FileType
@@ -14644,7 +14668,8 @@ var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(*DelegationToken)(nil),              // 172: leasefs.v1.DelegationToken
 	nil,                                  // 173: leasefs.v1.Block.HeadersEntry
 	nil,                                  // 174: leasefs.v1.BlockTarget.HeadersEntry
-	nil,                                  // 175: leasefs.v1.BackupResponse.HeadersEntry
+	nil,                                  // 175: leasefs.v1.UpgradeResponse.ClientsEntry
+	nil,                                  // 176: leasefs.v1.BackupResponse.HeadersEntry
 }
 var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	1,   // 0: leasefs.v1.Attr.type:type_name -> leasefs.v1.FileType
@@ -14862,159 +14887,160 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	11,  // 212: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
 	11,  // 213: leasefs.v1.UpgradeRequest.caller:type_name -> leasefs.v1.Caller
 	154, // 214: leasefs.v1.UpgradeResponse.namenodes:type_name -> leasefs.v1.UpgradeNamenode
-	11,  // 215: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
-	175, // 216: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
-	158, // 217: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
-	160, // 218: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
-	18,  // 219: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
-	11,  // 220: leasefs.v1.WhoAmIRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 221: leasefs.v1.AclEntry.tag:type_name -> leasefs.v1.AclTag
-	11,  // 222: leasefs.v1.AclRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 223: leasefs.v1.AclRequest.at:type_name -> leasefs.v1.Ref
-	163, // 224: leasefs.v1.AclResponse.entries:type_name -> leasefs.v1.AclEntry
-	28,  // 225: leasefs.v1.AclResponse.keys:type_name -> leasefs.v1.CacheKey
-	10,  // 226: leasefs.v1.ChangeAclRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 227: leasefs.v1.ChangeAclRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 228: leasefs.v1.ChangeAclRequest.at:type_name -> leasefs.v1.Ref
-	8,   // 229: leasefs.v1.ChangeAclRequest.action:type_name -> leasefs.v1.AclAction
-	163, // 230: leasefs.v1.ChangeAclRequest.entries:type_name -> leasefs.v1.AclEntry
-	10,  // 231: leasefs.v1.GetDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 232: leasefs.v1.GetDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 233: leasefs.v1.ChangeDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 234: leasefs.v1.ChangeDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 235: leasefs.v1.ListDelegationTokensRequest.caller:type_name -> leasefs.v1.Caller
-	172, // 236: leasefs.v1.ListDelegationTokensResponse.tokens:type_name -> leasefs.v1.DelegationToken
-	21,  // 237: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
-	30,  // 238: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
-	34,  // 239: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
-	39,  // 240: leasefs.v1.Namenode.LeaseHistory:input_type -> leasefs.v1.LeaseHistoryRequest
-	42,  // 241: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
-	44,  // 242: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
-	46,  // 243: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
-	48,  // 244: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
-	51,  // 245: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
-	53,  // 246: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
-	54,  // 247: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
-	55,  // 248: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
-	58,  // 249: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
-	61,  // 250: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
-	62,  // 251: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
-	64,  // 252: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
-	68,  // 253: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
-	70,  // 254: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
-	72,  // 255: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
-	73,  // 256: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
-	75,  // 257: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
-	77,  // 258: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
-	80,  // 259: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
-	83,  // 260: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
-	85,  // 261: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
-	89,  // 262: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
-	90,  // 263: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
-	92,  // 264: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
-	93,  // 265: leasefs.v1.Namenode.ListTrash:input_type -> leasefs.v1.ListTrashRequest
-	96,  // 266: leasefs.v1.Namenode.RestoreTrash:input_type -> leasefs.v1.RestoreTrashRequest
-	97,  // 267: leasefs.v1.Namenode.EmptyTrash:input_type -> leasefs.v1.EmptyTrashRequest
-	98,  // 268: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
-	99,  // 269: leasefs.v1.Namenode.SetQuota:input_type -> leasefs.v1.SetQuotaRequest
-	100, // 270: leasefs.v1.Namenode.GetQuota:input_type -> leasefs.v1.GetQuotaRequest
-	103, // 271: leasefs.v1.Namenode.ListQuotas:input_type -> leasefs.v1.ListQuotasRequest
-	105, // 272: leasefs.v1.Namenode.AllowSnapshots:input_type -> leasefs.v1.AllowSnapshotsRequest
-	106, // 273: leasefs.v1.Namenode.MakeSnapshot:input_type -> leasefs.v1.MakeSnapshotRequest
-	107, // 274: leasefs.v1.Namenode.RenameSnapshot:input_type -> leasefs.v1.RenameSnapshotRequest
-	108, // 275: leasefs.v1.Namenode.DeleteSnapshot:input_type -> leasefs.v1.DeleteSnapshotRequest
-	109, // 276: leasefs.v1.Namenode.ListSnapshots:input_type -> leasefs.v1.ListSnapshotsRequest
-	112, // 277: leasefs.v1.Namenode.ListSnapshotDirs:input_type -> leasefs.v1.ListSnapshotDirsRequest
-	115, // 278: leasefs.v1.Namenode.DiffSnapshots:input_type -> leasefs.v1.DiffSnapshotsRequest
-	128, // 279: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
-	127, // 280: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
-	129, // 281: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
-	130, // 282: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
-	118, // 283: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
-	161, // 284: leasefs.v1.Namenode.WhoAmI:input_type -> leasefs.v1.WhoAmIRequest
-	164, // 285: leasefs.v1.Namenode.Acl:input_type -> leasefs.v1.AclRequest
-	166, // 286: leasefs.v1.Namenode.ChangeAcl:input_type -> leasefs.v1.ChangeAclRequest
-	167, // 287: leasefs.v1.Namenode.GetDelegationToken:input_type -> leasefs.v1.GetDelegationTokenRequest
-	168, // 288: leasefs.v1.Namenode.ChangeDelegationToken:input_type -> leasefs.v1.ChangeDelegationTokenRequest
-	170, // 289: leasefs.v1.Namenode.ListDelegationTokens:input_type -> leasefs.v1.ListDelegationTokensRequest
-	131, // 290: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
-	139, // 291: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
-	141, // 292: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
-	143, // 293: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
-	146, // 294: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
-	155, // 295: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
-	148, // 296: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
-	150, // 297: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
-	152, // 298: leasefs.v1.Admin.Upgrade:input_type -> leasefs.v1.UpgradeRequest
-	157, // 299: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
-	22,  // 300: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
-	32,  // 301: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
-	35,  // 302: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
-	40,  // 303: leasefs.v1.Namenode.LeaseHistory:output_type -> leasefs.v1.LeaseHistoryResponse
-	43,  // 304: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
-	45,  // 305: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
-	47,  // 306: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
-	49,  // 307: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
-	52,  // 308: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
-	88,  // 309: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
-	88,  // 310: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
-	56,  // 311: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
-	60,  // 312: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
-	60,  // 313: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
-	63,  // 314: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
-	66,  // 315: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
-	69,  // 316: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
-	71,  // 317: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
-	71,  // 318: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
-	74,  // 319: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
-	76,  // 320: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
-	78,  // 321: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
-	81,  // 322: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
-	84,  // 323: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
-	86,  // 324: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
-	88,  // 325: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
-	88,  // 326: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
-	88,  // 327: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
-	94,  // 328: leasefs.v1.Namenode.ListTrash:output_type -> leasefs.v1.ListTrashResponse
-	88,  // 329: leasefs.v1.Namenode.RestoreTrash:output_type -> leasefs.v1.MutateResponse
-	88,  // 330: leasefs.v1.Namenode.EmptyTrash:output_type -> leasefs.v1.MutateResponse
-	88,  // 331: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
-	88,  // 332: leasefs.v1.Namenode.SetQuota:output_type -> leasefs.v1.MutateResponse
-	101, // 333: leasefs.v1.Namenode.GetQuota:output_type -> leasefs.v1.GetQuotaResponse
-	104, // 334: leasefs.v1.Namenode.ListQuotas:output_type -> leasefs.v1.ListQuotasResponse
-	88,  // 335: leasefs.v1.Namenode.AllowSnapshots:output_type -> leasefs.v1.MutateResponse
-	88,  // 336: leasefs.v1.Namenode.MakeSnapshot:output_type -> leasefs.v1.MutateResponse
-	88,  // 337: leasefs.v1.Namenode.RenameSnapshot:output_type -> leasefs.v1.MutateResponse
-	88,  // 338: leasefs.v1.Namenode.DeleteSnapshot:output_type -> leasefs.v1.MutateResponse
-	110, // 339: leasefs.v1.Namenode.ListSnapshots:output_type -> leasefs.v1.ListSnapshotsResponse
-	113, // 340: leasefs.v1.Namenode.ListSnapshotDirs:output_type -> leasefs.v1.ListSnapshotDirsResponse
-	116, // 341: leasefs.v1.Namenode.DiffSnapshots:output_type -> leasefs.v1.DiffSnapshotsResponse
-	88,  // 342: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
-	88,  // 343: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
-	88,  // 344: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
-	88,  // 345: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
-	88,  // 346: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
-	162, // 347: leasefs.v1.Namenode.WhoAmI:output_type -> leasefs.v1.WhoAmIResponse
-	165, // 348: leasefs.v1.Namenode.Acl:output_type -> leasefs.v1.AclResponse
-	88,  // 349: leasefs.v1.Namenode.ChangeAcl:output_type -> leasefs.v1.MutateResponse
-	169, // 350: leasefs.v1.Namenode.GetDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
-	169, // 351: leasefs.v1.Namenode.ChangeDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
-	171, // 352: leasefs.v1.Namenode.ListDelegationTokens:output_type -> leasefs.v1.ListDelegationTokensResponse
-	132, // 353: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
-	140, // 354: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
-	142, // 355: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
-	144, // 356: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
-	147, // 357: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
-	156, // 358: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
-	149, // 359: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
-	151, // 360: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
-	153, // 361: leasefs.v1.Admin.Upgrade:output_type -> leasefs.v1.UpgradeResponse
-	159, // 362: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
-	300, // [300:363] is the sub-list for method output_type
-	237, // [237:300] is the sub-list for method input_type
-	237, // [237:237] is the sub-list for extension type_name
-	237, // [237:237] is the sub-list for extension extendee
-	0,   // [0:237] is the sub-list for field type_name
+	175, // 215: leasefs.v1.UpgradeResponse.clients:type_name -> leasefs.v1.UpgradeResponse.ClientsEntry
+	11,  // 216: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
+	176, // 217: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
+	158, // 218: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
+	160, // 219: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
+	18,  // 220: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
+	11,  // 221: leasefs.v1.WhoAmIRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 222: leasefs.v1.AclEntry.tag:type_name -> leasefs.v1.AclTag
+	11,  // 223: leasefs.v1.AclRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 224: leasefs.v1.AclRequest.at:type_name -> leasefs.v1.Ref
+	163, // 225: leasefs.v1.AclResponse.entries:type_name -> leasefs.v1.AclEntry
+	28,  // 226: leasefs.v1.AclResponse.keys:type_name -> leasefs.v1.CacheKey
+	10,  // 227: leasefs.v1.ChangeAclRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 228: leasefs.v1.ChangeAclRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 229: leasefs.v1.ChangeAclRequest.at:type_name -> leasefs.v1.Ref
+	8,   // 230: leasefs.v1.ChangeAclRequest.action:type_name -> leasefs.v1.AclAction
+	163, // 231: leasefs.v1.ChangeAclRequest.entries:type_name -> leasefs.v1.AclEntry
+	10,  // 232: leasefs.v1.GetDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 233: leasefs.v1.GetDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 234: leasefs.v1.ChangeDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 235: leasefs.v1.ChangeDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 236: leasefs.v1.ListDelegationTokensRequest.caller:type_name -> leasefs.v1.Caller
+	172, // 237: leasefs.v1.ListDelegationTokensResponse.tokens:type_name -> leasefs.v1.DelegationToken
+	21,  // 238: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
+	30,  // 239: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
+	34,  // 240: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
+	39,  // 241: leasefs.v1.Namenode.LeaseHistory:input_type -> leasefs.v1.LeaseHistoryRequest
+	42,  // 242: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
+	44,  // 243: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
+	46,  // 244: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
+	48,  // 245: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
+	51,  // 246: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
+	53,  // 247: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
+	54,  // 248: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
+	55,  // 249: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
+	58,  // 250: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
+	61,  // 251: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
+	62,  // 252: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
+	64,  // 253: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
+	68,  // 254: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
+	70,  // 255: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
+	72,  // 256: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
+	73,  // 257: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
+	75,  // 258: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
+	77,  // 259: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
+	80,  // 260: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
+	83,  // 261: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
+	85,  // 262: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
+	89,  // 263: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
+	90,  // 264: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
+	92,  // 265: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
+	93,  // 266: leasefs.v1.Namenode.ListTrash:input_type -> leasefs.v1.ListTrashRequest
+	96,  // 267: leasefs.v1.Namenode.RestoreTrash:input_type -> leasefs.v1.RestoreTrashRequest
+	97,  // 268: leasefs.v1.Namenode.EmptyTrash:input_type -> leasefs.v1.EmptyTrashRequest
+	98,  // 269: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
+	99,  // 270: leasefs.v1.Namenode.SetQuota:input_type -> leasefs.v1.SetQuotaRequest
+	100, // 271: leasefs.v1.Namenode.GetQuota:input_type -> leasefs.v1.GetQuotaRequest
+	103, // 272: leasefs.v1.Namenode.ListQuotas:input_type -> leasefs.v1.ListQuotasRequest
+	105, // 273: leasefs.v1.Namenode.AllowSnapshots:input_type -> leasefs.v1.AllowSnapshotsRequest
+	106, // 274: leasefs.v1.Namenode.MakeSnapshot:input_type -> leasefs.v1.MakeSnapshotRequest
+	107, // 275: leasefs.v1.Namenode.RenameSnapshot:input_type -> leasefs.v1.RenameSnapshotRequest
+	108, // 276: leasefs.v1.Namenode.DeleteSnapshot:input_type -> leasefs.v1.DeleteSnapshotRequest
+	109, // 277: leasefs.v1.Namenode.ListSnapshots:input_type -> leasefs.v1.ListSnapshotsRequest
+	112, // 278: leasefs.v1.Namenode.ListSnapshotDirs:input_type -> leasefs.v1.ListSnapshotDirsRequest
+	115, // 279: leasefs.v1.Namenode.DiffSnapshots:input_type -> leasefs.v1.DiffSnapshotsRequest
+	128, // 280: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
+	127, // 281: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
+	129, // 282: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
+	130, // 283: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
+	118, // 284: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
+	161, // 285: leasefs.v1.Namenode.WhoAmI:input_type -> leasefs.v1.WhoAmIRequest
+	164, // 286: leasefs.v1.Namenode.Acl:input_type -> leasefs.v1.AclRequest
+	166, // 287: leasefs.v1.Namenode.ChangeAcl:input_type -> leasefs.v1.ChangeAclRequest
+	167, // 288: leasefs.v1.Namenode.GetDelegationToken:input_type -> leasefs.v1.GetDelegationTokenRequest
+	168, // 289: leasefs.v1.Namenode.ChangeDelegationToken:input_type -> leasefs.v1.ChangeDelegationTokenRequest
+	170, // 290: leasefs.v1.Namenode.ListDelegationTokens:input_type -> leasefs.v1.ListDelegationTokensRequest
+	131, // 291: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
+	139, // 292: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
+	141, // 293: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
+	143, // 294: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
+	146, // 295: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
+	155, // 296: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
+	148, // 297: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
+	150, // 298: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
+	152, // 299: leasefs.v1.Admin.Upgrade:input_type -> leasefs.v1.UpgradeRequest
+	157, // 300: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
+	22,  // 301: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
+	32,  // 302: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
+	35,  // 303: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
+	40,  // 304: leasefs.v1.Namenode.LeaseHistory:output_type -> leasefs.v1.LeaseHistoryResponse
+	43,  // 305: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
+	45,  // 306: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
+	47,  // 307: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
+	49,  // 308: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
+	52,  // 309: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
+	88,  // 310: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
+	88,  // 311: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
+	56,  // 312: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
+	60,  // 313: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
+	60,  // 314: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
+	63,  // 315: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
+	66,  // 316: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
+	69,  // 317: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
+	71,  // 318: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
+	71,  // 319: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
+	74,  // 320: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
+	76,  // 321: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
+	78,  // 322: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
+	81,  // 323: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
+	84,  // 324: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
+	86,  // 325: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
+	88,  // 326: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
+	88,  // 327: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
+	88,  // 328: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
+	94,  // 329: leasefs.v1.Namenode.ListTrash:output_type -> leasefs.v1.ListTrashResponse
+	88,  // 330: leasefs.v1.Namenode.RestoreTrash:output_type -> leasefs.v1.MutateResponse
+	88,  // 331: leasefs.v1.Namenode.EmptyTrash:output_type -> leasefs.v1.MutateResponse
+	88,  // 332: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
+	88,  // 333: leasefs.v1.Namenode.SetQuota:output_type -> leasefs.v1.MutateResponse
+	101, // 334: leasefs.v1.Namenode.GetQuota:output_type -> leasefs.v1.GetQuotaResponse
+	104, // 335: leasefs.v1.Namenode.ListQuotas:output_type -> leasefs.v1.ListQuotasResponse
+	88,  // 336: leasefs.v1.Namenode.AllowSnapshots:output_type -> leasefs.v1.MutateResponse
+	88,  // 337: leasefs.v1.Namenode.MakeSnapshot:output_type -> leasefs.v1.MutateResponse
+	88,  // 338: leasefs.v1.Namenode.RenameSnapshot:output_type -> leasefs.v1.MutateResponse
+	88,  // 339: leasefs.v1.Namenode.DeleteSnapshot:output_type -> leasefs.v1.MutateResponse
+	110, // 340: leasefs.v1.Namenode.ListSnapshots:output_type -> leasefs.v1.ListSnapshotsResponse
+	113, // 341: leasefs.v1.Namenode.ListSnapshotDirs:output_type -> leasefs.v1.ListSnapshotDirsResponse
+	116, // 342: leasefs.v1.Namenode.DiffSnapshots:output_type -> leasefs.v1.DiffSnapshotsResponse
+	88,  // 343: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
+	88,  // 344: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
+	88,  // 345: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
+	88,  // 346: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
+	88,  // 347: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
+	162, // 348: leasefs.v1.Namenode.WhoAmI:output_type -> leasefs.v1.WhoAmIResponse
+	165, // 349: leasefs.v1.Namenode.Acl:output_type -> leasefs.v1.AclResponse
+	88,  // 350: leasefs.v1.Namenode.ChangeAcl:output_type -> leasefs.v1.MutateResponse
+	169, // 351: leasefs.v1.Namenode.GetDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
+	169, // 352: leasefs.v1.Namenode.ChangeDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
+	171, // 353: leasefs.v1.Namenode.ListDelegationTokens:output_type -> leasefs.v1.ListDelegationTokensResponse
+	132, // 354: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
+	140, // 355: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
+	142, // 356: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
+	144, // 357: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
+	147, // 358: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
+	156, // 359: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
+	149, // 360: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
+	151, // 361: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
+	153, // 362: leasefs.v1.Admin.Upgrade:output_type -> leasefs.v1.UpgradeResponse
+	159, // 363: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
+	301, // [301:364] is the sub-list for method output_type
+	238, // [238:301] is the sub-list for method input_type
+	238, // [238:238] is the sub-list for extension type_name
+	238, // [238:238] is the sub-list for extension extendee
+	0,   // [0:238] is the sub-list for field type_name
 }
 
 func init() { file_leasefs_v1_leasefs_proto_init() }
@@ -15066,7 +15092,7 @@ func file_leasefs_v1_leasefs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leasefs_v1_leasefs_proto_rawDesc), len(file_leasefs_v1_leasefs_proto_rawDesc)),
 			NumEnums:      10,
-			NumMessages:   166,
+			NumMessages:   167,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

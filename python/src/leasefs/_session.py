@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import random
+from importlib import metadata
 from typing import Any, NoReturn, Protocol
 
 import grpc.aio
@@ -29,6 +30,11 @@ from leasefs.errors import (
 from leasefs.v1 import leasefs_pb2 as pb
 
 log = logging.getLogger("leasefs")
+
+try:
+    RELEASE = "python " + metadata.version("leasefs")  # what operators are shown of this client
+except metadata.PackageNotFoundError:  # it runs from a source tree
+    RELEASE = "python"
 
 _FATAL = (PermissionDeniedError, InvalidArgumentError, UnsupportedError, TooLargeError)
 _BROKEN = (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError, LeasefsError)
@@ -305,7 +311,7 @@ class Session:
         self, node: Node, stream: grpc.aio.StreamStreamCall[Any, pb.SessionResponse], number: int
     ) -> None:
         async with asyncio.timeout(self._config.attempt):
-            await stream.write(pb.SessionRequest(hello=pb.Hello(caller=self._caller, stream=number)))
+            await stream.write(pb.SessionRequest(hello=pb.Hello(caller=self._caller, stream=number, release=RELEASE)))
             m = await stream.read()
         if not isinstance(m, pb.SessionResponse):
             raise UnavailableError(f"{node.address} ended the stream")

@@ -304,14 +304,16 @@ class ErrorDetail(_message.Message):
     def __init__(self, kind: _Optional[int] = ..., op: _Optional[str] = ..., path: _Optional[str] = ..., message: _Optional[str] = ..., holder: _Optional[_Union[HolderInfo, _Mapping]] = ..., reason: _Optional[str] = ..., takeable_in_ms: _Optional[int] = ..., retry_after_ms: _Optional[int] = ..., length: _Optional[int] = ..., active: _Optional[str] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("caller", "cache", "stream")
+    __slots__ = ("caller", "cache", "stream", "release")
     CALLER_FIELD_NUMBER: _ClassVar[int]
     CACHE_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
+    RELEASE_FIELD_NUMBER: _ClassVar[int]
     caller: Caller
     cache: bool
     stream: int
-    def __init__(self, caller: _Optional[_Union[Caller, _Mapping]] = ..., cache: bool = ..., stream: _Optional[int] = ...) -> None: ...
+    release: str
+    def __init__(self, caller: _Optional[_Union[Caller, _Mapping]] = ..., cache: bool = ..., stream: _Optional[int] = ..., release: _Optional[str] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("namespace_id", "term", "soft_limit_ms", "hard_limit_ms", "block_size", "max_tail", "max_message", "renew_every_ms", "small_file", "cache_term_ms", "failover_ms")
@@ -2145,18 +2147,27 @@ class UpgradeRequest(_message.Message):
     def __init__(self, caller: _Optional[_Union[Caller, _Mapping]] = ..., raise_to: _Optional[int] = ...) -> None: ...
 
 class UpgradeResponse(_message.Message):
-    __slots__ = ("level", "release", "newest_level", "brings", "namenodes")
+    __slots__ = ("level", "release", "newest_level", "brings", "namenodes", "clients")
+    class ClientsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     LEVEL_FIELD_NUMBER: _ClassVar[int]
     RELEASE_FIELD_NUMBER: _ClassVar[int]
     NEWEST_LEVEL_FIELD_NUMBER: _ClassVar[int]
     BRINGS_FIELD_NUMBER: _ClassVar[int]
     NAMENODES_FIELD_NUMBER: _ClassVar[int]
+    CLIENTS_FIELD_NUMBER: _ClassVar[int]
     level: int
     release: str
     newest_level: int
     brings: str
     namenodes: _containers.RepeatedCompositeFieldContainer[UpgradeNamenode]
-    def __init__(self, level: _Optional[int] = ..., release: _Optional[str] = ..., newest_level: _Optional[int] = ..., brings: _Optional[str] = ..., namenodes: _Optional[_Iterable[_Union[UpgradeNamenode, _Mapping]]] = ...) -> None: ...
+    clients: _containers.ScalarMap[str, int]
+    def __init__(self, level: _Optional[int] = ..., release: _Optional[str] = ..., newest_level: _Optional[int] = ..., brings: _Optional[str] = ..., namenodes: _Optional[_Iterable[_Union[UpgradeNamenode, _Mapping]]] = ..., clients: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class UpgradeNamenode(_message.Message):
     __slots__ = ("address", "release", "newest_level")
