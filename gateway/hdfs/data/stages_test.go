@@ -76,7 +76,7 @@ func TestAppendRecovery(t *testing.T) {
 	n = anew()
 	set(closing, n.Stamp, 2999, 2999, pb.Status_ERROR)
 	set(closing, n.Stamp, 3001, 3001, pb.Status_ERROR)
-	set(closing, n.Stamp, 3000, 3000, pb.Status_SUCCESS).ends()
+	_ = set(closing, n.Stamp, 3000, 3000, pb.Status_SUCCESS).Close()
 	n.Length = 3000
 	r.complete("d", inode, &n)
 	r.holds("/f", all)
