@@ -18,7 +18,7 @@ func TestCallContext(t *testing.T) {
 		"nothing":  func(context.CancelCauseFunc, func()) {},
 		"its end":  func(_ context.CancelCauseFunc, call func()) { call() },
 		"stream's": func(stream context.CancelCauseFunc, _ func()) { stream(cause) },
-		"limit":    func(context.CancelCauseFunc, func()) { time.Sleep(time.Minute) },
+		"limit":    func(context.CancelCauseFunc, func()) { <-time.After(time.Minute) },
 	} {
 		for asked, ask := range map[string]bool{"asked before": true, "not asked before": false} {
 			t.Run(name+", "+asked, func(t *testing.T) {
