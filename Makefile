@@ -69,7 +69,7 @@ test-full: test-long sweeps ## run the longest tests, then the end-to-end tests 
 
 test-long: ## run the part of test-full that waits more than it works
 	@scripts/setup test-full
-	$(GOTEST) -count=1 -timeout 30m -parallel $$((2 * $$(nproc))) -run '$(LONG)' -skip '$(FULL)' ./test/e2e ./namenode ./test/page
+	$(GOTEST) -count=1 -timeout 36m -parallel $$((2 * $$(nproc))) -run '$(LONG)' -skip '$(FULL)' ./test/e2e ./namenode ./test/page
 	LEASEFS_TEST_SIZE=full $(GOTEST) -count=1 -timeout 30m -v -run '$(FULL)' ./test/e2e
 	LEASEFS_TEST_SIZE=full $(GOTEST) -count=1 -timeout 15m -parallel $$((2 * $$(nproc))) -run '$(STORES)' ./test/e2e ./namenode
 	LEASEFS_TEST_SIZE=full $(GOTEST) -count=1 -timeout 15m -parallel $$((2 * $$(nproc))) -run '$(LONG_FULL)|^Test(Conformance|Scenario43BrokenConnections|AnyMomentIsArchived|TwoNamenodesArchive)$$' ./namenode ./internal/journal/zk
