@@ -87,7 +87,9 @@ func (s *watches) Watch(r *pb.WatchRequest, stream grpc.ServerStreamingServer[pb
 			err = s.role.Active() // who cannot know of later changes must not look as if there were none
 		}
 		if err != nil {
-			s.watchers.Slow(who, errors.As(err, new(*watch.TooOldError)))
+			if errors.As(err, new(*watch.TooOldError)) {
+				s.watchers.Slow(who)
+			}
 			return watchError(err, r.GetPath())
 		}
 		resp := watchResponse(s.visible(c, events), upTo)

@@ -106,14 +106,13 @@ func TestQuotasBind(t *testing.T) {
 		}
 	}
 	for range 2 {
-		l.Slow(Taker{Names: []string{"user cid"}}, true)
+		l.Slow(Taker{Names: []string{"user cid"}})
 	}
-	l.Slow(ann, false)
 	if g := l.Greedy(); !slices.Contains(g, Holding{What: Watches, Who: "user cid", Delayed: 2}) {
 		t.Errorf("who was too slow is not told: %+v", g)
 	}
 	for i := range mostGreedy + 1 {
-		l.Slow(Taker{Names: []string{fmt.Sprint("user ", i)}}, true)
+		l.Slow(Taker{Names: []string{fmt.Sprint("user ", i)}})
 	}
 	if len(l.slow) != mostGreedy || l.slow[0].name != "user 1" {
 		t.Errorf("%+v are remembered", l.slow)

@@ -145,11 +145,8 @@ type Holding struct {
 // mostGreedy is how many of the greedy are told, and how many of the slow are remembered.
 const mostGreedy = 10
 
-// Slow notes, if it is so, that who was too slow with what he held, as Holding.Delayed tells.
-func (l *Limit) Slow(who Taker, is bool) {
-	if !is {
-		return
-	}
+// Slow notes that who was too slow with what he held, as Holding.Delayed tells.
+func (l *Limit) Slow(who Taker) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, name := range who.Names {
