@@ -4,6 +4,7 @@ package release
 import (
 	"runtime/debug"
 	"strings"
+	"sync"
 )
 
 // linked is what the linker sets for the program leasefs.
@@ -11,7 +12,7 @@ var linked string
 
 // Name is what the linker has set, or else the version of this module with which the program was
 // built, as go install knows it; "dev": neither is known.
-func Name() string {
+var Name = sync.OnceValue(func() string {
 	if linked != "" && linked != "dev" {
 		return linked
 	}
@@ -23,4 +24,4 @@ func Name() string {
 		}
 	}
 	return "dev"
-}
+})
