@@ -14,10 +14,10 @@ type callContext struct {
 	batch  *batch
 	until  time.Time
 
-	mu     sync.Mutex
-	ended  bool            // cancel was called
-	full   context.Context //nolint:containedctx // nil until Done is called
-	cancel context.CancelFunc
+	mu         sync.Mutex
+	ended      bool            // by cancel
+	full       context.Context //nolint:containedctx // nil until Done is called
+	cancelFull context.CancelFunc
 }
 
 // Deadline implements context.Context.
@@ -36,9 +36,9 @@ func (c *callContext) whole() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.full == nil {
-		c.full, c.cancel = context.WithDeadline(c.stream, c.until)
+		c.full, c.cancelFull = context.WithDeadline(c.stream, c.until)
 		if c.ended {
-			c.cancel()
+			c.cancelFull()
 		}
 	}
 	return c.full
@@ -81,12 +81,12 @@ func (c *callContext) Value(key any) any {
 	return c.stream.Value(key)
 }
 
-// end ends the context, and gives back what it holds.
-func (c *callContext) end() {
+// cancel ends the context, and gives back what it holds.
+func (c *callContext) cancel() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended = true
-	if c.cancel != nil {
-		c.cancel()
+	if c.cancelFull != nil {
+		c.cancelFull()
 	}
 }

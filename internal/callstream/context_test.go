@@ -30,7 +30,7 @@ func TestCallContext(t *testing.T) {
 						var endCall func()
 						if own {
 							c := &callContext{stream: stream, until: time.Now().Add(time.Minute)}
-							ctx, endCall = c, c.end
+							ctx, endCall = c, c.cancel
 						} else {
 							ctx, endCall = context.WithTimeout(stream, time.Minute)
 						}
@@ -42,7 +42,7 @@ func TestCallContext(t *testing.T) {
 						defer drop()
 						if !ask && own { // the child has asked: look at one that has none
 							c := &callContext{stream: stream, until: ctx.(*callContext).until}
-							ctx, endCall = c, c.end
+							ctx, endCall = c, c.cancel
 							child = ctx
 						}
 						end(endStream, endCall)
@@ -78,7 +78,7 @@ func TestCallContext(t *testing.T) {
 // TestCallContextHasNoGoroutine: a context that is made from a call's takes no goroutine.
 func TestCallContextHasNoGoroutine(t *testing.T) {
 	c := &callContext{stream: t.Context(), until: time.Now().Add(time.Hour)}
-	defer c.end()
+	defer c.cancel()
 	before := runtime.NumGoroutine()
 	for range 100 {
 		_, cancel := context.WithCancel(c)

@@ -251,7 +251,7 @@ func (l *served) cancelCalls(ids []uint64) {
 	defer l.mu.Unlock()
 	for _, id := range ids {
 		if call := l.under[id]; call != nil {
-			call.end()
+			call.cancel()
 		}
 	}
 }
@@ -282,7 +282,7 @@ func (l *served) send(a *pb.CarriedAnswer) {
 	size := cost(a)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.under[a.GetId()].end()
+	l.under[a.GetId()].cancel()
 	delete(l.under, a.GetId())
 	if l.err != nil {
 		l.changed.Broadcast()
