@@ -116,8 +116,8 @@ func (f FS) File(ctx context.Context, op, path string) (*client.FileInfo, error)
 	return i, nil
 }
 
-// MayFlush refuses a user who may not write a file: who may not recover it does not have what others
-// write made durable piece by piece.
+// MayFlush refuses a user without write permission: asking for a recovery that will be refused must
+// not flush what others write.
 func (f FS) MayFlush(ctx context.Context, inode uint64) error {
 	return f.FS.Access(ctx, lowlevel.Inode(inode), uint32(Write))
 }

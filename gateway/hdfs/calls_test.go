@@ -412,7 +412,7 @@ func TestNoBlockStoreOfOne(t *testing.T) {
 	id, password := open.Token(u, b, true)
 	g, err := open.Check(id, password, b.ID, true)
 	check(t, err)
-	p, err := open.Pipe(t.Context(), g, files.Setup{Block: b, Anew: true})
+	p, err := open.Pipe(t.Context(), g, files.Setup{Block: b, Empty: true})
 	check(t, err)
 	defer p.Close()
 	_, err = p.Write(0, random(2<<20, 1)) // more than goes to the namenode

@@ -44,7 +44,7 @@ func TestCloseWithASlowCall(t *testing.T) {
 	id, password := open.Token(u, b, true)
 	g, err := open.Check(id, password, b.ID, true)
 	check(t, err)
-	p, err := open.Pipe(t.Context(), g, files.Setup{Block: b, Anew: true})
+	p, err := open.Pipe(t.Context(), g, files.Setup{Block: b, Empty: true})
 	check(t, err)
 	_, err = p.Write(0, []byte("acknowledged"))
 	check(t, err)

@@ -175,12 +175,7 @@ func TestWholeFile(t *testing.T) {
 func TestAppend(t *testing.T) {
 	r := start(t)
 	all := random(5000, 4)
-	inode, b := r.create("c", "/f", 4*kib)
-	w := r.writing(b)
-	w.put(0, all[:700])
-	w.finish(700)
-	b.Length = 700
-	r.complete("c", inode, &b)
+	inode, b := r.closed("/f", all[:700])
 
 	// As the Java client does: a new stamp first.
 	o, err := r.files.Append(t.Context(), r.u, "d", "/f", false, false)
@@ -195,7 +190,7 @@ func TestAppend(t *testing.T) {
 	if err != nil || n.Stamp <= o.Last.Stamp {
 		t.Fatal(n, err)
 	}
-	w = r.dial()
+	w := r.dial()
 	w.op(80, r.request(*o.Last, pb.OpWriteBlockProto_PIPELINE_SETUP_APPEND, n.Stamp, 700, 700))
 	w.response(pb.Status_SUCCESS)
 	if err := r.files.UpdatePipeline(t.Context(), r.u, "d", *o.Last, n); err != nil {
@@ -282,15 +277,7 @@ func TestSyncOfWhatWasThere(t *testing.T) {
 	r := start(t)
 	all := random(3000, 7)
 	_, b := r.create("c", "/f", 4*kib)
-	id, password := r.files.Token(r.u, b, true)
-	g, err := r.files.Check(id, password, b.ID, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := r.files.Pipe(t.Context(), g, files.Setup{Block: b, Anew: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := r.pipe(b)
 	defer p.Close()
 	if _, err := p.Write(0, all); err != nil {
 		t.Fatal(err)

@@ -194,6 +194,33 @@ func (r *rig) request(b files.Block, stage pb.OpWriteBlockProto_BlockConstructio
 	}
 }
 
+// closed makes a closed file of one block, not full.
+func (r *rig) closed(path string, bytes []byte) (inode uint64, b files.Block) {
+	r.t.Helper()
+	inode, b = r.create("c", path, 4*kib)
+	w := r.writing(b)
+	w.put(0, bytes)
+	b.Length = int64(len(bytes))
+	w.finish(b.Length)
+	r.complete("c", inode, &b)
+	return inode, b
+}
+
+// pipe is how the first bytes of a block get into its file.
+func (r *rig) pipe(b files.Block) *files.Pipe {
+	r.t.Helper()
+	id, password := r.files.Token(r.u, b, true)
+	g, err := r.files.Check(id, password, b.ID, true)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	p, err := r.files.Pipe(r.t.Context(), g, files.Setup{Block: b, Empty: true})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return p
+}
+
 // writing is a connection on which the server takes packets for an empty block.
 func (r *rig) writing(b files.Block) *wire {
 	r.t.Helper()

@@ -13,18 +13,13 @@ import (
 func TestAppendRecovery(t *testing.T) {
 	r := start(t)
 	all := random(3000, 8)
-	inode, b := r.create("c", "/f", 4*kib)
-	w := r.writing(b)
-	w.put(0, all[:700])
-	w.finish(700)
-	b.Length = 700
-	r.complete("c", inode, &b)
+	inode, b := r.closed("/f", all[:700])
 	o, err := r.files.Append(t.Context(), r.u, "d", "/f", false, false)
 	if err != nil || o.Last == nil {
 		t.Fatal(o, err)
 	}
 	b = *o.Last
-	anew := func() files.Block {
+	restamp := func() files.Block {
 		t.Helper()
 		n, err := r.files.UpdateBlockForPipeline(t.Context(), r.u, "d", b)
 		if err != nil {
@@ -44,16 +39,16 @@ func TestAppendRecovery(t *testing.T) {
 		streaming = pb.OpWriteBlockProto_PIPELINE_SETUP_STREAMING_RECOVERY
 		closing   = pb.OpWriteBlockProto_PIPELINE_CLOSE_RECOVERY
 	)
-	n := anew()
+	n := restamp()
 	first := set(pb.OpWriteBlockProto_PIPELINE_SETUP_APPEND, n.Stamp, 700, 700, pb.Status_SUCCESS)
 	_ = first.Close() // before the client has the answer
 	older := n.Stamp
-	n = anew()
+	n = restamp()
 	set(again, older, 700, 700, pb.Status_ERROR)
 	for _, length := range []int64{0, 699, 701, 1 << 62} {
 		set(again, n.Stamp, length, length, pb.Status_ERROR)
 	}
-	w = set(again, n.Stamp, 700, 0, pb.Status_SUCCESS)
+	w := set(again, n.Stamp, 700, 0, pb.Status_SUCCESS)
 	if err := r.files.UpdatePipeline(t.Context(), r.u, "d", b, n); err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +60,7 @@ func TestAppendRecovery(t *testing.T) {
 	_ = w.Close()
 	b = n
 	b.Length = 1024
-	n = anew()
+	n = restamp()
 	w = set(streaming, n.Stamp, 1024, 3000, pb.Status_SUCCESS)
 	w.put(1024, all[1024:2048])
 	w.put(2048, all[2048:3000])
@@ -73,7 +68,7 @@ func TestAppendRecovery(t *testing.T) {
 	_ = w.Close() // before the end of the block is acknowledged
 	b = n
 	b.Length = 3000
-	n = anew()
+	n = restamp()
 	set(closing, n.Stamp, 2999, 2999, pb.Status_ERROR)
 	set(closing, n.Stamp, 3001, 3001, pb.Status_ERROR)
 	_ = set(closing, n.Stamp, 3000, 3000, pb.Status_SUCCESS).Close()
@@ -89,7 +84,7 @@ func TestStages(t *testing.T) {
 	_, b := r.create("c", "/f", 4*kib)
 	r.writing(b).put(0, random(100, 1))
 	type stage = pb.OpWriteBlockProto_BlockConstructionStage
-	for s, c := range map[stage]struct{ anew, begun pb.Status }{
+	for s, c := range map[stage]struct{ empty, begun pb.Status }{
 		pb.OpWriteBlockProto_PIPELINE_SETUP_CREATE:             {pb.Status_SUCCESS, pb.Status_ERROR},
 		pb.OpWriteBlockProto_PIPELINE_SETUP_APPEND:             {pb.Status_SUCCESS, pb.Status_SUCCESS},
 		pb.OpWriteBlockProto_PIPELINE_SETUP_APPEND_RECOVERY:    {pb.Status_SUCCESS, pb.Status_SUCCESS},
@@ -105,7 +100,7 @@ func TestStages(t *testing.T) {
 			block  files.Block
 			length int64
 			want   pb.Status
-		}{{empty, 0, c.anew}, {b, 100, c.begun}} {
+		}{{empty, 0, c.empty}, {b, 100, c.begun}} {
 			w := r.dial()
 			w.op(80, r.request(at.block, s, at.block.Stamp, at.length, at.length))
 			m := new(pb.BlockOpResponseProto)

@@ -43,7 +43,7 @@ func setup(m *hadoop.OpWriteBlockProto) (files.Setup, error) {
 	}
 	switch m.GetStage() {
 	case hadoop.OpWriteBlockProto_PIPELINE_SETUP_CREATE:
-		s.Anew = true
+		s.Empty = true
 	case hadoop.OpWriteBlockProto_PIPELINE_SETUP_APPEND, hadoop.OpWriteBlockProto_PIPELINE_SETUP_APPEND_RECOVERY, hadoop.OpWriteBlockProto_PIPELINE_CLOSE_RECOVERY:
 		s.Max = s.Min // nothing of this connection is on its way: what the block has more is not this client's
 	case hadoop.OpWriteBlockProto_PIPELINE_SETUP_STREAMING_RECOVERY:
@@ -88,7 +88,7 @@ func (c *conn) write(m *hadoop.OpWriteBlockProto) error {
 	if err := c.answer(&hadoop.BlockOpResponseProto{Status: hadoop.Status_SUCCESS.Enum(), FirstBadLink: proto.String("")}); err != nil || closing {
 		return err
 	}
-	return c.take(pipe, sums, s.Anew)
+	return c.take(pipe, sums, s.Empty)
 }
 
 // past is a deadline that wakes whoever waits for a connection.

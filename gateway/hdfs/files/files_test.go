@@ -81,7 +81,7 @@ func (r *rig) pipe(b Block) *Pipe {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	p, err := r.Pipe(r.t.Context(), g, Setup{Block: b, Anew: true})
+	p, err := r.Pipe(r.t.Context(), g, Setup{Block: b, Empty: true})
 	if err != nil {
 		r.t.Fatal(err)
 	}

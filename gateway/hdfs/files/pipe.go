@@ -12,8 +12,8 @@ import (
 type Setup struct {
 	Block Block // as the client names it; its Length is what it believes the block to have
 	Stamp int64 // the newer one that it was given since then; 0: none
-	// Anew says that the block has nothing yet. Else it has Min bytes at least, Max at most.
-	Anew     bool
+	// Empty says that the block has nothing yet. Else it has Min bytes at least, Max at most.
+	Empty    bool
 	Min, Max int64
 }
 
@@ -53,9 +53,9 @@ func (t *Table) Pipe(ctx context.Context, g Grant, s Setup) (*Pipe, error) {
 	}
 	have := f.w.Length() - f.block.offset
 	switch {
-	case s.Anew && have != 0:
+	case s.Empty && have != 0:
 		return nil, fserror.New(fserror.InvalidArgument, op, f.path, "block %d has %d bytes already", s.Block.ID, have)
-	case !s.Anew && (have < s.Min || have > s.Max):
+	case !s.Empty && (have < s.Min || have > s.Max):
 		return nil, fserror.New(fserror.InvalidArgument, op, f.path, "block %d has %d bytes, and the client believes that it has %d to %d", s.Block.ID, have, s.Min, s.Max)
 	}
 	p := &Pipe{f: f, at: f.block}
