@@ -61,7 +61,7 @@ func testMain(m *testing.M) int {
 	defer os.RemoveAll(dir)
 	if leasefs = os.Getenv("LEASEFS_MANY"); leasefs == "" { // else another version, to compare with
 		leasefs = filepath.Join(dir, "leasefs")
-		if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", leasefs, "../../cmd/leasefs").CombinedOutput(); err != nil {
+		if out, err := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", leasefs, "../../cmd/leasefs").CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
 			return 1
 		}
@@ -73,14 +73,15 @@ func testMain(m *testing.M) int {
 type namenode struct {
 	t                  testing.TB
 	data, listen, http string
+	flags              []string // more of them
 	cmd                *exec.Cmd
 	exited             <-chan struct{}
 }
 
-func startNamenode(t testing.TB) *namenode {
+func startNamenode(t testing.TB, flags ...string) *namenode {
 	t.Helper()
 	host := spawn.Loopback()
-	n := &namenode{t: t, data: filepath.Join(t.TempDir(), "data"), listen: host + ":7070", http: host + ":7071"}
+	n := &namenode{t: t, data: filepath.Join(t.TempDir(), "data"), listen: host + ":7070", http: host + ":7071", flags: flags}
 	n.start()
 	t.Cleanup(n.kill)
 	return n
@@ -89,8 +90,8 @@ func startNamenode(t testing.TB) *namenode {
 // start starts it and waits until it answers.
 func (n *namenode) start() {
 	n.t.Helper()
-	n.cmd = exec.CommandContext(context.Background(), leasefs, "namenode", "--data", n.data, "--listen", n.listen, "--http", n.http, //nolint:gosec // its own
-		"--insecure-trust-clients", "--pprof", "--log-level", "error")
+	argv := append([]string{"namenode", "--data", n.data, "--listen", n.listen, "--http", n.http, "--insecure-trust-clients", "--pprof", "--log-level", "error"}, n.flags...)
+	n.cmd = exec.CommandContext(context.Background(), leasefs, argv...) //nolint:gosec // its own
 	n.cmd.Stderr = os.Stderr
 	out, in := io.Pipe()
 	n.cmd.Stdout = in

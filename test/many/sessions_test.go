@@ -25,7 +25,7 @@ func statOf(who *pb.Caller, path string) *pb.StatRequest {
 // crowd is sessions that live until the benchmark ends.
 type crowd struct {
 	t       testing.TB
-	n       *namenode
+	at      []string // the namenodes' addresses
 	all     []*session
 	back    atomic.Int64 // sessions whose renewal was answered since the last reset
 	lost    atomic.Int64 // files that are not theirs any more
@@ -45,6 +45,8 @@ type session struct {
 	cache bool
 	open  []*pb.OpenRef
 
+	dialed int // how often it has connected
+
 	mu     sync.Mutex
 	c      *frames.Client
 	stream uint32
@@ -55,11 +57,15 @@ type session struct {
 // perAddress is how many sessions come from one address.
 const perAddress = 50
 
-// newCrowd connects sessions, each on its own connection and with its own file open.
-func newCrowd(t testing.TB, n *namenode, sessions int, cache bool) *crowd {
+// newCrowd connects sessions, each on its own connection and with its own file open, to n, and to
+// one of the others when it is gone.
+func newCrowd(t testing.TB, n *namenode, sessions int, cache bool, others ...*namenode) *crowd {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context())) // the cleanup ends it
-	c := &crowd{t: t, n: n, stop: cancel, all: make([]*session, sessions)}
+	c := &crowd{t: t, at: []string{n.listen}, stop: cancel, all: make([]*session, sessions)}
+	for _, o := range others {
+		c.at = append(c.at, o.listen)
+	}
 	t.Cleanup(func() {
 		cancel()
 		for _, s := range c.all {
@@ -129,7 +135,8 @@ func (s *session) drop() {
 // serve opens the session's stream and follows it until it breaks.
 func (s *session) serve(ctx context.Context) (welcomed bool) {
 	s.dials.Add(1)
-	c, err := frames.Connect(ctx, s.n.listen, s.from)
+	c, err := frames.Connect(ctx, s.at[s.dialed%len(s.at)], s.from)
+	s.dialed++
 	if err != nil {
 		return false
 	}
