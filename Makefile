@@ -6,6 +6,9 @@ SHELL       := bash
 .DEFAULT_GOAL := help
 
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+# As releases are built. All builds of a run share what is compiled, in whichever folder the source is.
+export CGO_ENABLED := 0
+export GOFLAGS     := $(shell go env GOFLAGS 2>/dev/null) -trimpath -buildvcs=false
 # The longest first, so that the others run beside it.
 PKGS      ?= ./test/e2e ./namenode ./test/crash ./...
 RACE_FLAGS ?=
@@ -34,7 +37,7 @@ SEEDS     ?= 1000000
 SPARSE    ?=
 SEED      ?= $(shell date +%s)
 
-.PHONY: help setup build deb demo test test-full test-long sweeps soak torture soak-real mutants race lint fuzz bench curves experiments generate clean release
+.PHONY: help setup build deb demo test model test-full test-long sweeps soak torture soak-real mutants race lint fuzz bench curves experiments generate clean release
 
 help: ## show this list
 	@echo "make TARGET, one of:"
@@ -64,15 +67,18 @@ test: ## run the tests, but for the longest (go vet is part of lint)
 	@echo "Results come in order, that of the longest package first."
 	$(SMALL) $(GOTEST) -timeout 12m -p $$((2 * $$(nproc))) -parallel $$((4 * $$(nproc))) -skip '$(LONG)|$(LONG_FULL)' $(PKGS) # most of them wait more than they work
 
+model: ## run the tests of what stands on ZooKeeper on a model of it, too
+	@scripts/setup test
+	LEASEFS_TEST_ZOOKEEPER=model $(GOTEST) ./internal/zkconn ./internal/election ./internal/journal/zk
+
 test-full: test-long sweeps ## run the longest tests, then the end-to-end tests in full size: Go's whole source tree, 2 GiB, 100,000 files, the page of 100,000 leases and a million names, 25 failures of namenodes, two minutes of all kinds of clients; every point of all sweeps; two hours of simulated fleets; and half a minute of torture
 	LEASEFS_TEST_SIZE=full $(GOTEST) -count=1 -timeout 30m -v -run '^TestPageOfMany$$' ./test/page
 
 test-long: ## run the part of test-full that waits more than it works
 	@scripts/setup test-full
-	$(GOTEST) -count=1 -timeout 36m -parallel $$((2 * $$(nproc))) -run '$(LONG)' -skip '$(FULL)' ./test/e2e ./namenode ./test/page
+	$(GOTEST) -count=1 -timeout 36m -parallel $$((4 * $$(nproc))) -run '$(LONG)' -skip '$(FULL)' ./test/e2e ./namenode ./test/page
 	LEASEFS_TEST_SIZE=full $(GOTEST) -count=1 -timeout 30m -v -run '$(FULL)' ./test/e2e
-	LEASEFS_TEST_SIZE=full $(GOTEST) -count=1 -timeout 15m -parallel $$((2 * $$(nproc))) -run '$(STORES)' ./test/e2e ./namenode
-	LEASEFS_TEST_SIZE=full $(GOTEST) -count=1 -timeout 15m -parallel $$((2 * $$(nproc))) -run '$(LONG_FULL)|^Test(Conformance|Scenario43BrokenConnections|AnyMomentIsArchived|TwoNamenodesArchive)$$' ./namenode ./internal/journal/zk
+	LEASEFS_TEST_SIZE=full $(GOTEST) -count=1 -timeout 20m -parallel $$((2 * $$(nproc))) -run '$(STORES)|$(LONG_FULL)|^Test(Conformance|Scenario43BrokenConnections|AnyMomentIsArchived|TwoNamenodesArchive)$$' -skip '$(FULL)' ./test/e2e ./namenode ./internal/journal/zk
 	$(GOTEST) -count=1 -timeout 15m -v -tags torture ./test/torture -minutes 0.5 -seed $(SEED)
 
 sweeps: ## run the part of test-full that only computes: the sweeps and the simulated fleets

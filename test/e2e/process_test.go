@@ -56,7 +56,7 @@ func testMain(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	leasefs = filepath.Join(dir, "leasefs")
-	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", leasefs, "../../cmd/leasefs").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", leasefs, "../../cmd/leasefs").CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
 		return 1
 	}
