@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -25,11 +24,17 @@ import (
 // goSource is Go's own source tree, or a part of it.
 func goSource(t *testing.T) string {
 	t.Helper()
+	return filepath.Join(goSources(t), size.Of("internal", ""))
+}
+
+// goSources is the folder of Go's own source.
+func goSources(t *testing.T) string {
+	t.Helper()
 	out, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return filepath.Join(strings.TrimSpace(string(out)), "src", size.Of("internal", ""))
+	return filepath.Join(strings.TrimSpace(string(out)), "src")
 }
 
 // oddTree makes a folder of what trees of source code do not have.
@@ -42,7 +47,7 @@ func oddTree(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	check(os.CopyFS(root, os.DirFS(filepath.Join(runtime.GOROOT(), "src", "net", "http")))) //nolint:staticcheck // the one go test sets
+	check(os.CopyFS(root, os.DirFS(filepath.Join(goSources(t), "net", "http"))))
 	file := func(name string, size int, mode fs.FileMode) {
 		t.Helper()
 		data := make([]byte, size)
