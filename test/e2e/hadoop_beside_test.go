@@ -158,6 +158,7 @@ func strangers(ctx context.Context, t *testing.T, at *beside) (all []*stranger, 
 // close what is malformed, huge, slow or silent, each with one line in the log. Meanwhile all are
 // answered who ask for something, and nothing of it stays.
 func TestHadoopHostileRequests(t *testing.T) {
+	t.Parallel()
 	ctx := deadline(t, 5*time.Minute)
 	n := startBeside(ctx, t, "--idle", "1m", "--log-level", "debug")
 	n.run(ctx, "mkdir", "/d")

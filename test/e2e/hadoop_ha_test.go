@@ -60,6 +60,7 @@ func TestHadoopAppendOverAKilledNamenode(t *testing.T) {
 // TestHadoopOverAFailover: hadoop fs -put by both protocols and an appending writer go on when
 // the active one of three namenodes is killed amid them, and nothing is missing.
 func TestHadoopOverAFailover(t *testing.T) {
+	t.Parallel()
 	ctx := deadline(t, 4*time.Minute)
 	f := startFleet(ctx, t)
 	g := startGateway(ctx, f.namenode)

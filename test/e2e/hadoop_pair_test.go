@@ -84,6 +84,7 @@ func digest(t *testing.T, r io.Reader) string {
 // and appends, while the active namenode is killed, and then the gateway that it uses. Each ends
 // well, or says that it does not, and nothing that was acknowledged is missing.
 func TestHadoopPair(t *testing.T) {
+	t.Parallel()
 	ctx := deadline(t, 4*time.Minute)
 	f := startFleet(ctx, t)
 	p := startPair(ctx, f.namenode)

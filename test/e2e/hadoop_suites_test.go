@@ -27,6 +27,7 @@ var onePath = exception{"skipped", "Hadoop's client of HDFS deletes one path a c
 // Java writers against each other, on a namenode that serves Hadoop's clients in its process.
 // Each check passes, but for those that are named here, and these do not.
 func TestHadoopSuites(t *testing.T) {
+	t.Parallel()
 	classes := t.TempDir()
 	sources, err := filepath.Glob(suites + "/*.java")
 	if err != nil || len(sources) == 0 {

@@ -78,6 +78,7 @@ func (g *gateway) shell(ctx context.Context, args ...string) string {
 // TestHadoopSnapshots: Hadoop's client makes, reads, lists, compares and deletes snapshots by both
 // protocols, and knows what is refused.
 func TestHadoopSnapshots(t *testing.T) {
+	t.Parallel()
 	ctx := deadline(t, 5*time.Minute)
 	n := startNamenode(ctx, t)
 	g := startGateway(ctx, n)
@@ -103,6 +104,7 @@ func TestHadoopSnapshots(t *testing.T) {
 // TestHadoopClients: Hadoop's own shell and distcp, and Python's clients, use the gateway
 // as they use HDFS.
 func TestHadoopClients(t *testing.T) {
+	t.Parallel()
 	ctx := deadline(t, 5*time.Minute)
 	n := startNamenode(ctx, t)
 	g := startGateway(ctx, n)
@@ -225,6 +227,7 @@ func TestHadoopOperators(t *testing.T) {
 // TestHadoopPutOverAKilledNamenode: hadoop fs -put waits for a namenode that was killed
 // in the middle, and nothing is missing then.
 func TestHadoopPutOverAKilledNamenode(t *testing.T) {
+	t.Parallel()
 	ctx := deadline(t, 4*time.Minute)
 	n := startNamenode(ctx, t)
 	g := startGateway(ctx, n)

@@ -71,6 +71,7 @@ func (h *hbaseAt) serve(ctx context.Context) *process {
 // TestHBase: an HBase has its files and its write-ahead log here. It is killed while rows
 // are put; the next one recovers the leases of the logs, and has each row that was acknowledged.
 func TestHBase(t *testing.T) {
+	t.Parallel()
 	ctx := deadline(t, 8*time.Minute)
 	n := startNamenode(ctx, t)
 	g := startGateway(ctx, n)
