@@ -19,7 +19,7 @@ func TestManyAppends(t *testing.T) {
 	ctx := deadline(t, 20*time.Minute)
 	n := startNamenode(ctx, t)
 	fsys := n.client(ctx)
-	appends, processes := size.Of(2_000, 100_000), size.Of(50, 250)
+	appends, processes := size.Of(2_000, 40_000), size.Of(50, 250)
 	t.Logf("before: %s", n.usage(ctx))
 	before := n.status(ctx)
 	var want strings.Builder
