@@ -18,7 +18,6 @@ import (
 	"github.com/leasefs/leasefs/internal/zkconn"
 	"github.com/leasefs/leasefs/test/env"
 	"github.com/leasefs/leasefs/test/env/s3env"
-	"github.com/leasefs/leasefs/test/env/size"
 )
 
 // ensemble is several namenodes of one namespace. The namenode in it runs
@@ -172,7 +171,7 @@ func haImages(ctx context.Context, t *testing.T, e *ensemble, server *s3env.Serv
 		n.flags = append(n.flags, "--archive", "1h") // metrics of it, too
 	}
 	e.start(ctx)
-	e.run(ctx, "put", "-r", filepath.Join(goSource(t), size.Of("abi", "internal/abi")), "/tree")
+	e.run(ctx, "put", "-r", goSource(t, "internal/abi"), "/tree")
 	for i := range 3 {
 		e.write(ctx, fmt.Sprint("after ", i), "create", "-p", fmt.Sprintf("/after/%d", i))
 		e.run(ctx, "admin", "checkpoint")

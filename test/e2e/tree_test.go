@@ -21,20 +21,14 @@ import (
 	"github.com/leasefs/leasefs/test/env/size"
 )
 
-// goSource is Go's own source tree, or a part of it.
-func goSource(t *testing.T) string {
-	t.Helper()
-	return filepath.Join(goSources(t), size.Of("internal", ""))
-}
-
-// goSources is the folder of Go's own source.
-func goSources(t *testing.T) string {
+// goSource is a folder of Go's own source; of all of it, if it has no name.
+func goSource(t *testing.T, name string) string {
 	t.Helper()
 	out, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return filepath.Join(strings.TrimSpace(string(out)), "src")
+	return filepath.Join(strings.TrimSpace(string(out)), "src", name)
 }
 
 // oddTree makes a folder of what trees of source code do not have.
@@ -47,7 +41,7 @@ func oddTree(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	check(os.CopyFS(root, os.DirFS(filepath.Join(goSources(t), "net", "http"))))
+	check(os.CopyFS(root, os.DirFS(goSource(t, "net/http"))))
 	file := func(name string, size int, mode fs.FileMode) {
 		t.Helper()
 		data := make([]byte, size)
@@ -175,7 +169,7 @@ func TestTreesInAndOut(t *testing.T) {
 	besideOthers(t)
 	ctx := deadline(t, 5*time.Minute)
 	n := startNamenode(ctx, t)
-	for _, local := range []string{goSource(t), oddTree(t)} {
+	for _, local := range []string{goSource(t, size.Of("internal", "")), oddTree(t)} {
 		out := filepath.Join(t.TempDir(), "out")
 		began := time.Now()
 		n.run(ctx, "put", "-r", local, "/tree")
@@ -230,7 +224,7 @@ func TestTreesOverAKilledNamenode(t *testing.T) {
 	ctx := deadline(t, 10*time.Minute)
 	n := startNamenode(ctx, t)
 	look := watcher(ctx, n)
-	local, out := goSource(t), filepath.Join(t.TempDir(), "out")
+	local, out := goSource(t, size.Of("internal", "")), filepath.Join(t.TempDir(), "out")
 
 	began := time.Now()
 	middle(ctx, t, n, func(*process) bool { return look().Files > 500 },

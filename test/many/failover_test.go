@@ -14,13 +14,13 @@ import (
 // BenchmarkFailover is so many sessions, each with a connection and a file open for write, whose
 // active namenode is killed: when the standby answers, and when it has all of them.
 func BenchmarkFailover(b *testing.B) {
-	zk := strings.Join(env.StartZooKeeper(b, 3).Addrs(), ",")
 	for _, sessions := range []int{200, 2000, 8000} {
 		b.Run(fmt.Sprint(sessions), func(b *testing.B) {
 			if most := openFiles(b) * 15 / 32; sessions > most {
 				b.Skipf("the limit of open files leaves room for %d sessions", most)
 			}
-			shared := []string{"--zookeeper", zk, "--namespace", fmt.Sprint("of", sessions), "--blocks", "file://" + filepath.Join(b.TempDir(), "blocks")}
+			zk := strings.Join(env.StartZooKeeper(b, 3).Addrs(), ",")
+			shared := []string{"--zookeeper", zk, "--namespace", "many", "--blocks", "file://" + filepath.Join(b.TempDir(), "blocks")}
 			format := append([]string{"admin", "format"}, shared...)
 			if out, err := exec.CommandContext(b.Context(), leasefs, format...).CombinedOutput(); err != nil { //nolint:gosec // its own
 				b.Fatalf("%v\n%s", err, out)
