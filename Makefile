@@ -71,8 +71,10 @@ model: ## run the tests of what stands on ZooKeeper on a model of it, too
 	@scripts/setup test
 	LEASEFS_TEST_ZOOKEEPER=model $(GOTEST) ./internal/zkconn ./internal/election ./internal/journal/zk
 
-test-full: test-long sweeps ## run the longest tests, then the end-to-end tests in full size: Go's whole source tree, 2 GiB, 100,000 files, the page of 100,000 leases and a million names, 25 failures of namenodes, two minutes of all kinds of clients; every point of all sweeps; two hours of simulated fleets; and half a minute of torture
+test-full: test-long sweeps ## run the longest tests, then the end-to-end tests in full size: Go's whole source tree, 2 GiB, 100,000 files, the page of 100,000 leases and a million names, 25 failures of namenodes, two minutes of all kinds of clients; every point of all sweeps; two hours of simulated fleets; half a minute of torture, and of soak-real
 	LEASEFS_TEST_SIZE=full $(GOTEST) -count=1 -timeout 30m -v -run '^TestPageOfMany$$' ./test/page
+	@mkdir -p .cache/soak/brief
+	$(GOTEST) -count=1 -timeout 15m -v -tags torture ./test/torture -minutes 0.5 -seed $(SEED) -soak "$$PWD/.cache/soak/brief"
 
 test-long: ## run the part of test-full that waits more than it works
 	@scripts/setup test-full

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net/http"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/leasefs/leasefs/test/env"
@@ -39,6 +41,7 @@ var grown = map[string]drift.Bound{
 	"descriptors":             {Part: 0.25, Floor: 40},
 	"watches":                 {Part: 0.25, Floor: 40},
 	"nodes":                   {Part: 0.25, Floor: 200},
+	"disk":                    {Part: 0.5, Floor: 64 << 20},
 	"garbage_blocks":          {Part: 0.5, Floor: 300},
 	"journal_bytes":           {Part: 0.5, Floor: 32 << 20},
 	"zookeeper_journal_nodes": {Part: 0.5, Floor: 500},
@@ -119,9 +122,14 @@ func (s *sampler) run(ctx context.Context) {
 		for i := range servers {
 			all.Go(func() { s.server(at, fmt.Sprint("zk", i), s.f.zk.Server(i)) })
 		}
-		if s.f.store != nil {
-			all.Go(func() { s.take(at, storeName, "", ofProcess(s.f.store.PID())) })
-		}
+		all.Go(func() {
+			values := map[string]float64{}
+			if s.f.store != nil {
+				values = ofProcess(s.f.store.PID())
+			}
+			values["disk"] = ofFolder(s.f.blocks)
+			s.take(at, storeName, "", values)
+		})
 		all.Wait()
 		values := ofProcess(os.Getpid())
 		delete(values, "resident") // it keeps the history
@@ -180,6 +188,7 @@ func (s *sampler) namenode(ctx context.Context, at time.Duration, n *node) {
 			values[what] = v
 		}
 	}) == nil {
+		values["disk"] = ofFolder(filepath.Join(n.disk, "data"))
 		s.take(at, n.name, release, values)
 	}
 }
@@ -238,6 +247,24 @@ func ofProcess(pid int) map[string]float64 {
 		values["descriptors"] = float64(len(open))
 	}
 	return values
+}
+
+// ofFolder is how much room the files in a folder take, in bytes.
+func ofFolder(dir string) (sum float64) {
+	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return nil // it was deleted meanwhile
+		}
+		info, err := e.Info()
+		if err != nil {
+			return nil
+		}
+		if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+			sum += float64(stat.Blocks * 512)
+		}
+		return nil
+	})
+	return sum
 }
 
 // judge breaks a promise for each value that has grown.

@@ -55,6 +55,7 @@ type fleet struct {
 	lab      *env.Lab
 	zk       *env.ZooKeeper
 	store    *s3env.Server // nil: blocks are in a folder that all share
+	blocks   string        // the folder in which they are in the end
 	nodes    []*node
 	machines []string          // names of all
 	addrs    map[string]string // of namenodes, by their names
@@ -146,11 +147,12 @@ func start(t *testing.T) *fleet {
 		f.last = lastRelease(t, filepath.Join(dir, "last"))
 		formats = f.last // else the namespace begins at a level that this does not know
 	}
-	blocks := "file://" + filepath.Join(dir, "blocks")
+	f.blocks = filepath.Join(dir, "blocks")
+	blocks := "file://" + f.blocks
 	var keys []string
 	if *seed%2 == 0 {
 		m := f.lab.Machine(storeName)
-		f.store = s3env.StartAt(t, s3env.Place{Via: m.Via(), Addr: m.Addr(9000), Dial: newHost(f.lab.Observer(), nil).DialContext})
+		f.store = s3env.StartAt(t, s3env.Place{Root: f.blocks, Via: m.Via(), Addr: m.Addr(9000), Dial: newHost(f.lab.Observer(), nil).DialContext})
 		f.kinds = storeFaults
 		blocks, keys = f.store.URL("torture"), f.store.Env()
 	}
