@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
@@ -142,7 +141,6 @@ func (ct *content) flush(r *flushRound) error {
 func (ct *content) appendTail(ctx context.Context, p *tailPiece) (refused bool, err error) {
 	req := &pb.AppendTailRequest{Writer: ct.id, Offset: p.off, Data: p.data, Crc32C: p.crc}
 	c, asked := namecall.Call{Op: "flush", Path: ct.path, Mutates: true, TailToo: !p.lost}, ct.fs.session.Now()
-	end := p.off + int64(len(p.data))
 	g := ct.fs.giveUpFile(ct.key.Inode)
 	req.GivenUp = g.wire()
 	err = ct.fs.nn.Do(ctx, &c, pb.Namenode_AppendTail_FullMethodName, req, new(pb.AppendTailResponse))
@@ -150,14 +148,10 @@ func (ct *content) appendTail(ctx context.Context, p *tailPiece) (refused bool, 
 	if err == nil && !p.lost { // else an earlier call may have left the record: this one renews nothing
 		ct.lease.Renew(asked)
 	}
-	var e *fserror.Error
-	if errors.As(err, &e) && e.Kind == fserror.NotAtEnd && e.Length == end {
-		err = nil // an earlier attempt did it: nobody else can write here
-	}
 	ct.mu.Lock()
 	defer ct.mu.Unlock()
 	if err == nil {
-		ct.durable, ct.unsure = end, nil
+		ct.durable, ct.unsure = p.off+int64(len(p.data)), nil
 		return false, nil
 	}
 	p.lost = p.lost || c.AnyLost

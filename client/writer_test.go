@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fserror/wire"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -241,6 +242,55 @@ func TestScenario40LostReplies(t *testing.T) {
 			t.Errorf("%d results for 3 calls that change the tree", len(f.results))
 		}
 	})
+}
+
+// Bytes of the copy of a machine, which has the same token, are not ours because they are as many.
+func TestBytesOfAnotherAreNotOurs(t *testing.T) {
+	f := newFake()
+	fs := start(t, f)
+	w := mustCreate(t, fs, "/a")
+	_, err := w.Write([]byte("ours"))
+	check(t, err)
+	f.set(func() { f.files["/a"].tail = []byte("hers") })
+	wantKind(t, w.Flush(t.Context()), fserror.NotAtEnd)
+	if n := w.Durable(); n != 0 {
+		t.Errorf("%d bytes are said to be durable", n)
+	}
+	wantKind(t, w.Close(), fserror.NotAtEnd)
+}
+
+// The time of one attempt may be over at the namenode first, which says so: the call is repeated until
+// it is answered, as after the client's own.
+func TestTimeOfAnAttemptIsOver(t *testing.T) {
+	for _, kind := range []fserror.Kind{fserror.Deadline, fserror.Canceled} {
+		for _, happened := range []bool{false, true} {
+			f := newFake()
+			fs := start(t, f)
+			seen := map[string]bool{}
+			late := func(method string, _ any) (err error) {
+				f.set(func() {
+					if !seen[method] {
+						err = wire.ToStatus(&fserror.Error{Kind: kind, Message: "its time is over"})
+					}
+					seen[method] = true
+				})
+				return err
+			}
+			f.set(func() {
+				if f.before = late; happened {
+					f.before, f.after = nil, late
+				}
+			})
+			w := mustCreate(t, fs, "/a")
+			_, err := w.Write([]byte("bytes"))
+			check(t, err)
+			check(t, w.Flush(t.Context()))
+			check(t, w.Close())
+			if got := string(f.content("/a")); got != "bytes" || !seen["Create"] || !seen["AppendTail"] || !seen["Close"] {
+				t.Errorf("%v, %t: %q after %v", kind, happened, got, seen)
+			}
+		}
+	}
 }
 
 // The namenode has no room for tails: flushes and closes become blocks.

@@ -63,6 +63,9 @@ func (s *Namenodes) Do(ctx context.Context, c *Call, method string, req, resp an
 			return nil
 		}
 		e, answered := Answer(err)
+		if c.Wait != NoLimit && (e.Kind == fserror.Deadline || e.Kind == fserror.Canceled) {
+			answered = false // the time of one attempt was over, whichever side noticed it first
+		}
 		if !answered && reached {
 			c.Lost, c.AnyLost = true, true
 		}

@@ -1,6 +1,11 @@
 package engine
 
-import "context"
+import (
+	"context"
+	"errors"
+
+	"github.com/leasefs/leasefs/internal/fserror"
+)
 
 // Answer is the answer of a call. Whoever sends it waits until the changes that it depends
 // on are durable, so the call itself need not wait: DoAnswer and ViewAnswer return at once.
@@ -46,7 +51,22 @@ func (a *Answer) Wait(ctx context.Context) error {
 	if a.e == nil {
 		return nil
 	}
-	return a.e.waitDurable(ctx, a.asOf)
+	return a.unknown(a.e.waitReign(ctx, a.asOf))
+}
+
+// unknown is err of the wait for what the call has done. A record that it wrote may become durable
+// though this namenode can answer no more, so to its client that is not a refusal.
+func (a *Answer) unknown(err error) error {
+	var e *fserror.Error
+	switch {
+	case a == nil || a.wrote == 0 || err == nil:
+		return err
+	case errors.As(err, &e) && e.Kind == fserror.NotActive:
+		return &fserror.Error{Kind: fserror.Unknown, Message: "the change was made, and may be lost; " + e.Message, Active: e.Active, RetryAfter: e.RetryAfter}
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return &fserror.Error{Kind: fserror.Unknown, Message: "the change was made, and is not durable yet", Err: err}
+	}
+	return err
 }
 
 // AnswerAsOf is WaitDurable for a result that is only answered: if the call has an Answer,

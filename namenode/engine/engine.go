@@ -283,6 +283,11 @@ func (e *Engine) WaitDurable(ctx context.Context, txid uint64) error {
 func (e *Engine) durable(txid uint64) bool { return txid == 0 || e.journal.Durable() >= txid }
 
 func (e *Engine) waitDurable(ctx context.Context, txid uint64) error {
+	return answerOf(ctx).unknown(e.waitReign(ctx, txid))
+}
+
+// waitReign waits until the record txid is on disk, as long as the reign lasts.
+func (e *Engine) waitReign(ctx context.Context, txid uint64) error {
 	if e.durable(txid) {
 		return e.cfg.Reign.Window()
 	}

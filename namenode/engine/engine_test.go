@@ -323,24 +323,64 @@ func TestCallsSayThatTheyWait(t *testing.T) {
 	})
 }
 
-// An answer that cannot be given says why, in the place of what the call said.
+// An answer that cannot be given says why, in the place of what the call said: that of a call that has
+// changed something, that its outcome is not known, since the record may become durable yet.
 func TestAnswersOfABrokenJournal(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		r.journal.hold()
-		ctx, a := WithAnswer(t.Context(), nil)
-		if _, err := r.DoAnswer(ctx, mkdir("/a")); err != nil {
-			t.Fatal(err)
+	call := &namespace.Call{User: "root", Super: true}
+	stat := func(tx *Tx) error { _, err := tx.Tree.Stat(call, namespace.At("/a")); return err }
+	nobody := func(context.Context) {}
+	for name, c := range map[string]struct {
+		do   func(context.Context, *rig) error
+		want fserror.Kind
+	}{
+		"a read with an Answer":   {func(ctx context.Context, r *rig) error { return r.ViewAnswer(ctx, call, stat) }, fserror.NotActive},
+		"a read":                  {func(ctx context.Context, r *rig) error { return r.View(ctx, call, stat) }, fserror.NotActive},
+		"a change with an Answer": {func(ctx context.Context, r *rig) error { _, err := r.DoAnswer(ctx, mkdir("/a/b")); return err }, fserror.Unknown},
+		"a change":                {func(ctx context.Context, r *rig) error { _, err := r.Do(ctx, mkdir("/a/b")); return err }, fserror.Unknown},
+	} {
+		for ended, breaks := range map[string]func(*rig, context.CancelFunc){
+			"the journal breaks": func(r *rig, _ context.CancelFunc) { r.journal.release(journal.ErrFenced) },
+			"the window closes": func(r *rig, _ context.CancelFunc) {
+				r.reign.window = fserror.New(fserror.NotActive, "", "", "the window is closed")
+				r.journal.release(nil)
+			},
+			"its time is over": func(_ *rig, over context.CancelFunc) { over() },
+		} {
+			t.Run(name+", "+ended, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					r := newRig(t)
+					*call = namespace.Call{User: "root", Super: true}
+					r.journal.hold()
+					if _, _, err := r.Begin(t.Context(), mkdir("/a")); err != nil {
+						t.Fatal(err)
+					}
+					ctx, over := context.WithCancel(t.Context())
+					defer over()
+					ctx, a := WithAnswer(ctx, nobody)
+					done := begins(func() error {
+						if err := c.do(ctx, r); err != nil {
+							return err
+						}
+						return a.Wait(ctx)
+					})
+					synctest.Wait()
+					pending(t, "an answer", done)
+					breaks(r, over)
+					err := <-done
+					if c.want == fserror.NotActive && ended == "its time is over" {
+						if !errors.Is(err, context.Canceled) || fserror.KindOf(err) == fserror.Unknown {
+							t.Error(err)
+						}
+						return
+					}
+					wantKind(t, "an answer", err, c.want)
+					if ended == "the journal breaks" && !r.failedWith(journal.ErrFenced) {
+						t.Errorf("failed with %v", r.reign.failed)
+					}
+				})
+			})
 		}
-		done := begins(func() error { return a.Wait(ctx) })
-		synctest.Wait()
-		pending(t, "an answer", done)
-		r.journal.release(journal.ErrFenced)
-		wantKind(t, "an answer", <-done, fserror.NotActive)
-		if !r.failedWith(journal.ErrFenced) {
-			t.Errorf("failed with %v", r.reign.failed)
-		}
-	})
+	}
 }
 
 // A read of what is durable does not wait for what is not; outside the window nothing is

@@ -17,7 +17,9 @@ from google.rpc import status_pb2
 from leasefs import _clock
 from leasefs._config import Config, loopback
 from leasefs.errors import (
+    CanceledError,
     ClosedError,
+    DeadlineError,
     InvalidArgumentError,
     LeasefsError,
     NotActiveError,
@@ -242,6 +244,8 @@ class Namenodes:
             if self.closed:
                 raise ClosedError("the client was closed meanwhile", op=c.op, path=c.path)
             e, answered = explain(cause)
+            if isinstance(e, DeadlineError | CanceledError):
+                answered = False  # the time of one attempt was over, whichever side noticed it first
             pause = backoff(n)
             if not answered:
                 if c.mutates and not e.message.startswith(_NOT_REACHED):

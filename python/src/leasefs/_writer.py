@@ -423,22 +423,18 @@ class CoreWriter:
         """Sends one piece. True: the tails' budget is used up, and it was not taken."""
         req = pb.AppendTailRequest(writer=self._id, offset=p.offset, data=p.data, crc32c=p.crc)
         c, asked = Call("flush", self.path, mutates=True, tail_too=not p.lost), _clock.now()
-        end = p.offset + len(p.data)
         try:
             await self._core.names.do(c, "Namenode/AppendTail", req, pb.AppendTailResponse)
         except LeasefsError as e:
-            if not (isinstance(e, NotAtEndError) and e.length == end):
-                p.lost = p.lost or c.any_lost
-                if not p.lost or isinstance(e, TooLargeError):
-                    self._unsure = None
-                    if tail_refused(e):
-                        return True
-                raise
-            # An earlier attempt did it: nobody else can write here.
-        else:
-            if not p.lost and not c.any_lost:
-                self.renewed = max(self.renewed, asked)
-        self.durable, self._unsure = end, None
+            p.lost = p.lost or c.any_lost
+            if not p.lost or isinstance(e, TooLargeError):
+                self._unsure = None
+                if tail_refused(e):
+                    return True
+            raise
+        if not p.lost and not c.any_lost:
+            self.renewed = max(self.renewed, asked)
+        self.durable, self._unsure = p.offset + len(p.data), None
         return False
 
     def _fits_close(self) -> bool:
