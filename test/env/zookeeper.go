@@ -286,7 +286,10 @@ func (s *ZooKeeperServer) start() error {
 	argv := append(s.machine.Via(), zkServer, "start-foreground", filepath.Join(s.dir, "zoo.cfg"))
 	cmd := exec.Command(argv[0], argv[1:]...) // #nosec G204
 	more := ""
-	if s.secure != 0 {
+	switch jars := zooKeeperJars(); {
+	case jars != "":
+		more = " -cp /etc/zookeeper/conf:" + jars + "/*" // it counts instead of Debian's, which is in front of it
+	case s.secure != 0:
 		more = zkSecure
 	}
 	cmd.Env = append(os.Environ(), "JMXDISABLE=true",

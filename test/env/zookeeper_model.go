@@ -11,10 +11,21 @@ import (
 )
 
 // modelVariable, set to "model", has the ensembles of tests be models of ZooKeeper
-// in this process instead of real servers, for suites that run on both.
+// in this process instead of real servers, for suites that run on both. Set to a folder,
+// it has them be servers of the jars in there, instead of Debian's.
 const modelVariable = "LEASEFS_TEST_ZOOKEEPER"
 
-func wantsModel() bool { return os.Getenv(modelVariable) == "model" }
+const aModel = "model"
+
+func wantsModel() bool { return os.Getenv(modelVariable) == aModel }
+
+// zooKeeperJars is the folder of a ZooKeeper that is not Debian's; empty: Debian's.
+func zooKeeperJars() string {
+	if wantsModel() {
+		return ""
+	}
+	return os.Getenv(modelVariable)
+}
 
 // modelServer is what stands for a server's process.
 type modelServer struct {
