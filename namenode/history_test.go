@@ -127,14 +127,17 @@ func TestLeaseHistory(t *testing.T) {
 
 // TestLeaseHistoryOfWhatExpired: of a writer that falls silent it is told that the hard limit closed
 // its file, and of a granted lease that nobody kept alive that it expired, as of its files; to
-// a watcher, too. Nobody has done that.
+// a watcher, too. Nobody has done that. Of what others took over or recovered after the soft limit
+// it is told who.
 func TestLeaseHistoryOfWhatExpired(t *testing.T) {
 	t.Parallel()
 	clk, fake := env.FakeClock()
 	n := env.Start(t, fake, reapFast)
 	ctx := t.Context()
 	a, b := n.Raw(t, "a"), n.Client(t, env.Named("b"))
-	a.Create("/f")
+	for _, path := range []string{"/f", "/taken", "/recovered"} {
+		a.Create(path)
+	}
 	g, err := a.NN.GrantLease(ctx, &pb.GrantLeaseRequest{Call: a.Call(), Caller: a.Who, TtlMs: shortTTL.Milliseconds(), Name: "server-1"})
 	if err == nil {
 		_, err = a.NN.Create(ctx, &pb.CreateRequest{Call: a.Call(), Caller: a.Who, At: pb.At("/open"), Lease: g.GetId()})
@@ -145,13 +148,17 @@ func TestLeaseHistoryOfWhatExpired(t *testing.T) {
 	check(t, err)
 	clk.Advance(shortTTL + time.Second)
 	env.Eventually(t, "the granted lease ends", func() bool { return look(t, a, "/open") == nil && look(t, a, "/closed") == nil })
+	check(t, must[*client.Writer](t)(b.Append(ctx, "/taken")).Close())
+	must[client.RecoverResult](t)(b.Recover(ctx, "/recovered", false))
 	clk.Advance(namenode.DefaultHardLimit)
 	env.Eventually(t, "the file is closed", func() bool { return look(t, a, "/f").GetOpen() == nil })
 	for range 2 {
 		wantTold(t, b, leasehistory.Filter{Path: "/f"}, "a /f hard limit")
 		wantTold(t, b, leasehistory.Filter{Path: "/open"}, "a /open lease expired")
 		wantTold(t, b, leasehistory.Filter{Lease: "server-1"}, "a server-1 expired")
-		wantWatched(t, b, "close /open lease expired", "delete /open lease expired", "delete /closed lease expired", "close /f hard limit")
+		wantTold(t, b, leasehistory.Filter{Path: "/taken"}, "b /taken closed", "a /taken taken over by root/b")
+		wantTold(t, b, leasehistory.Filter{Path: "/recovered"}, "a /recovered soft limit by root/b")
+		wantWatched(t, b, "close /open lease expired", "delete /open lease expired", "delete /closed lease expired", "close /recovered soft limit by root/b", "close /f hard limit")
 		n.Restart(t)
 	}
 }

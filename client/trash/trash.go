@@ -33,6 +33,7 @@ type Entry struct {
 	Length  int64         // bytes, of a directory those of all files below it; -1: they are not counted yet
 	Deleted time.Time     // by the namenode's clock, to the millisecond
 	Left    time.Duration // for how long it is still kept, if room does not get short
+	Kept    time.Duration // for how long it has been kept, by the namenode's clocks; -1: a namenode of an earlier release does not say
 }
 
 // Filter says what List tells of.
@@ -58,7 +59,10 @@ func List(ctx context.Context, fs *client.FS, f Filter, fn func(*Entry) error) e
 			a := m.GetAttr()
 			e := &Entry{
 				ID: m.GetInode(), Path: m.GetPath(), User: m.GetUser(), Owner: a.GetUser(), IsDir: a.GetType() == pb.FileType_FILE_TYPE_DIRECTORY,
-				Length: a.GetLength(), Deleted: time.UnixMilli(m.GetTimeUnixMs()), Left: time.Duration(m.GetLeftMs()) * time.Millisecond,
+				Length: a.GetLength(), Deleted: time.UnixMilli(m.GetTimeUnixMs()), Left: time.Duration(m.GetLeftMs()) * time.Millisecond, Kept: -1,
+			}
+			if m.KeptMs != nil {
+				e.Kept = time.Duration(m.GetKeptMs()) * time.Millisecond
 			}
 			if err := fn(e); err != nil {
 				return err
@@ -78,22 +82,33 @@ func Restore(ctx context.Context, fs *client.FS, id uint64, path string) error {
 	}, new(pb.MutateResponse))
 }
 
-// Empty removes entries for good, and returns how many. What is not there any more is no error.
-// Permission: another user's.
+// Empty removes entries for good, and returns how many. What is not there any more is no error, nor
+// is what the caller may only restore beside what he may remove. Permission: nothing was removed,
+// and there is something that he may only restore.
 func Empty(ctx context.Context, fs *client.FS, ids ...uint64) (removed int, err error) {
+	var refused error
 	for len(ids) > 0 {
 		n := min(len(ids), maxPage)
 		resp := new(pb.MutateResponse)
 		err := lowlevel.Of(fs).Ask(ctx, "trash empty", "", pb.Namenode_EmptyTrash_FullMethodName, func(call *pb.CallId, c *pb.Caller) any {
 			return &pb.EmptyTrashRequest{Call: call, Caller: c, Inodes: ids[:n]}
 		}, resp)
-		if err != nil && fserror.KindOf(err) != fserror.NotFound {
-			return removed, err
+		switch fserror.KindOf(err) {
+		case fserror.Permission:
+			refused = err
+		case fserror.NotFound:
+		default:
+			if err != nil {
+				return removed, err
+			}
 		}
 		removed += int(resp.GetAttr().GetLength())
 		ids = ids[n:]
 	}
-	return removed, nil
+	if removed > 0 {
+		refused = nil
+	}
+	return removed, refused
 }
 
 // Remove removes a file or a symbolic link, or if recursive also a directory with all that is in

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"sync"
 	"time"
 
 	spec "github.com/container-storage-interface/spec/lib/go/csi"
@@ -36,9 +37,10 @@ const (
 type node struct {
 	spec.UnimplementedNodeServer
 	mounts
-	id   string
-	log  *slog.Logger
-	busy busy
+	id     string
+	log    *slog.Logger
+	busy   busy
+	claims sync.Mutex // of places
 }
 
 func newNode(cfg Config) (*node, error) {
@@ -168,10 +170,13 @@ func (n *node) NodeStageVolume(ctx context.Context, req *spec.NodeStageVolumeReq
 			return nil, err
 		}
 	}
-	if err := n.ledger.put(next); err != nil {
-		return nil, err
+	if v == nil {
+		err = n.claim(ctx, next, next.Staging)
 	}
-	if _, err := n.stage(ctx, next); err != nil {
+	if err == nil {
+		_, err = n.stage(ctx, next)
+	}
+	if err != nil {
 		if v == nil {
 			err = errors.Join(err, n.ledger.remove(id))
 		}
@@ -200,10 +205,29 @@ func (n *node) foreign(id, path string) error {
 	all, _ := n.ledger.all() // watch tells of what cannot be read
 	for _, v := range all {
 		if _, published := v.Targets[path]; v.ID != id && (published || v.Staging == path) {
-			return invalid(id, "volume %s is at %s: name that one", v.ID, path)
+			return invalid(id, "volume %s is at %s: name that one, or another path", v.ID, path)
 		}
 	}
 	return nil
+}
+
+// claim promises what v says, of which a path is new: neither another volume may be there nor a
+// mount that nobody has promised, since what works there is taken for the volume's from now on.
+func (n *node) claim(ctx context.Context, v *staged, path string) error {
+	if err := n.foreign(v.ID, path); err != nil {
+		return err
+	}
+	if none, err := n.missing(ctx, path, 0); err != nil {
+		return err
+	} else if !none {
+		return fserror.New(fserror.NotEmpty, op, path, "something is mounted there that is not of volume %s: unmount it", v.ID)
+	}
+	n.claims.Lock()
+	defer n.claims.Unlock()
+	if err := n.foreign(v.ID, path); err != nil { // since
+		return err
+	}
+	return n.ledger.put(v)
 }
 
 // stagedBy reads a request.
@@ -288,8 +312,10 @@ func (n *node) NodePublishVolume(ctx context.Context, req *spec.NodePublishVolum
 		return nil, fserror.New(fserror.Closed, op, id, "its access mode allows one target, and it is published at another: unpublish it there")
 	}
 	v.Targets[target] = readOnly
-	if err := n.ledger.put(v); err != nil {
-		return nil, err
+	if !published {
+		if err := n.claim(ctx, v, target); err != nil {
+			return nil, err
+		}
 	}
 	if _, err = n.stage(ctx, v); err == nil {
 		err = n.bind(ctx, v, target)

@@ -133,7 +133,8 @@ func (p *Page) mayBeHere(r *http.Request) error {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
 	}
-	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil || host == "localhost" || slices.Contains(p.cfg.Hosts, host) {
+	is := func(name string) bool { return strings.EqualFold(name, host) } // browsers write names in lower case
+	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil || is("localhost") || slices.ContainsFunc(p.cfg.Hosts, is) {
 		return nil
 	}
 	return fserror.New(fserror.Permission, "", "", "%q is not a name of this namenode, which believes who its callers are: ask for the page by the namenode's address", host)

@@ -291,7 +291,7 @@ func TestRecoverFromThePage(t *testing.T) {
 // TestOnlyThePageAsks: what other pages can have a browser send is refused, and so are names
 // that may lead here though they are not this machine's.
 func TestOnlyThePageAsks(t *testing.T) {
-	n := env.Start(t)
+	n := env.Start(t, func(c *namenode.Config) { c.Advertise = "NN1.Example:8020" })
 	for _, c := range []struct {
 		name   string
 		change func(*browser)
@@ -306,6 +306,7 @@ func TestOnlyThePageAsks(t *testing.T) {
 		{"no type", func(b *browser) { b.header.Del("Content-Type") }, http.StatusForbidden},
 		{"a name of somebody else that leads here", func(b *browser) { b.host = "evil.example:8021" }, http.StatusMisdirectedRequest},
 		{"localhost", func(b *browser) { b.host = "localhost:8021" }, http.StatusOK},
+		{"a name of this machine, as browsers write it", func(b *browser) { b.host = "nn1.example:8021" }, http.StatusOK},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := browse(t, n, "root")

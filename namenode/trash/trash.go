@@ -3,6 +3,7 @@
 package trash
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -94,7 +95,7 @@ func (s *Room) ListTrash(ctx context.Context, r *pb.ListTrashRequest) (*pb.ListT
 	}
 	resp := new(pb.ListTrashResponse)
 	err = s.Engine.View(ctx, c, func(tx *engine.Tx) error {
-		now, last := s.now(tx.Tree), after
+		clock, now, last := s.Engine.Now(), s.now(tx.Tree), after
 		tx.Tree.Trash(c).List(user, after, func(e *tables.Trashed) bool {
 			if len(resp.Entries) == limit || looked == maxLook {
 				resp.NextCursor = cursor(last)
@@ -110,8 +111,9 @@ func (s *Room) ListTrash(ctx context.Context, r *pb.ListTrashRequest) (*pb.ListT
 			} else if a.Type == namespace.TypeDir {
 				a.Length = -1
 			}
+			kept := max(0, min(clock-e.Time, now-e.At)) // a clock that leaps ages nothing
 			resp.Entries = append(resp.Entries, &pb.TrashEntry{
-				Inode: uint64(e.Inode), User: e.User, Path: e.Path, TimeUnixMs: e.Time, LeftMs: e.Left(now), Attr: s.Attr(a),
+				Inode: uint64(e.Inode), User: e.User, Path: e.Path, TimeUnixMs: e.Time, LeftMs: e.Left(now), KeptMs: &kept, Attr: s.Attr(a),
 			})
 			return true
 		})
@@ -151,7 +153,7 @@ func (s *Room) RestoreTrash(ctx context.Context, r *pb.RestoreTrashRequest) (*pb
 	return resp, err
 }
 
-// EmptyTrash deletes entries for good.
+// EmptyTrash deletes entries for good, but for those that the caller may only restore.
 func (s *Room) EmptyTrash(ctx context.Context, r *pb.EmptyTrashRequest) (*pb.MutateResponse, error) {
 	if n := len(r.GetInodes()); n == 0 || n > namespace.MaxTrashEmpty {
 		return nil, fserror.New(fserror.InvalidArgument, "", "", "1 to %d entries can be removed at once, not %d", namespace.MaxTrashEmpty, n)
@@ -163,19 +165,20 @@ func (s *Room) EmptyTrash(ctx context.Context, r *pb.EmptyTrashRequest) (*pb.Mut
 	op := &namespace.OpTrash{Do: namespace.TrashEmpty}
 	resp, err := s.change(ctx, engine.Request{Call: c, ID: id, Plan: func(tx *engine.Tx) (namespace.Op, error) {
 		seen := map[namespace.InodeID]bool{}
+		var refused error
 		op.Inodes = nil
 		for _, n := range r.GetInodes() {
 			id := namespace.InodeID(n)
 			switch err := mayEmpty(tx.Tree, c, id); {
-			case fserror.KindOf(err) == fserror.Permission:
-				return nil, err
+			case fserror.KindOf(err) == fserror.Permission: // he sees it in his trash, and may restore it: it must not keep what else is there
+				refused = cmp.Or(refused, err)
 			case err == nil && !seen[id]:
 				seen[id] = true
 				op.Inodes = append(op.Inodes, id)
 			}
 		}
 		if len(op.Inodes) == 0 {
-			return nil, mayEmpty(tx.Tree, c, namespace.InodeID(r.GetInodes()[0]))
+			return nil, cmp.Or(refused, mayEmpty(tx.Tree, c, namespace.InodeID(r.GetInodes()[0])))
 		}
 		return op, nil
 	}})

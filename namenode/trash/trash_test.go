@@ -238,6 +238,20 @@ func TestTrashOfOwner(t *testing.T) {
 	if _, err := ann.NN.EmptyTrash(ctx, &pb.EmptyTrashRequest{Call: ann.Call(), Caller: ann.Who, Inodes: inodes}); fserror.KindOf(err) != fserror.Permission {
 		t.Errorf("ann removes what is bob's for good: %v", err)
 	}
+	// It does not keep what else is in her trash.
+	if err := ann.Close(ann.Create("/k/own"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ann.NN.Delete(ctx, &pb.DeleteRequest{Call: ann.Call(), Caller: ann.Who, At: pb.At("/k/own")}); err != nil {
+		t.Fatal(err)
+	}
+	_, both := list(t, ann, false)
+	resp, err := ann.NN.EmptyTrash(ctx, &pb.EmptyTrashRequest{Call: ann.Call(), Caller: ann.Who, Inodes: both})
+	if err != nil || len(both) != 2 || resp.GetAttr().GetLength() != 1 {
+		t.Errorf("of %d entries: %v, %v", len(both), resp, err)
+	}
+	paths, _ = list(t, ann, false)
+	equal(t, "ann's, which she can restore", paths, "/k/d")
 	if _, err := ann.NN.RestoreTrash(ctx, &pb.RestoreTrashRequest{Call: ann.Call(), Caller: ann.Who, Inode: inodes[0], To: pb.At("/home/d")}); err != nil {
 		t.Error(err)
 	}

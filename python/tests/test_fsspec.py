@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 from typing import Any
 
 import fsspec
@@ -148,6 +149,33 @@ def test_rename_moves_no_byte(url: str) -> None:
     fs.rm("/mv/b/*")
     assert fs.ls("/mv/b") == []
     fs.rmdir("/mv/b")
+
+
+def test_rename_takes_paths(url: str) -> None:
+    fs, _ = fsspec.url_to_fs(url)
+    fs.pipe("/mvp/a", b"x")
+    inode = fs.info("/mvp/a")["ino"]
+    fs.mv(PurePosixPath("/mvp/a"), PurePosixPath("/mvp/new/b"))
+    assert fs.info("/mvp/new/b")["ino"] == inode
+    fs.mv("/mvp/new/b", PurePosixPath("/mvp"))  # into a directory
+    assert fs.info("/mvp/b")["ino"] == inode
+
+
+def test_rename_of_nothing_makes_nothing(url: str) -> None:
+    fs, _ = fsspec.url_to_fs(url)
+    with pytest.raises(FileNotFoundError):
+        fs.mv("/none", "/mvn/deep/a")
+    assert not fs.exists("/mvn")
+
+
+def test_remove_as_deep_as_asked(url: str) -> None:
+    fs, _ = fsspec.url_to_fs(url)
+    fs.pipe({"/rmd/a": b"a", "/rmd/d/b": b"b"})
+    with pytest.raises(leasefs.NotEmptyError):  # what is deeper is not asked for
+        fs.rm("/rmd", recursive=True, maxdepth=1)
+    assert fs.exists("/rmd/d/b")
+    fs.rm("/rmd", recursive=True, maxdepth=2)
+    assert not fs.exists("/rmd")
 
 
 def test_leases_by_fsspec(url: str) -> None:

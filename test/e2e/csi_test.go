@@ -258,6 +258,39 @@ func TestCSIVolume(t *testing.T) {
 	if _, err := a.NodeUnstageVolume(ctx, &csi.NodeUnstageVolumeRequest{VolumeId: "another", StagingTargetPath: a.staging(v)}); rpcstatus.Code(err) != codes.InvalidArgument {
 		t.Errorf("unstaged as another volume: %v", err)
 	}
+	// Nor is another volume where this one is, or where something else is mounted.
+	other := a.create(ctx, "other")
+	stage := a.stageRequest(other, nil)
+	stage.StagingTargetPath = a.staging(v)
+	if _, err := a.NodeStageVolume(ctx, stage); rpcstatus.Code(err) != codes.InvalidArgument {
+		t.Errorf("staged where another volume is: %v", err)
+	}
+	stage.StagingTargetPath = a.staging(other)
+	if err := unix.Mount(onA, a.staging(other), "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.NodeStageVolume(ctx, stage); rpcstatus.Code(err) != codes.FailedPrecondition {
+		t.Errorf("staged where something is mounted: %v", err)
+	}
+	if err := unix.Unmount(a.staging(other), 0); err != nil {
+		t.Fatal(err)
+	}
+	a.publish(ctx, other, "other")
+	for _, at := range []string{"pod", filepath.Base(a.staging(v))} {
+		if _, err := a.NodePublishVolume(ctx, a.publishRequest(other, at, false)); rpcstatus.Code(err) != codes.InvalidArgument {
+			t.Errorf("published at %s, where another volume is: %v", at, err)
+		}
+	}
+	if _, err := a.NodePublishVolume(ctx, a.publishRequest(other, filepath.Base(a.staging(other)), false)); rpcstatus.Code(err) != codes.FailedPrecondition {
+		t.Errorf("published where it is staged: %v", err)
+	}
+	if there, err := os.ReadDir(a.path("other")); err != nil || len(there) != 0 {
+		t.Errorf("the other volume has %v, %v", there, err)
+	}
+	a.unpublish(ctx, other, "other")
+	a.unstage(ctx, other)
+	_, err = a.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: other.GetVolumeId()})
+	a.ok(err)
 	if raw, err := os.ReadFile(filepath.Join(onA, "log")); err != nil || string(raw) != "from b\n" {
 		t.Errorf("then: %q, %v", raw, err)
 	}

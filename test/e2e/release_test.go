@@ -106,8 +106,8 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// TestGoInstall: go installs the program from the module as a proxy hands it out, and it knows
-// its version.
+// TestGoInstall: go installs the program from the module as a proxy hands it out, it knows its
+// version, and what docs/INSTALL.md says next can be typed, in a network of its own.
 func TestGoInstall(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t, 8*time.Minute)
@@ -122,6 +122,19 @@ func TestGoInstall(t *testing.T) {
 		"GOMODCACHE="+filepath.Join(bin, "mod"), "GOFLAGS=-modcacherw -trimpath", "CGO_ENABLED=0", "GOWORK=off")
 	if got := shell(ctx, t, bin, "./leasefs --version"); got != "leasefs "+version+"\n" {
 		t.Errorf("the program says %q", got)
+	}
+	page, err := os.ReadFile("../../docs/INSTALL.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := regexp.MustCompile("(?s)## With Go\n\n```sh\n(go install .+?)```").FindStringSubmatch(string(page))
+	if block == nil {
+		t.Fatal("docs/INSTALL.md does not say how go installs it")
+	}
+	_, next, _ := strings.Cut(block[1], "\n")
+	shell(ctx, t, bin, "unshare --net --pid --fork --kill-child --mount-proc bash -eo pipefail -c 'ip link set lo up; go() { echo none; }; '\"$NEXT\" >out", "NEXT="+next, "HOME="+t.TempDir(), "PATH="+bin+":"+os.Getenv("PATH"))
+	if out := shell(ctx, t, bin, "cat out"); !strings.Contains(out, "\nhello\n") || !strings.Contains(strings.ToLower(out), "leasefs(1)") {
+		t.Errorf("it shows %q", out)
 	}
 }
 

@@ -87,6 +87,11 @@ func TestUpgradeAlone(t *testing.T) {
 		write(fmt.Sprint("by ", i))
 		if program == old {
 			names(t, n.fails(ctx, fserror.ExitFailure, "", "admin", "upgrade", "finish"), "is of a release that knows no feature levels, so the namespace is at level 1")
+			n.run(ctx, "mkdir", "-p", "/kept")
+			n.run(ctx, "xattr", "set", "/kept", "user.leasefs.trash", "7d")
+			n.run(ctx, "touch", "/kept/f")
+			n.run(ctx, "rm", "/kept/f")
+			names(t, n.fails(ctx, fserror.ExitFailure, "", "trash", "empty", "--older", "1h"), "does not say for how long entries have been kept")
 		} else {
 			names(t, n.run(ctx, "admin", "upgrade", "status"), "feature level 1; finishing raises it to 2, which brings quotas", n.listen, "level 2")
 		}

@@ -18,14 +18,12 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fserror/wire"
-	"github.com/leasefs/leasefs/internal/proof"
 	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -333,50 +331,6 @@ func forget(t *testing.T, n *env.Namenode, fs *client.FS) {
 	n.Restart(t, func(c *namenode.Config) { c.LeaseHistory = 0 })
 }
 
-// bearer shows a token.
-type bearer string
-
-func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
-	return map[string]string{"authorization": "Bearer " + string(b)}, nil
-}
-
-func (bearer) RequireTransportSecurity() bool { return false }
-
-// TestPageWithAToken: where callers have to prove who they are, whoever signs in with his token
-// looks around and takes a file from its holder.
-func TestPageWithAToken(t *testing.T) {
-	file, secret := filepath.Join(t.TempDir(), "tokens"), proof.NewToken()
-	line, err := proof.Line(secret, "root")
-	if err == nil {
-		err = os.WriteFile(file, []byte(line+"\n"), 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := env.Start(t, patient, func(c *namenode.Config) {
-		if c.Identity.Tokens, err = proof.OpenTokens(clock.System{}, file); err != nil {
-			t.Fatal(err)
-		}
-	})
-	holder := env.RawAt(t, n.Addr(), "ingest", grpc.WithPerRPCCredentials(bearer(secret)))
-	holder.Create("/app.log")
-	b := open(t, n)
-	b.until("it asks who that is", "document.querySelector('dialog input[name=user]') !== null")
-	b.do("say who", chromedp.SendKeys(chromedp.CSS("dialog input[name=user]"), "root"))
-	b.do("prove it", chromedp.SendKeys(chromedp.CSS("dialog input[name=token]"), secret+"\r"))
-	b.until("it knows", "document.getElementById('who').textContent.startsWith('root') && document.getElementById('view').dataset.ready === 'yes'")
-	b.shows("/app.log")
-	b.runs("ask to recover", "document.querySelector('tbody tr button').click()")
-	b.until("it asks", "document.querySelector('dialog')?.innerText.includes('/app.log')")
-	b.click("dialog input[name=force]")
-	b.click("dialog button.danger")
-	b.until("it says so", "document.getElementById('said').textContent.includes('/app.log is closed')")
-	if f := holder.File("/app.log"); f.GetAttr().GetOpen() != nil {
-		t.Errorf("%v", f.GetAttr())
-	}
-	b.end()
-}
-
 // disk is one on which there is room, or not.
 type disk struct {
 	vfs.FS
@@ -498,12 +452,7 @@ func TestPageOfMany(t *testing.T) {
 		return err
 	})
 	names -= names % together
-	fill(t, n, leases, func(r *env.Raw, i int) error {
-		session := fmt.Appendf(nil, "session-%08d", i)
-		who := &pb.Caller{User: "root", Client: fmt.Sprintf("client-%06d", i), Session: session, Host: "h", Pid: 1}
-		_, err := r.NN.Create(t.Context(), &pb.CreateRequest{Call: &pb.CallId{Session: session, Seq: 1}, Caller: who, At: pb.At(fmt.Sprintf("/open-%06d", i))})
-		return err
-	})
+	hold(t, n, leases)
 	batch := n.Client(t, env.Named("batch"))
 	for range 55 {
 		write(t, batch, "/batch", 0)
@@ -549,6 +498,17 @@ func TestPageOfMany(t *testing.T) {
 		return name + ": " + ms.length + ", half within " + ms[ms.length >> 1].toFixed(1) + " ms, all within " + ms.at(-1).toFixed(0) + " ms, at most " + Math.max(...all.map((e) => e.encodedBodySize)) + " bytes";
 	}).join("\n")`))
 	b.end()
+}
+
+// hold makes so many leases, each of a client of its own with a file.
+func hold(t *testing.T, n *env.Namenode, leases int) {
+	t.Helper()
+	fill(t, n, leases, func(r *env.Raw, i int) error {
+		session := fmt.Appendf(nil, "session-%08d", i)
+		who := &pb.Caller{User: "root", Client: fmt.Sprintf("client-%06d", i), Session: session, Host: "h", Pid: 1}
+		_, err := r.NN.Create(t.Context(), &pb.CreateRequest{Call: &pb.CallId{Session: session, Seq: 1}, Caller: who, At: pb.At(fmt.Sprintf("/open-%06d", i))})
+		return err
+	})
 }
 
 // fill makes many calls, as many at once as share an fsync.

@@ -35,23 +35,29 @@ type tab struct {
 }
 
 // open starts Chromium and shows the page.
-func open(t *testing.T, n *env.Namenode) *tab {
+func open(t *testing.T, n *env.Namenode, flags ...chromedp.ExecAllocatorOption) *tab {
 	t.Helper()
 	opts := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.NoSandbox, chromedp.DisableGPU)
+	opts = append(opts, flags...)
+	scheme := "http"
+	if n.Config().TLS != nil {
+		scheme = "https"
+	}
 	alloc, end := chromedp.NewExecAllocator(t.Context(), opts...)
 	t.Cleanup(end)
 	ctx, leave := chromedp.NewContext(alloc)
 	t.Cleanup(leave)
 	b := &tab{t: t, ctx: ctx}
 	b.do("start the browser", chromedp.EmulateViewport(1100, 800))
-	if err := chromedp.Listen(ctx, func(ev any) { b.note(ev, n.HTTPAddr()) }); err != nil {
+	host := n.HTTPAddr()
+	if err := chromedp.Listen(ctx, func(ev any) { b.note(ev, host) }); err != nil {
 		t.Fatal(err)
 	}
 	b.do("open the page", chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 		_, nerr := cdp.Call(ctx, t, network.Enable, network.EnableParams{})
 		_, lerr := cdp.Call(ctx, t, log.Enable, cdp.Empty{})
 		return errors.Join(nerr, lerr)
-	}), chromedp.Navigate("http://"+n.HTTPAddr()+"/"))
+	}), chromedp.Navigate(scheme+"://"+host+"/"))
 	return b
 }
 

@@ -2,6 +2,7 @@
 package trash
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -187,32 +188,49 @@ func empty(c *call.Call) error {
 			ids = append(ids, id)
 		}
 	}
+	named := len(ids) > 0
 	switch {
-	case len(ids) > 0 && len(ids) < len(c.Args) || len(ids) == 0 && len(c.Args) > 1:
+	case named && len(ids) < len(c.Args) || !named && len(c.Args) > 1:
 		return argv.Usagef(c.Op, "takes one PATH, or IDs")
-	case len(ids) > 0 && c.Flags.IsSet("older"):
+	case named && c.Flags.IsSet("older"):
 		return argv.Usagef(c.Op, "--older is not for IDs")
-	case len(ids) == 0:
+	}
+	if !named {
 		f, err := filter(c)
-		if err != nil {
-			return err
+		if err == nil {
+			err = trash.List(c.Ctx, c.FS, f, func(e *trash.Entry) error {
+				switch { // this machine's clock may be wrong
+				case c.Flags.IsSet("older") && e.Kept < 0:
+					return fserror.New(fserror.Unsupported, "", "", "the namenode is of an earlier release, which does not say for how long entries have been kept: upgrade it, or name the IDs that leasefs trash ls lists")
+				case !c.Flags.IsSet("older") || e.Kept >= c.Flags.Duration("older"):
+					ids = append(ids, e.ID)
+				}
+				return nil
+			})
 		}
-		before := time.Now().Add(-c.Flags.Duration("older"))
-		err = trash.List(c.Ctx, c.FS, f, func(e *trash.Entry) error {
-			if !c.Flags.IsSet("older") || e.Deleted.Before(before) {
-				ids = append(ids, e.ID)
-			}
-			return nil
-		})
 		if err != nil {
 			return fserror.With(err, c.Op, f.Below)
 		}
 	}
-	n, err := trash.Empty(c.Ctx, c.FS, ids...)
+	removed, err := 0, error(nil)
+	if named { // each has to go
+		for _, id := range ids {
+			n, eerr := trash.Empty(c.Ctx, c.FS, id)
+			removed, err = removed+n, cmp.Or(err, eerr)
+			if eerr != nil && fserror.KindOf(eerr) != fserror.Permission {
+				break
+			}
+		}
+	} else {
+		removed, err = trash.Empty(c.Ctx, c.FS, ids...)
+	}
 	if err != nil {
 		return fserror.With(err, c.Op, "")
 	}
-	return c.Result(map[string]any{"removed": n}, "removed %s for good\n", screen.Plural(uint64(n), "entry", "entries")) //nolint:gosec // a count
+	if left := len(ids) - removed; !named && left > 0 {
+		c.Note("%s not removed: directories that another user deleted can only be restored by their owner, and others may be gone already", screen.Plural(uint64(left), "entry was", "entries were")) //nolint:gosec // a count
+	}
+	return c.Result(map[string]any{"removed": removed}, "removed %s for good\n", screen.Plural(uint64(removed), "entry", "entries")) //nolint:gosec // a count
 }
 
 // Remove is trash.Remove that says so if the trash has it now.

@@ -40,12 +40,23 @@ async function post(path, request, signal) {
   throw new Problem(r.status, detail);
 }
 
-export async function call(method, request = {}, signal = undefined) {
-  return (await post(`call/${method}`, request, signal)).json();
-}
+export const call = (method, request = {}, signal = undefined) => get(`call/${method}`, request, signal);
 
 export async function get(what, request = {}, signal = undefined) {
-  return (await post(what, request, signal)).json();
+  const answer = await (await post(what, request, signal)).json();
+  signal?.throwIfAborted(); // it may have come before that
+  return answer;
+}
+
+// latest makes of ask(signal, …) what gives the one before up: what was asked for last is shown
+// last, however long each answer takes.
+export function latest(signal, ask) {
+  let last = null;
+  return (...args) => {
+    last?.abort();
+    last = new AbortController();
+    return ask(AbortSignal.any([last.signal, signal]), ...args);
+  };
 }
 
 // nextCall numbers a call that changes something, so that it happens once.

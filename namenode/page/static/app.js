@@ -10,25 +10,44 @@ import { changes } from "./changes.js";
 const views = { holders, granted, lease, tree, fleet, figures, changes, history };
 const anywhere = new Set(["fleet", "figures"]); // also of a standby
 const $ = (id) => document.getElementById(id);
-let current = null; // {abort, refresh}
+let current = null; // {abort, often, again}: what of the view is done again and again, and what failed and is tried again
 let standby = "";   // why the namenode answers no calls; empty: it does
+let known = false;  // it was found out who is signed in
 
 // Time between two looks at what is shown.
 const every = 5000;
 
-export function trouble(e) {
-  if (e.name === "AbortError") return;
-  $("trouble").hidden = false;
-  $("trouble").textContent = e.message;
-  if (e.status === 401) sign(e.message);
+// wrong is what does not work: of the view, and of what is above it.
+const wrong = { view: null, state: null };
+
+function tell(of, e) {
+  if (e?.name === "AbortError") return;
+  wrong[of] = e;
+  const text = (wrong.view || wrong.state)?.message || "";
+  $("trouble").hidden = !text;
+  if ($("trouble").textContent !== text) $("trouble").textContent = text; // which is read aloud
+  if (e?.status === 401) sign(e.message);
+}
+
+export const trouble = (e) => tell("view", e);
+export const fine = () => tell("view", null);
+
+// passes tells whether what went wrong may be right in a moment.
+const passes = (e) => !e.status || e.status === 429 || e.status >= 500;
+
+// attempt does something for the view that is shown, and again until the namenode answers.
+export async function attempt(fn, mine = current) {
+  let e = null;
+  try { await fn(); } catch (err) { e = err; }
+  if (current !== mine || e?.name === "AbortError") return;
+  tell("view", e);
+  mine.again = e && passes(e) ? fn : null;
 }
 
 export function said(text) {
   $("said").hidden = false;
   $("said").textContent = text;
 }
-
-function fine() { $("trouble").hidden = true; }
 
 // where is the view that the address names, its path and its parameters.
 function where() {
@@ -44,6 +63,7 @@ export function go(view, path, params = {}) {
   return `#/${view}${path ? path.split("/").map(encodeURIComponent).join("/") : ""}${q.size ? `?${q}` : ""}`;
 }
 
+// A view shows at once what needs no answer, and returns what it asks for: once, or also often.
 async function route() {
   current?.abort.abort();
   const { view, path, params } = where();
@@ -52,23 +72,24 @@ async function route() {
     if (here) a.setAttribute("aria-current", "page"); else a.removeAttribute("aria-current");
   }
   const abort = new AbortController();
-  const mine = current = { abort, refresh: null };
+  const mine = current = { abort, often: null, again: null };
   fine();
   $("said").hidden = true;
   const main = $("view");
+  const was = main.dataset.of === location.hash ? null : main.firstChild; // what is of another address
+  main.dataset.of = location.hash;
   main.dataset.view = view;
   main.dataset.ready = "";
   if (standby && !anywhere.has(view)) {
     show(main, el("h1", {}, "Not here"), el("p", {}, standby, " Its page has this view; ", el("a", { href: "#/fleet" }, "the fleet"), " says where it is."));
     return;
   }
-  try {
-    const refresh = await views[view]({ main, path, params, signal: abort.signal });
-    if (current === mine) mine.refresh = refresh;
-  } catch (e) {
-    if (current === mine) trouble(e);
-  }
-  if (current === mine) main.dataset.ready = "yes";
+  const { once, often } = views[view]({ main, path, params, signal: abort.signal });
+  await attempt(once || often, mine);
+  if (current !== mine) return;
+  mine.often = often;
+  if (was && main.firstChild === was) show(main, el("p", { class: "dim" }, "There is nothing to show."));
+  main.dataset.ready = "yes";
 }
 
 // look is what happens again and again, while the page is seen.
@@ -76,9 +97,8 @@ async function look() {
   if (!document.hidden) {
     await status();
     const mine = current;
-    if (mine?.refresh && !document.querySelector("dialog")) {
-      try { await mine.refresh(); if (current === mine) fine(); } catch (e) { if (current === mine) trouble(e); }
-    }
+    const fn = mine.again || mine.often;
+    if (fn && !document.querySelector("dialog")) await attempt(fn, mine);
   }
   setTimeout(look, every);
 }
@@ -86,7 +106,8 @@ async function look() {
 // status shows how the namenode is, above all views.
 async function status() {
   let s;
-  try { s = await call("Status"); } catch (e) { trouble(e); return; }
+  try { s = await call("Status"); } catch (e) { tell("state", e); return; }
+  tell("state", null);
   const bad = (on, text) => on && el("span", { class: "bad" }, ` · ${text}`);
   const parts = [
     `${s.address} is ${s.role}`, s.term && ` · term ${s.term}`, s.uptime_ms && ` · up ${duration(s.uptime_ms)}`, ` · ${s.version || ""}`,
@@ -102,10 +123,8 @@ async function status() {
     parts.push(el("span", { class: "bad" }, ` · ${standby} `), await linkToActive());
   }
   show($("state"), parts);
-  if (was !== standby) {
-    if (!standby) await whoami();
-    route();
-  }
+  if (!standby && (was || !known)) await whoami();
+  if (was !== standby) route();
 }
 
 // pageOf is the address of a namenode's page, if it is one.
@@ -129,12 +148,14 @@ async function whoami() {
   let w;
   try { w = await call("WhoAmI"); } catch (e) {
     me.user = said;
-    if (e.status !== 503) trouble(e);
+    known = !passes(e);
+    if (e.status !== 503) tell("state", e);
     return;
   }
+  known = true;
   me.user = w.user || said;
   if (!me.user) return sign("This namenode believes its callers who they are. Say as whom you look at it.");
-  if (!w.user) { try { w = await call("WhoAmI"); } catch (e) { return trouble(e); } }
+  if (!w.user) { try { w = await call("WhoAmI"); } catch (e) { return tell("state", e); } }
   $("who").textContent = `${me.user}${w.superuser ? " (superuser)" : ""}`;
   $("sign").textContent = "Change";
 }
@@ -180,8 +201,9 @@ function key(e) {
 }
 
 async function start() {
+  known = false;
   await status();
-  if (!standby) await whoami();
+  if (!standby && !known) await whoami();
   await route();
 }
 

@@ -1,6 +1,6 @@
 import { el, ended, later, num, plural, show, table, time } from "./dom.js";
 import { stream } from "./api.js";
-import { go, trouble } from "./app.js";
+import { fine, go, said, trouble } from "./app.js";
 
 const kept = 500; // events that are shown
 
@@ -10,7 +10,7 @@ const kinds = {
 };
 
 // changes is what happens to a path and below, as it happens.
-export async function changes({ main, params, signal }) {
+export function changes({ main, params, signal }) {
   let events = [];
   let upTo = 0;
   let stop = null;
@@ -37,6 +37,7 @@ export async function changes({ main, params, signal }) {
   let due = false;
   const soon = () => { if (!due) { due = true; setTimeout(() => { due = false; draw(); }, 300); } };
   const take = (m) => {
+    fine();
     upTo = Math.max(upTo, num(m.txid));
     if (m.events?.length) events = m.events.reverse().concat(events).slice(0, kept);
     soon();
@@ -50,8 +51,7 @@ export async function changes({ main, params, signal }) {
         await stream("Watch", { path: path.value.trim() || "/", recursive: true, from_txid: upTo ? String(upTo + 1) : "0" }, both, (m) => { wait = 500; take(m); });
       } catch (e) {
         if (e.name === "AbortError" || both.aborted) return;
-        trouble(e);
-        if (e.status === 410 || /not kept any more/.test(e.message)) upTo = 0; // there is a gap
+        if (e.status === 410 || /not kept any more/.test(e.message)) { upTo = 0; said(e.message); } else trouble(e); // a gap stays one
         if (e.status >= 400 && e.status < 429 && e.status !== 410) return;
       }
       await new Promise((f) => { setTimeout(f, wait); });
@@ -63,6 +63,5 @@ export async function changes({ main, params, signal }) {
   show(main, el("h1", {}, "Changes"),
     el("form", { onsubmit: (e) => e.preventDefault(), role: "search" }, el("label", {}, "At and below", path), el("label", {}, "Filter", text), el("label", {}, "What", kind), button, state),
     table("Changes", columns, [], body));
-  run();
-  return null;
+  return { once: async () => { run(); } }; // which lasts
 }

@@ -43,7 +43,7 @@ function difference(name, a, b) {
 }
 
 // figures are rates, times and the journal of the last hour.
-export async function figures({ main, signal }) {
+export function figures({ main, signal }) {
   const load = async () => {
     const r = await get("figures", { after: samples.at(-1)?.n || 0 }, signal);
     now = num(r.now_unix_ms);
@@ -75,6 +75,5 @@ export async function figures({ main, signal }) {
       table("Calls", [["Call", (op) => op], ["A second", (op) => (current.calls[op]?.[0] || 0).toFixed(1), "num"], ["Half took at most", (op) => ms(current.calls[op]?.[1] || 0), "num"], ["99 of 100 took at most", (op) => ms(current.calls[op]?.[2] || 0), "num"]], ops),
       list([["Time", new Date(now).toISOString()]]));
   };
-  await load();
-  return load;
+  return { often: load };
 }

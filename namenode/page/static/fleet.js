@@ -16,7 +16,7 @@ export const quotas = (title, of) => table(title, [
 ], of);
 
 // fleet is the namenodes, and how this one is.
-export async function fleet({ main, signal }) {
+export function fleet({ main, signal }) {
   const load = async () => {
     const [s, f] = await Promise.all([call("Status", {}, signal), get("fleet", {}, signal)]);
     const newest = Math.max(num(s.durable_txid), ...f.members.map((m) => m.txid ?? 0));
@@ -59,6 +59,5 @@ export async function fleet({ main, signal }) {
         ["Who", (g) => g.who], ["Of", (g) => g.what], ["Has", (g) => count(g.held), "num"], ["At most", (g) => (num(g.most) ? count(g.most) : ""), "num"], ["Refused", (g) => count(g.refused), "num"], ["Delayed", (g) => (g.what === "watches" && num(g.delayed) ? `${count(g.delayed)} fell behind` : count(g.delayed)), "num"],
       ], s.greedy) : el("p", { class: "dim" }, "None, or you are no superuser. Who holds an eighth of what all share, was refused more, had to wait, or was too slow for his watch, is listed here."));
   };
-  await load();
-  return load;
+  return { often: load };
 }

@@ -1,6 +1,7 @@
-import { duration, el, ended, num, plural, show, table, time } from "./dom.js";
+import { duration, el, ended, num, show, table, time } from "./dom.js";
 import { call } from "./api.js";
-import { go, trouble } from "./app.js";
+import { attempt, go } from "./app.js";
+import { pager } from "./pager.js";
 
 const pageSize = 50;
 const kinds = { path: "File", holder: "Holder", lease: "Granted lease" };
@@ -24,49 +25,37 @@ const columns = (of) => [
 ];
 
 // history is who held a file or a granted lease, or what a client held, the last end first.
-export async function history({ main, params, signal }) {
+export function history({ main, params, signal }) {
   const of = Object.keys(kinds).find((k) => params.get(k)) || "path";
   const asked = params.get(of) || "";
-  const cursors = [""]; // of the pages up to this one
   const body = el("tbody");
-  const pageText = el("span", { class: "dim", role: "status" });
   const note = el("p", { class: "dim", id: "kept" });
   const gap = el("p", { class: "bad", role: "alert", hidden: true });
   const what = el("input", { name: "what", type: "search", value: asked, placeholder: "/the/file, or a name", spellcheck: "false" });
   const kind = el("select", { name: "of" }, Object.entries(kinds).map(([k, text]) => el("option", { value: k, selected: k === of }, text)));
-  const back = el("button", { type: "button", "data-page": "back", disabled: true, onclick: () => turn(() => cursors.pop()) }, "Back");
-  const next = el("button", { type: "button", "data-page": "next", disabled: true, onclick: () => turn(() => cursors.push(next.cursor)) }, "Next");
-  const turn = async (fn) => { fn(); try { await load(); } catch (e) { trouble(e); } };
-  const load = async () => {
-    back.disabled = next.disabled = true;
-    pageText.textContent = "looking…";
-    let r = { next_cursor: cursors.at(-1) };
+  const pages = pager(signal, ["entry", "entries"], async (cursor, both) => {
+    pages.text.textContent = "looking…";
+    let r = { next_cursor: cursor };
     try {
       // Each call looks at a part of what is kept, in which there may be nothing.
-      do r = await call("LeaseHistory", { [of]: asked, limit: pageSize, cursor: r.next_cursor }, signal); while (!r.spans?.length && r.next_cursor);
+      do r = await call("LeaseHistory", { [of]: asked, limit: pageSize, cursor: r.next_cursor }, both); while (!r.spans?.length && r.next_cursor);
     } catch (e) {
-      pageText.textContent = "";
+      if (!both.aborted) pages.text.textContent = "";
       throw e;
-    } finally {
-      back.disabled = cursors.length < 2;
     }
-    const rows = r.spans || [];
-    table("History", columns(of), rows, body);
-    next.cursor = r.next_cursor;
-    next.disabled = !r.next_cursor;
-    pageText.textContent = rows.length ? `page ${cursors.length}, ${plural(rows.length, "entry", "entries")}${r.next_cursor ? "; there are more" : ""}` : "none";
+    table("History", columns(of), r.spans || [], body);
     note.textContent = `What ended before ${time(r.kept_from_unix_ms)} is not kept.`;
     gap.hidden = !r.problem;
     gap.textContent = `The namenode cannot write the history, so the latest may be missing: ${r.problem}`;
-  };
+    return [r.next_cursor, r.spans?.length];
+  });
   const look = (e) => {
     e.preventDefault();
     const to = past(kind.value, what.value.trim());
-    if (to === location.hash) turn(() => cursors.splice(1)); else location.hash = to;
+    if (to === location.hash) attempt(pages.first); else location.hash = to;
   };
   show(main, el("h1", {}, "History"), el("p", { class: "dim" }, "Who held a file or a granted lease, or what a client held: from when to when, why that ended, and by whom. The latest end comes first."),
     el("form", { onsubmit: look, role: "search" }, el("label", {}, "Of", what), el("label", {}, "Kind", kind), el("button", { type: "submit" }, "Look")),
-    gap, table("History", columns(of), [], body), el("div", { class: "pager" }, back, next, pageText), note);
-  if (asked) await load();
-  return null;
+    gap, table("History", columns(of), [], body), pages.buttons, note);
+  return { once: async () => { if (asked) await pages.first(); } };
 }

@@ -1,7 +1,8 @@
 import { ask, bytes, count, duration, el, later, list, name, num, plural, show, table } from "./dom.js";
-import { call, get, nextCall } from "./api.js";
-import { go, said } from "./app.js";
+import { call, get, latest, nextCall } from "./api.js";
+import { attempt, go, said } from "./app.js";
 import { past } from "./history.js";
+import { pager } from "./pager.js";
 
 const pageSize = 50;
 let limits = null; // of leases that have none of their own
@@ -57,7 +58,7 @@ function recover(l, f, after) {
       const r = await call("Recover", { ...request, force: live && force.checked });
       d.close();
       said(r.was_open ? `${f.path} is closed at ${bytes(r.length)} (epoch ${r.epoch}); ${l.holder.client} cannot write to it any more.` : `${f.path} was not open under epoch ${f.epoch} any more; nothing was done.`);
-      await after();
+      attempt(after);
     } catch (err) { wrong.textContent = err.message; yes.disabled = false; }
   };
   const d = ask("Recover this file?",
@@ -115,43 +116,33 @@ const grantedColumns = () => [
 ];
 
 // leases is a list of leases of one kind, filtered and sorted by the namenode, a page at a time.
-async function leases({ main, params, signal }, { view, title, kind, columns, note }) {
-  const cursors = [""]; // of the pages up to this one
-  const l10s = await ofLeases();
+function leases({ main, params, signal }, { view, title, kind, columns, note }) {
   const body = el("tbody");
-  const pageText = el("span", { class: "dim", role: "status" });
   const text = el("input", { name: "text", type: "search", value: params.get("text") || "", placeholder: "holder, user or host", spellcheck: "false" });
   const path = el("input", { name: "path", type: "search", value: params.get("path") || "", placeholder: "/the/file", spellcheck: "false" });
   const order = el("select", { name: "order" }, [["IDLE", "longest idle"], ["REMAINING", "least time left"], ["FILES", "most files"], ["ID", "id"]].map(([v, what]) => el("option", { value: v, selected: (params.get("order") || "IDLE") === v }, what)));
   const expired = el("input", { name: "expired", type: "checkbox", checked: params.get("expired") === "1" });
-  const back = el("button", { type: "button", "data-page": "back", onclick: () => turn(() => cursors.pop()) }, "Back");
-  const next = el("button", { type: "button", "data-page": "next", onclick: () => turn(() => cursors.push(next.cursor)) }, "Next");
-  const turn = async (fn) => { fn(); await load(); };
-  const load = async () => {
+  const pages = pager(signal, ["lease", "leases"], async (cursor, both) => {
+    const l10s = await ofLeases();
     const r = await call("ListLeases", {
-      kind, text: text.value.trim(), path: path.value.trim(), expired: expired.checked, order: `LEASE_ORDER_${order.value}`, limit: pageSize, max_files: 1, cursor: cursors.at(-1),
-    }, signal);
-    const rows = r.leases || [];
-    table(title, columns(l10s, load), rows, body);
-    next.cursor = r.next_cursor;
-    next.disabled = !r.next_cursor;
-    back.disabled = cursors.length < 2;
-    pageText.textContent = rows.length ? `page ${cursors.length}, ${plural(rows.length, "lease", "leases")}${r.next_cursor ? "; there are more" : ""}` : "none";
-  };
+      kind, text: text.value.trim(), path: path.value.trim(), expired: expired.checked, order: `LEASE_ORDER_${order.value}`, limit: pageSize, max_files: 1, cursor,
+    }, both);
+    table(title, columns(l10s, pages.again), r.leases || [], body);
+    return [r.next_cursor, r.leases?.length];
+  });
   const filter = later(() => {
     if (signal.aborted) return; // another view is shown: the address is its
-    cursors.splice(1);
     history.replaceState(null, "", go(view, "", { text: text.value.trim(), path: path.value.trim(), order: order.value === "IDLE" ? "" : order.value, expired: expired.checked && "1" }));
-    load().catch((e) => { pageText.textContent = e.message; show(body); });
+    attempt(async () => {
+      try { await pages.first(); } catch (e) { if (e.name !== "AbortError") show(body); throw e; } // what is there is of another filter
+    });
   });
   for (const i of [text, path, order, expired]) i.addEventListener("input", filter);
-  const columnsNow = columns(l10s, load);
   show(main, el("h1", {}, title), note && el("p", { class: "dim" }, note),
     el("form", { onsubmit: (e) => e.preventDefault(), role: "search" },
       el("label", {}, "Filter", text), el("label", {}, "File", path), el("label", {}, "Sort by", order), el("label", { class: "check" }, expired, "only expired ones")),
-    table(title, columnsNow, [], body), el("div", { class: "pager" }, back, next, pageText));
-  await load();
-  return load;
+    table(title, columns(null, pages.again), [], body), pages.buttons);
+  return { often: pages.again };
 }
 
 export const holders = (at) => leases(at, {
@@ -165,15 +156,15 @@ export const granted = (at) => leases(at, {
 });
 
 // lease is one lease with its files.
-export async function lease({ main, path, signal }) {
+export function lease({ main, path, signal }) {
   const id = path.slice(1);
-  const load = async () => {
-    const l = (await call("ListLeases", { lease: id }, signal)).leases?.[0];
+  const load = latest(signal, async (both) => {
+    const l10s = await ofLeases();
+    const l = (await call("ListLeases", { lease: id }, both)).leases?.[0];
     if (!l) {
       show(main, el("h1", {}, `Lease ${id}`), el("p", {}, "It has ended. ", el("a", { href: "#/holders" }, "Who holds what")));
       return;
     }
-    const l10s = await ofLeases();
     const files = l.files || [];
     const shown = l.granted ? (l.attached || []).length : files.length;
     const all = num(l.granted ? l.attached_count : l.file_count);
@@ -187,7 +178,6 @@ export async function lease({ main, path, signal }) {
         : table("Open files", [["Path", fileLink], ["Inode", (f) => f.inode, "num"], ["Epoch", (f) => f.epoch, "num"], ["History", pastOf],
           ["Recover", (f) => el("button", { type: "button", "data-focus": f.inode, onclick: () => recover(l, f, load) }, "Recover…")]], files),
       waiters(l, files));
-  };
-  await load();
-  return load;
+  });
+  return { often: load };
 }

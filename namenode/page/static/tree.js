@@ -141,7 +141,9 @@ function content(a, signal) {
 }
 
 // tree is a folder, a page of names at a time, or a file.
-export async function tree({ main, path, params, signal }) {
+export const tree = (of) => ({ once: () => read(of) });
+
+async function read({ main, path, params, signal }) {
   const at = { path, how: follow };
   let attr;
   try {
@@ -153,7 +155,7 @@ export async function tree({ main, path, params, signal }) {
   if (attr.type !== "FILE_TYPE_DIRECTORY") {
     const byInode = { base: attr.inode };
     show(main, crumbs(path), attributes(attr, path), content(attr, signal), await more(attr, byInode, signal));
-    return null;
+    return;
   }
   const after = params.get("after") || "";
   const r = await call("List", { at, after, limit: pageSize }, signal);
@@ -177,6 +179,5 @@ export async function tree({ main, path, params, signal }) {
       el("button", { type: "button", "data-page": "next", disabled: !r.more, onclick: () => { location.hash = go("tree", path, { after: last }); } }, "Next"),
       el("span", { class: "dim", role: "status" }, `${count(entries.length)} of ${count(r.directory.entries)} names`)),
     el("h2", {}, "This folder"), attributes(attr, path), await more(attr, { base: attr.inode }, signal));
-  return null;
 }
 

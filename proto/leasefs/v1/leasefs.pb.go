@@ -7486,6 +7486,7 @@ type TrashEntry struct {
 	TimeUnixMs    int64                  `protobuf:"varint,4,opt,name=time_unix_ms,json=timeUnixMs,proto3" json:"time_unix_ms,omitempty"` // when it was deleted
 	LeftMs        int64                  `protobuf:"varint,5,opt,name=left_ms,json=leftMs,proto3" json:"left_ms,omitempty"`               // for how long it is still kept
 	Attr          *Attr                  `protobuf:"bytes,6,opt,name=attr,proto3" json:"attr,omitempty"`                                  // the length of a directory is that of all files below it; -1: not counted yet
+	KeptMs        *int64                 `protobuf:"varint,7,opt,name=kept_ms,json=keptMs,proto3,oneof" json:"kept_ms,omitempty"`         // for how long it has been kept, by the namenode's clocks; missing: an earlier release does not say
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7562,6 +7563,13 @@ func (x *TrashEntry) GetAttr() *Attr {
 	return nil
 }
 
+func (x *TrashEntry) GetKeptMs() int64 {
+	if x != nil && x.KeptMs != nil {
+		return *x.KeptMs
+	}
+	return 0
+}
+
 // RestoreTrashRequest gives an entry of the trash a name again, which nothing may have.
 type RestoreTrashRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -7633,10 +7641,12 @@ func (x *RestoreTrashRequest) GetTo() *Ref {
 
 // EmptyTrashRequest deletes entries of the trash for good.
 type EmptyTrashRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
-	Caller        *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
-	Inodes        []uint64               `protobuf:"varint,3,rep,packed,name=inodes,proto3" json:"inodes,omitempty"` // 1 to 1,000; those that are not there any more are left out, NotFound if none is
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Call   *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	Caller *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
+	// 1 to 1,000. Those that the caller may only restore, or that are not there any more, are left
+	// out; if all are, the error is PermissionDenied, or else NotFound.
+	Inodes        []uint64 `protobuf:"varint,3,rep,packed,name=inodes,proto3" json:"inodes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -13868,7 +13878,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x11ListTrashResponse\x120\n" +
 	"\aentries\x18\x01 \x03(\v2\x16.leasefs.v1.TrashEntryR\aentries\x12\x1f\n" +
 	"\vnext_cursor\x18\x02 \x01(\tR\n" +
-	"nextCursor\"\xab\x01\n" +
+	"nextCursor\"\xd5\x01\n" +
 	"\n" +
 	"TrashEntry\x12\x14\n" +
 	"\x05inode\x18\x01 \x01(\x04R\x05inode\x12\x12\n" +
@@ -13877,7 +13887,10 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\ftime_unix_ms\x18\x04 \x01(\x03R\n" +
 	"timeUnixMs\x12\x17\n" +
 	"\aleft_ms\x18\x05 \x01(\x03R\x06leftMs\x12$\n" +
-	"\x04attr\x18\x06 \x01(\v2\x10.leasefs.v1.AttrR\x04attr\"\xa0\x01\n" +
+	"\x04attr\x18\x06 \x01(\v2\x10.leasefs.v1.AttrR\x04attr\x12\x1c\n" +
+	"\akept_ms\x18\a \x01(\x03H\x00R\x06keptMs\x88\x01\x01B\n" +
+	"\n" +
+	"\b_kept_ms\"\xa0\x01\n" +
 	"\x13RestoreTrashRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x14\n" +
@@ -15063,6 +15076,7 @@ func file_leasefs_v1_leasefs_proto_init() {
 	}
 	file_leasefs_v1_leasefs_proto_msgTypes[48].OneofWrappers = []any{}
 	file_leasefs_v1_leasefs_proto_msgTypes[51].OneofWrappers = []any{}
+	file_leasefs_v1_leasefs_proto_msgTypes[85].OneofWrappers = []any{}
 	file_leasefs_v1_leasefs_proto_msgTypes[89].OneofWrappers = []any{}
 	file_leasefs_v1_leasefs_proto_msgTypes[107].OneofWrappers = []any{}
 	file_leasefs_v1_leasefs_proto_msgTypes[109].OneofWrappers = []any{

@@ -28,7 +28,7 @@ from leasefs._info import FileInfo
 from leasefs._sync import FileSystem, Reader, Writer, connect
 from leasefs.aio import AsyncFileSystem as Connection
 from leasefs.aio import AsyncReader
-from leasefs.errors import ExistsError, UnsupportedError
+from leasefs.errors import ExistsError, NotFoundError, UnsupportedError
 
 _PIECE = 4 << 20
 _OPTIONS = frozenset(inspect.signature(connect).parameters)
@@ -141,11 +141,21 @@ class LeasefsFileSystem(AsyncFileSystem):  # type: ignore[misc]
         """Removes an empty directory."""
         sync(self.loop, self._rmdir, path)
 
-    async def _rm(self, path: Any, recursive: bool = False, batch_size: int | None = None, **kwargs: Any) -> None:
-        for p in await self._expand_path(path) if not recursive else self._as_list(path):
-            if not recursive:
+    async def _rm(
+        self,
+        path: Any,
+        recursive: bool = False,
+        batch_size: int | None = None,
+        maxdepth: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        paths = self._as_list(path)
+        if not recursive or maxdepth is not None:  # what is deeper stays, with the directories above it
+            for p in reversed(await self._expand_path(paths, recursive=recursive, maxdepth=maxdepth)):
                 await self._connection.remove(p)
-            elif "*" in p or "?" in p or "[" in p:
+            return
+        for p in paths:
+            if "*" in p or "?" in p or "[" in p:
                 for found in await self._glob(p):
                     await self._connection.rmtree(found)
             else:
@@ -158,18 +168,22 @@ class LeasefsFileSystem(AsyncFileSystem):  # type: ignore[misc]
     async def _mv_file(self, path1: str, path2: str, **_: Any) -> None:
         await self._connection.rename(self._strip_protocol(path1), self._strip_protocol(path2), overwrite=True)
 
-    def mv(self, path1: str, path2: str, recursive: bool = False, maxdepth: int | None = None, **kwargs: Any) -> None:
+    def mv(self, path1: Any, path2: Any, recursive: bool = False, maxdepth: int | None = None, **kwargs: Any) -> None:
         """Renames a file or directory: no byte is moved. Several paths are copied and removed."""
-        target = self._strip_protocol(path2)
-        if maxdepth is None and isinstance(path1, str) and isinstance(target, str) and not _magic(path1):
-            source = self._strip_protocol(path1)
-            if path2.endswith("/") or self.isdir(target):
-                target = f"{target.rstrip('/')}/{source.rpartition('/')[2]}"
-            if target != source:
-                self.makedirs(target.rpartition("/")[0] or "/", exist_ok=True)
-                sync(self.loop, self._mv_file, source, target)
+        if maxdepth is not None or isinstance(path1, list) or isinstance(path2, list) or _magic(os.fspath(path1)):
+            super().mv(path1, path2, recursive=recursive, maxdepth=maxdepth, **kwargs)
             return
-        super().mv(path1, path2, recursive=recursive, maxdepth=maxdepth, **kwargs)
+        source, target = self._strip_protocol(path1), self._strip_protocol(path2)
+        if os.fspath(path2).endswith("/") or self.isdir(target):
+            target = f"{target.rstrip('/')}/{source.rpartition('/')[2]}"
+        if target == source:
+            return
+        try:
+            sync(self.loop, self._mv_file, source, target)
+        except NotFoundError:
+            self._files.lstat(source)  # if this is not what is missing
+            self.makedirs(target.rpartition("/")[0] or "/", exist_ok=True)
+            sync(self.loop, self._mv_file, source, target)
 
     def modified(self, path: str) -> datetime.datetime:
         """When the file was written last."""

@@ -1377,20 +1377,22 @@ class ListTrashResponse(_message.Message):
     def __init__(self, entries: _Optional[_Iterable[_Union[TrashEntry, _Mapping]]] = ..., next_cursor: _Optional[str] = ...) -> None: ...
 
 class TrashEntry(_message.Message):
-    __slots__ = ("inode", "user", "path", "time_unix_ms", "left_ms", "attr")
+    __slots__ = ("inode", "user", "path", "time_unix_ms", "left_ms", "attr", "kept_ms")
     INODE_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
     TIME_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
     LEFT_MS_FIELD_NUMBER: _ClassVar[int]
     ATTR_FIELD_NUMBER: _ClassVar[int]
+    KEPT_MS_FIELD_NUMBER: _ClassVar[int]
     inode: int
     user: str
     path: str
     time_unix_ms: int
     left_ms: int
     attr: Attr
-    def __init__(self, inode: _Optional[int] = ..., user: _Optional[str] = ..., path: _Optional[str] = ..., time_unix_ms: _Optional[int] = ..., left_ms: _Optional[int] = ..., attr: _Optional[_Union[Attr, _Mapping]] = ...) -> None: ...
+    kept_ms: int
+    def __init__(self, inode: _Optional[int] = ..., user: _Optional[str] = ..., path: _Optional[str] = ..., time_unix_ms: _Optional[int] = ..., left_ms: _Optional[int] = ..., attr: _Optional[_Union[Attr, _Mapping]] = ..., kept_ms: _Optional[int] = ...) -> None: ...
 
 class RestoreTrashRequest(_message.Message):
     __slots__ = ("call", "caller", "inode", "to")
