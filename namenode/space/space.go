@@ -13,7 +13,6 @@ import (
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
-	"github.com/leasefs/leasefs/namenode/blocks"
 	"github.com/leasefs/leasefs/namenode/datadir"
 	"github.com/leasefs/leasefs/namenode/forecast"
 	"github.com/leasefs/leasefs/namenode/loops"
@@ -27,16 +26,30 @@ type Config struct {
 	Log     *slog.Logger
 	Dir     *datadir.Dir
 	Store   blockstore.Store
-	Blocks  *blocks.Blocks // is told when the store has little room
-	Reserve int64          // bytes of disk kept free for deleting
-	Memory  int64          // bytes that the process may take
-	Apart   bool           // the store is on another disk than Dir
+	Blocks  Blocks
+	Reserve int64 // bytes of disk kept free for deleting
+	Memory  int64 // bytes that the process may take
+	Apart   bool  // the store is on another disk than Dir
+}
+
+// Blocks are those of the store, as blocks.Blocks.
+type Blocks interface {
+	Hurry(free, total int64) // is told how much room the store has
+	Expire()                 // is called with each measurement
 }
 
 // Space is the room of one namenode. Its methods are safe for concurrent use.
 type Space struct {
 	Config
-	short atomic.Pointer[string] // of what there is too little; nil: of nothing
+	short  atomic.Pointer[string] // of what there is too little; nil: of nothing
+	asking atomic.Bool            // the store is asked how much room it has
+	store  atomic.Pointer[usage]  // what it said last; nil: nothing
+}
+
+// usage is what a store has said, as by blockstore.Store's Usage.
+type usage struct {
+	free, total int64
+	err         error
 }
 
 // New returns a Space that was not measured yet.
@@ -83,34 +96,31 @@ func (s *Space) StoreReading(ctx context.Context) []forecast.Reading {
 	return []forecast.Reading{{Resource: "store", Used: total - s.Reserve - left, Limit: total - s.Reserve}}
 }
 
-// firstLook is how long a reign waits until it knows how much room there is.
-const firstLook = 2 * time.Second
+// patience is how long a measurement waits for the store, which may hang.
+const patience = 2 * time.Second
 
-// Begin measures for the first time in a reign. A store that hangs keeps none from beginning.
+// Begin measures for the first time in a reign.
 func (s *Space) Begin(ctx context.Context) {
-	first, cancel := context.WithTimeout(ctx, firstLook)
-	defer cancel()
-	if _, err := loops.Within(first, func(context.Context) (struct{}, error) { return struct{}{}, s.Measure(ctx) }); err != nil {
+	if err := s.Measure(ctx); err != nil {
 		s.Log.Error("the room that is left could not be measured; it will be tried again", "cause", err)
 	}
 }
 
-// Measure looks how much room there is.
+// Measure looks how much room there is. Of a store that does not answer soon, what it has said last
+// counts: one that hangs hides no shortage of disk or memory.
 func (s *Space) Measure(ctx context.Context) error {
 	why, err := s.Dir.Shortage(s.Reserve)
 	if err != nil {
 		return err
 	}
-	free, total, err := s.Store.Usage(ctx)
-	s.Blocks.Hurry(free, total)
+	store := s.askStore(ctx)
+	s.Blocks.Hurry(store.free, store.total)
 	switch {
-	case err != nil:
-		return err
 	case why != "":
-	case total > 0 && free <= 0: // its reserve is taken off already
-		why = fmt.Sprintf("the block store is full (all but the %d MiB that are kept); delete files or add space", s.Reserve>>20)
 	case s.MemoryShort() > 0:
 		why = fmt.Sprintf("the namenode's memory is used up (limit %d MiB); delete files or give it more", s.Memory>>20)
+	case store.total > 0 && store.free <= 0: // its reserve is taken off already
+		why = fmt.Sprintf("the block store is full (all but the %d MiB that are kept); delete files or add space", s.Reserve>>20)
 	}
 	was := s.Short()
 	s.short.Store(&why)
@@ -118,7 +128,25 @@ func (s *Space) Measure(ctx context.Context) error {
 		s.Log.Warn("space", "short", why)
 	}
 	s.Blocks.Expire()
-	return nil
+	return store.err
+}
+
+// askStore is how much room the store has, or had when it answered last. One question is under way at most.
+func (s *Space) askStore(ctx context.Context) usage {
+	if s.asking.CompareAndSwap(false, true) {
+		soon, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		_, _ = loops.Within(soon, func(context.Context) (struct{}, error) {
+			free, total, err := s.Store.Usage(ctx)
+			s.store.Store(&usage{free, total, err})
+			s.asking.Store(false)
+			return struct{}{}, nil
+		})
+	}
+	if said := s.store.Load(); said != nil {
+		return *said
+	}
+	return usage{err: fserror.New(fserror.Unavailable, "", "", "the block store has not said yet how much room it has")}
 }
 
 // MemoryShort is how much memory live objects take (HeapBytes), if that is too much, else 0: the

@@ -1,0 +1,68 @@
+package space
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/vfs"
+	"github.com/leasefs/leasefs/namenode/datadir"
+)
+
+// hung is a store that never tells how much room it has, as a folder of a file system that hangs.
+type hung struct {
+	blockstore.Store
+	asked chan struct{}
+}
+
+func (h hung) Usage(context.Context) (free, total int64, err error) {
+	close(h.asked)
+	select {}
+}
+
+// fullDisk has no room.
+type fullDisk struct{ vfs.FS }
+
+func (fullDisk) Usage(string) (free, total int64, err error) { return 0, 1 << 30, nil }
+
+// noBlocks counts measurements.
+type noBlocks struct{ expired int }
+
+func (*noBlocks) Hurry(int64, int64) {}
+func (b *noBlocks) Expire()          { b.expired++ }
+
+// TestHungStore: a store that hangs keeps no reign from beginning, hides no shortage of disk, and is
+// asked no second time.
+func TestHungStore(t *testing.T) {
+	d, err := datadir.Open(fullDisk{vfs.OS()}, t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	if err := d.WriteVersion(); err != nil { // else it is not known whether the disk can be written
+		t.Fatal(err)
+	}
+	h, b := hung{asked: make(chan struct{})}, new(noBlocks)
+	s := New(Config{Log: slog.New(slog.DiscardHandler), Dir: d, Store: h, Blocks: b, Reserve: 1 << 20, Memory: 1 << 40})
+	began := make(chan struct{})
+	go func() { s.Begin(t.Context()); close(began) }()
+	select {
+	case <-h.asked:
+	case <-began:
+		t.Fatal("the store is not asked")
+	}
+	select {
+	case <-began:
+	case <-time.After(time.Minute):
+		t.Fatal("it waits for the store")
+	}
+	if err := s.Measure(t.Context()); err == nil || !strings.Contains(err.Error(), "has not said yet") {
+		t.Errorf("of a store that has said nothing: %v", err)
+	}
+	if s.Refuse() == nil || b.expired != 2 {
+		t.Errorf("the disk is full, and the shortage is %q; blocks were looked at %d times", s.Short(), b.expired)
+	}
+}
