@@ -40,8 +40,8 @@ func (w *Writer) Close() error { return w.CloseContext(context.WithoutCancel(w.c
 //     was not flushed before is not in it.
 //   - Any other error: what could not be made durable is not in the file
 //     (Durable tells how far it goes); it was closed at its flushed length, or,
-//     if no namenode answered, is recovered in the background as soon as one
-//     does, at the latest at the lease's hard limit. (The cause of Context is
+//     if no namenode answered, is closed so in the background as soon as one
+//     does, or recovered at the lease's hard limit. (The cause of Context is
 //     of kind Closed, or else why it was not confirmed.) When the context ends
 //     that is still tried for three seconds.
 //
@@ -251,7 +251,7 @@ func (w *Writer) end() {
 }
 
 // abandon sees to it that a file whose close was not confirmed does not stay
-// open: in the background, recovery is asked for as soon as a namenode
+// open: in the background, it is closed at its flushed length as soon as a namenode
 // answers. If nothing of that works, the lease lapses, since nobody renews it.
 func (w *Writer) abandon(err error) {
 	if w.lost.Load() != nil || errors.Is(err, fserror.LeaseLost) || errors.Is(err, fserror.NotFound) {
@@ -259,11 +259,11 @@ func (w *Writer) abandon(err error) {
 	}
 	w.unclosed = err
 	f := w.fs
-	f.cfg.Logger.Warn("leasefs: closing a file was not confirmed, recovery will be asked for", "path", w.path, "err", err)
+	f.cfg.Logger.Warn("leasefs: closing a file was not confirmed; it is tried in the background", "path", w.path, "err", err)
 	f.goRun(func() {
 		start := f.session.Now()
 		for n := 0; f.session.Now().Since(start) < f.session.Limit(); n++ {
-			done, err := w.recoverOwn(f.ctx)
+			done, err := w.closeLate(f.ctx)
 			if done {
 				if err != nil {
 					f.cfg.Logger.Warn("leasefs: the file may stay open until its lease is over", "path", w.path, "err", err)

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"sync/atomic"
 
@@ -121,17 +122,14 @@ func (t *tenure) under(ctx context.Context) (context.Context, context.CancelFunc
 	}
 }
 
-// recoverOwn recovers the file if it is still open as this Writer opened it.
-func (t *tenure) recoverOwn(ctx context.Context) (done bool, err error) {
-	req := &pb.GetFileRequest{Caller: t.fs.caller, At: pb.Inode(t.key.Inode), Writer: t.id, NoUrls: true}
-	resp := new(pb.GetFileResponse)
-	err = t.fs.nn.Do(ctx, &namecall.Call{Op: "close", Path: t.path}, pb.Namenode_GetFile_FullMethodName, req, resp)
+// closeLate closes the file at what is flushed, if it is still open as this Writer opened it. Its token is
+// the right to do so: by now the file may have another name, or one that the user may not write.
+func (t *tenure) closeLate(ctx context.Context) (done bool, err error) {
+	req := &pb.CloseRequest{Call: t.fs.ids.Begin(), Writer: t.id, Length: -1, MtimeUnixMs: math.MinInt64}
+	defer t.fs.ids.End(req.Call)
+	err = t.fs.nn.Do(ctx, &namecall.Call{Op: "close", Path: t.path, Mutates: true}, pb.Namenode_Close_FullMethodName, req, new(pb.CloseResponse))
 	if errors.Is(err, fserror.LeaseLost) {
 		return true, nil
 	}
-	if err != nil {
-		return !fserror.Transient(err), err
-	}
-	_, err = t.fs.recoverEpoch(ctx, resp.GetPath(), true, t.key.Epoch)
 	return !fserror.Transient(err), err
 }

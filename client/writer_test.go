@@ -453,11 +453,13 @@ func TestScenario51CloseWithOpenFiles(t *testing.T) {
 	wantKind(t, fs.Close(), fserror.Closed)
 }
 
-// Scenario 52: close is not confirmed; recovery is asked for.
+// Scenario 52: close is not confirmed; the file is closed later, though it has another name and may
+// not be recovered by its user.
 func TestScenario52UnconfirmedClose(t *testing.T) {
 	f := newFake()
 	fs := start(t, f, func(c *Config) { c.Timeout = 100 * time.Millisecond })
 	w := mustCreate(t, fs, "/a")
+	file := f.files["/a"]
 	f.set(func() {
 		f.before = func(method string, _ any) error {
 			if method == "Close" {
@@ -467,8 +469,17 @@ func TestScenario52UnconfirmedClose(t *testing.T) {
 		}
 	})
 	wantKind(t, w.Close(), fserror.Unavailable)
+	f.set(func() {
+		delete(f.files, "/a")
+		f.before = func(method string, _ any) error {
+			if method == "Recover" {
+				return fserror.New(fserror.Permission, "", "", "no")
+			}
+			return nil
+		}
+	})
 	f.mu.Lock()
-	for f.files["/a"].open != nil {
+	for file.open != nil {
 		f.changed.Wait()
 	}
 	f.mu.Unlock()

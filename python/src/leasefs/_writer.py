@@ -599,19 +599,19 @@ class CoreWriter:
         self._notify()
 
     def _abandon(self, why: BaseException) -> None:
-        """Asks for recovery in the background, as soon as a namenode answers."""
+        """Closes the file at what is flushed in the background, as soon as a namenode answers."""
         if self.lost is not None or isinstance(why, LeaseLostError | NotFoundError):
             return
-        log.warning("closing %s was not confirmed, recovery will be asked for: %s", self.path, why)
-        self._core.spawn(self._recover_own())
+        log.warning("closing %s was not confirmed; it is tried in the background: %s", self.path, why)
+        self._core.spawn(self._close_late())
 
-    async def _recover_own(self) -> None:
+    async def _close_late(self) -> None:
+        """The token is the right to do so: by now the file may have another name, or one that the user may not write."""
         began, n = _clock.now(), 0
         while _clock.now() - began < _clock.sure(self._core.session.hard):
-            req = pb.GetFileRequest(caller=self._core.caller, at=pb.Ref(base=self.inode), writer=self._id, no_urls=True)
+            req = pb.CloseRequest(writer=self._id, length=-1, mtime_unix_ms=_KEEP_MTIME)
             try:
-                r = await self._core.names.do(Call("close", self.path), "Namenode/GetFile", req, pb.GetFileResponse)
-                await self._core.recover(r.path, force=True, epoch=self.epoch)
+                await self._core.change(Call("close", self.path, mutates=True), "Namenode/Close", req, pb.CloseResponse)
             except LeasefsError as e:
                 if not transient(e):
                     return
@@ -619,6 +619,9 @@ class CoreWriter:
                 return
             await asyncio.sleep(max(backoff(n), 0.5))
             n += 1
+
+
+_KEEP_MTIME = -(1 << 63)  # the modification time of a file is to stay
 
 
 class _BeforeError(LeasefsError):
