@@ -25,13 +25,17 @@ import (
 const reason = "draft"
 
 const (
-	// numbers is how many inode numbers are set aside for a session at once, which
-	// happens once in reserveEvery at most.
+	// numbers is how many inode numbers are set aside for a session at once, which happens once in
+	// reserveEvery at most, or in unusedEvery if those before are not used: they are never set aside again,
+	// and there are not endlessly many.
 	numbers      = 1024
 	reserveEvery = 50 * time.Millisecond
+	unusedEvery  = time.Minute
 	// maxDrafts is how many drafts are known, of all sessions. A mount has a few at
 	// a time. What is told beyond that is not held: a conflict shows at its close.
 	maxDrafts = 64 << 10
+	// maxReserved is for how many sessions numbers are set aside within unusedEvery.
+	maxReserved = 64 << 10
 )
 
 // Table knows the drafts that have been told of. It is of one reign.
@@ -175,15 +179,22 @@ func (t *Table) sweep(now time.Duration) {
 }
 
 // mayReserve tells whether numbers may be set aside for the session again, and
-// notes that they are.
-func (t *Table) mayReserve(id namespace.SessionID, now time.Duration) bool {
+// notes that they are. spent says that it has used those before.
+func (t *Table) mayReserve(id namespace.SessionID, spent bool, now time.Duration) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if last, was := t.reserved[id]; was && now < last+reserveEvery {
+	every := unusedEvery
+	if spent {
+		every = reserveEvery
+	}
+	if last, was := t.reserved[id]; was && now < last+every {
 		return false
 	}
-	if len(t.reserved) >= 1024 {
-		maps.DeleteFunc(t.reserved, func(_ namespace.SessionID, last time.Duration) bool { return now >= last+reserveEvery })
+	if len(t.reserved) >= maxReserved {
+		maps.DeleteFunc(t.reserved, func(_ namespace.SessionID, last time.Duration) bool { return now >= last+unusedEvery })
+		if len(t.reserved) >= maxReserved {
+			return false
+		}
 	}
 	t.reserved[id] = now
 	return true
@@ -263,16 +274,18 @@ func Refused(err error) bool {
 // Delegate delegates a directory to a session and, if it wants them, sets n numbers
 // aside for its drafts, from first on. That it does not is no error.
 func (t *Table) Delegate(ctx context.Context, id namespace.SessionID, dir namespace.InodeID, wants bool) (delegated bool, first namespace.InodeID, n uint32) {
+	spent := false
 	if err := t.engine.Read(func(tx *engine.Tx) error {
 		if !tx.Delegate(id, dir) {
 			return nil
 		}
+		spent = tx.Tree.Spent(id)
 		// To whom it was delegated before may not be done with it. That is looked for when
 		// it is free: what its acknowledgement told of is known by then.
 		_, others := t.find(dir, "", id, t.clock.Mono())
 		delegated = !others
 		return nil
-	}); err != nil || !delegated || !wants || !t.mayReserve(id, t.clock.Mono()) {
+	}); err != nil || !delegated || !wants || !t.mayReserve(id, spent, t.clock.Mono()) {
 		return delegated, 0, 0
 	}
 	r, err := t.engine.Do(ctx, engine.Request{Plan: func(tx *engine.Tx) (namespace.Op, error) {

@@ -76,13 +76,16 @@ func TestTable(t *testing.T) {
 	if len(tab.byDir) > 0 {
 		t.Fatal(tab.byDir)
 	}
-	if !tab.mayReserve(a, 0) || tab.mayReserve(a, reserveEvery-1) || !tab.mayReserve(b, 1) || !tab.mayReserve(a, reserveEvery) {
+	if !tab.mayReserve(a, true, 0) || tab.mayReserve(a, true, reserveEvery-1) || !tab.mayReserve(b, true, 1) || !tab.mayReserve(a, true, reserveEvery) {
 		t.Fatal("numbers are set aside too often, or not often enough")
 	}
-	for i := range 5000 {
-		tab.mayReserve(namespace.SessionID{byte(i), byte(i >> 8), 1}, time.Duration(i+2)*reserveEvery)
+	if tab.mayReserve(a, false, unusedEvery) || !tab.mayReserve(a, false, reserveEvery+unusedEvery) {
+		t.Fatal("numbers are set aside too often, or not often enough, for who has not used those before")
 	}
-	if len(tab.reserved) > 1024 {
+	for i := range 2 * maxReserved {
+		tab.mayReserve(namespace.SessionID{byte(i), byte(i >> 8), byte(i >> 16), 1}, true, time.Duration(i+1000)*reserveEvery)
+	}
+	if len(tab.reserved) > maxReserved {
 		t.Fatalf("%d sessions are remembered", len(tab.reserved))
 	}
 }

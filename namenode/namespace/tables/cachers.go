@@ -2,6 +2,7 @@ package tables
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -98,6 +99,20 @@ func (t *Cachers) SetAside(id SessionID, first InodeID, count uint32) {
 		t.ranges.Delete(have[0])
 	}
 	t.ranges.ReplaceOrInsert(numbers{session: id, first: first, count: count})
+}
+
+// Spent reports whether the last range that was set aside for a session is used up, but for a quarter of
+// its numbers, or there is none.
+func (t *Cachers) Spent(id SessionID) bool {
+	have := t.of(id)
+	if len(have) == 0 {
+		return true
+	}
+	last, used := have[len(have)-1], 0
+	for _, b := range []byte(last.used) {
+		used += bits.OnesCount8(b)
+	}
+	return uint32(used) >= last.count-last.count/4 //nolint:gosec // at most count
 }
 
 // Ranges is how many ranges of numbers are set aside.

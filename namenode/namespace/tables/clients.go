@@ -33,6 +33,9 @@ func (t *Clients) Reserved(id SessionID, inode InodeID) bool {
 	return t.CacherTable.Reserved(id, inode)
 }
 
+// Spent reports whether most numbers of the last range that was set aside for a session are used.
+func (t *Clients) Spent(id SessionID) bool { return t.CacherTable.Spent(id) }
+
 // Age returns a journalled age in milliseconds, 0 if there is none.
 func (t *Clients) Age(k AgeKey) int64 { return t.AgeTable.Get(k) }
 

@@ -236,3 +236,28 @@ func TestReignsOfOneTermCountFromTheirOwn(t *testing.T) {
 		t.Errorf("%x, then %x: what a record or an image says must not move it", a.Base(), again.Base())
 	}
 }
+
+// TestSpent: three quarters of the last range have to be used, whatever is left of others.
+func TestSpent(t *testing.T) {
+	c := NewCachers()
+	id, other := SessionID{1}, SessionID{2}
+	if !c.Spent(id) {
+		t.Error("of nothing there is something left")
+	}
+	c.SetAside(id, 1000, 100)
+	c.SetAside(other, 1100, 100)
+	for first := range 2 {
+		from := InodeID(1000 + 200*first)
+		for i := range InodeID(75) {
+			if c.Spent(id) {
+				t.Fatalf("%d of 100 are used", i)
+			}
+			c.Use(id, from+i)
+			c.Use(id, from+i)
+		}
+		if !c.Spent(id) || c.Spent(other) {
+			t.Errorf("of the range from %d on three quarters are used: %t, of the other's nothing: %t", from, c.Spent(id), c.Spent(other))
+		}
+		c.SetAside(id, 1200, 100)
+	}
+}
