@@ -7,12 +7,21 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/namenode"
+	"github.com/leasefs/leasefs/test/env"
+	"github.com/leasefs/leasefs/test/env/spawn"
 )
 
-// BenchmarkArchive makes empty files by turns at two namenodes, fsync on, of which one
+// BenchmarkArchive makes empty files by turns at two namenodes, of which one
 // archives its journal, and tells what that adds: the median and the 99th percentile of the ratios of
-// pairs of hundreds.
+// pairs of hundreds. The journals are on a disk, fsync on, or in a ZooKeeper of three servers.
 func BenchmarkArchive(b *testing.B) {
+	b.Run("disk", func(b *testing.B) { benchArchive(b, nil) })
+	b.Run("zookeeper", func(b *testing.B) { benchArchive(b, env.StartZooKeeper(b, 3).Addrs()) })
+}
+
+func benchArchive(b *testing.B, zookeeper []string) {
+	b.Helper()
 	const batch = 100
 	var at [2]*client.FS // without, with
 	for i := range at {
@@ -21,8 +30,15 @@ func BenchmarkArchive(b *testing.B) {
 		if i == 1 {
 			cfg.Archive = time.Hour
 		}
+		if zookeeper != nil {
+			host := spawn.Loopback()
+			cfg.Listen, cfg.HTTP = host+":7070", host+":7071"
+			cfg.HA = &namenode.HA{ZooKeeper: zookeeper, Name: fmt.Sprint("bench", i), SessionTimeout: calmSession}
+			env.Format(b, cfg)
+		}
 		s := benchStart(b, cfg)
 		defer func() { _ = s.Close() }()
+		env.Eventually(b, "it is active", func() bool { return s.Role() == "active" })
 		fs, err := client.New(b.Context(), client.Config{Namenodes: []string{s.Addr()}, User: "root"})
 		if err != nil {
 			b.Fatal(err)

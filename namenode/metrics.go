@@ -66,7 +66,6 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 		set("lease_history_lost_total", float64(h.Lost), "Ends of leases that the history has not: more came than could be written.")
 		set("lease_history_failing", flag(h.Failing), "1 while the history of leases cannot be written.")
 	}
-	s.scrub.Measure(set)
 	s.archive.Measure(set)
 	set("archive_blocks_deleted_early_total", float64(s.blocks.Early()), "Blocks deleted for want of room although the archive of the journal needs them.")
 	meters.Store(ch, set, s.store)
@@ -92,6 +91,7 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	n := s.engine.Facts()
 	total, _ := s.journal.Size()
+	s.scrub.Measure(set)
 	set("term", float64(s.role.Term()), "Number of this namenode's reign.")
 	set("txid", float64(n.Last), "Last journal record applied.")
 	set("durable_txid", float64(s.journal.Durable()), "Last journal record that is on disk.")

@@ -14,6 +14,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/reign"
 	"github.com/leasefs/leasefs/namenode/share"
+	"github.com/leasefs/leasefs/namenode/space"
 	"github.com/leasefs/leasefs/namenode/watch"
 )
 
@@ -103,11 +104,9 @@ func (s *Server) newImages() *images.Keeper {
 // newArchive makes the archive of the journal, in the store of blocks.
 func newArchive(s *Server) *archive.Archive {
 	return archive.New(archive.Config{
-		Clock: s.cfg.Clock, Log: s.log, Objects: s.blocks.Noting(s.objects), ID: s.dir.ID, Keep: s.owner.Kept, Snapshot: s.engine.Snapshot, Now: s.engine.Now,
-		Local:  images.Folder{FS: s.cfg.FS, Dir: s.dir.File(datadir.ArchiveDir), Log: s.log, Reserve: s.cfg.Reserve},
-		Check:  s.owner.Check,
-		Term:   s.owner.Overrules,
-		Remove: s.owner.Remove,
+		Clock: s.cfg.Clock, Log: s.log, Objects: s.blocks.Noting(s.objects), Beside: s.cfg.HA == nil && (s.private() || space.SameDisk(s.cfg.Data, s.cfg.BlocksDir)), ID: s.dir.ID, Keep: s.owner.Kept, Snapshot: s.engine.Snapshot, Now: s.engine.Now,
+		Local: images.Folder{FS: s.cfg.FS, Dir: s.dir.File(datadir.ArchiveDir), Log: s.log, Reserve: s.cfg.Reserve},
+		Check: s.owner.Check, Term: s.owner.Overrules, Remove: s.owner.Remove,
 	})
 }
 

@@ -72,8 +72,8 @@ func (s *operators) Status(ctx context.Context, r *pb.StatusRequest) (*pb.Status
 		resp.Clocks = append(resp.Clocks, &pb.ClockSkew{Than: than, AheadMs: skew.Ahead.Round(ms).Milliseconds(), BoundMs: (skew.Bound + ms).Milliseconds()})
 	})
 	resp.StoreConflict = s.owner.Conflict()
-	if st := s.scrub.Stats(); st.On {
-		resp.Scrub = &pb.ScrubStatus{BeganUnixMs: st.Began, ReadBytes: st.Read, WholeUnixMs: st.Whole, Damaged: uint64(st.Found)} //nolint:gosec // a count
+	if st := s.scrub.Stats(); st.On && role.Role != "standby" {
+		resp.Scrub = &pb.ScrubStatus{BeganUnixMs: st.Began, ReadBytes: st.Read, WholeUnixMs: st.Whole, Damaged: uint64(st.Found), LateMs: st.Late.Milliseconds()} //nolint:gosec // a count
 	}
 	if st := s.archive.Stats(); st.On && role.Role != "standby" {
 		resp.Archive = &pb.ArchiveStatus{Txid: st.TxID, Records: st.Records, LagMs: st.Lag.Milliseconds(), Holes: uint64(st.Holes), Problem: st.Problem} //nolint:gosec // a count

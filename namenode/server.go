@@ -171,7 +171,7 @@ func (s *Server) open(ctx context.Context) error {
 	}
 	s.owner = s.newOwner()
 	s.blocks = blocks.New(blocks.Config{
-		Clock: s.cfg.Clock, Log: s.log, Engine: s.engine, Store: s.store, Objects: s.objects, Owner: s.owner,
+		Clock: s.cfg.Clock, Log: s.log, Engine: s.engine, Store: s.store, Objects: s.objects, Owner: s.owner, Absent: func(of namespace.InodeID, b namespace.Block) bool { return s.scrub.Suspect(of, b) },
 		BlockSize: s.cfg.BlockSize, URLLife: s.cfg.URLLife, TailBudget: s.cfg.TailBudget, SealAfter: s.cfg.SealAfter,
 	})
 	if err := s.owner.Meet(ctx); err != nil {
@@ -184,7 +184,7 @@ func (s *Server) open(ctx context.Context) error {
 	s.images = s.newImages()
 	s.scrub = scrub.New(scrub.Config{
 		FS: s.cfg.FS, File: s.dir.File(datadir.ScrubFile), Clock: s.cfg.Clock, Log: s.log, Every: s.cfg.Scrub, Rate: s.cfg.ScrubRate,
-		Snapshot: s.engine.Snapshot, Has: s.blocks.Has, Fetch: s.blocks.Fetch, Images: s.images.Verify,
+		Snapshot: s.engine.Snapshot, Has: s.blocks.Has, Fetch: s.blocks.Fetch, Images: s.images.Verify, Objects: s.blocks.Noting(s.objects), Several: s.cfg.HA != nil, Term: s.role.Term, Remove: s.owner.Remove,
 	})
 	return s.openHistory()
 }

@@ -91,6 +91,7 @@ type dataJSON struct {
 type scrubJSON struct {
 	DamagedBlocks *uint64 `json:"damaged_blocks"` // of files, that are damaged or gone
 	ScrubbedMS    *int64  `json:"scrubbed_ms"`    // Unix milliseconds: when it last ended a pass over all blocks; null: never
+	ScrubLateMS   *int64  `json:"scrub_late_ms"`  // by how much it takes longer than its period
 	rewind.Status
 }
 
@@ -186,7 +187,6 @@ func statusToJSON(s *client.NamenodeStatus) statusJSON {
 	for _, g := range s.Greedy {
 		j.Greedy = append(j.Greedy, greedyJSON{g.What, g.Who, g.Held, screen.OrNull(g.Most), g.Refused, g.Delayed})
 	}
-	j.DamagedBlocks = &s.DamagedBlocks
 	if !s.Scrubbed.IsZero() {
 		ms := s.Scrubbed.UnixMilli()
 		j.ScrubbedMS = &ms
@@ -205,6 +205,8 @@ func statusToJSON(s *client.NamenodeStatus) statusJSON {
 	j.StoreClockSkewMS, j.StoreClockBoundMS = skewJSON(s.StoreClock)
 	if s.Role != "standby" {
 		j.Leases, j.Sessions, j.OldestOverdueMS, j.TrashBytes, j.SnapshotMemory = &s.Leases, &s.Sessions, &overdue, &s.TrashBytes, &s.SnapshotMemory
+		late := s.ScrubLate.Milliseconds()
+		j.DamagedBlocks, j.ScrubLateMS = &s.DamagedBlocks, &late
 	}
 	return j
 }
@@ -264,6 +266,9 @@ func (p *program) statusTable(list []client.NamenodeStatus) error {
 		}
 		if s.DamagedBlocks > 0 {
 			role += " (damaged blocks)"
+		}
+		if s.ScrubLate > 0 {
+			role += " (scrub late)"
 		}
 		if s.AuditLost > 0 || s.AuditProblem != "" {
 			role += " (audit lost)"

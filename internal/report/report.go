@@ -71,9 +71,12 @@ type Troubles struct {
 	AuditLost    uint64
 	AuditProblem string
 	// DamagedBlocks is how many blocks of files its scrub has found damaged or gone,
-	// Scrubbed when that last ended a pass over all blocks; zero: never, or it does not scrub.
+	// Scrubbed when that last ended a pass over all blocks, zero: never; ScrubLate is by how much
+	// it takes longer than its period. All are zero of one that does not scrub: only the active
+	// one does.
 	DamagedBlocks uint64
 	Scrubbed      time.Time
+	ScrubLate     time.Duration
 	Archive       *ArchiveStatus // nil: it archives nothing, or is not active
 	// Greedy is told to superusers: who holds most of what all callers share, and who was
 	// refused more, or delayed.
@@ -222,7 +225,7 @@ func Of(ctx context.Context, ep *namecall.Node, caller *pb.Caller) NamenodeStatu
 	out.Level, out.NewestLevel = r.GetFeatureLevel(), r.GetNewestLevel()
 	out.Uptime, out.OldestOverdue = ms(r.GetUptimeMs()), ms(r.GetOldestOverdueMs())
 	out.Trusts = r.GetTrusts()
-	out.DamagedBlocks = r.GetScrub().GetDamaged()
+	out.DamagedBlocks, out.ScrubLate = r.GetScrub().GetDamaged(), ms(r.GetScrub().GetLateMs())
 	if ms := r.GetScrub().GetWholeUnixMs(); ms != 0 {
 		out.Scrubbed = time.UnixMilli(ms)
 	}

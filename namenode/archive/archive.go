@@ -40,6 +40,7 @@ type Config struct {
 	Clock   clock.Clock
 	Log     *slog.Logger
 	Objects blockstore.Objects
+	Beside  bool     // Objects are on the disk of the journal
 	ID      [16]byte // of the namespace
 	// Keep is how far back moments are kept, 0: nothing is archived. It is certain, and does not
 	// change within a reign, once Check has succeeded.
@@ -88,6 +89,7 @@ type Archive struct {
 	baseAt  time.Duration // when the next base is tried, after one that failed
 	baseErr error         // why it failed
 	holed   uint64        // the first record that the last hole lacks
+	told    bool          // that Objects are Beside
 	keep    time.Duration // in this reign
 
 	mu      sync.Mutex
@@ -203,6 +205,10 @@ func (a *Archive) turn(ctx context.Context) (more bool, err error) {
 		a.mu.Lock()
 		a.stats.On = true
 		a.mu.Unlock()
+		if a.cfg.Beside && !a.told {
+			a.told = true
+			a.cfg.Log.Warn("the archive is on the same disk as the journal: whoever loses that disk loses the journal, the blocks and the archive together", "reason", fserror.ReasonArchive)
+		}
 	}
 	term, err := a.cfg.Term()
 	if err != nil {
@@ -243,6 +249,7 @@ func (a *Archive) find(ctx context.Context, term uint64) error {
 		return err
 	}
 	txid := uint64(0)
+	var others []span // of another history, the newest first
 	for _, s := range slices.Backward(c.spans) {
 		agrees, err := a.agrees(ctx, s)
 		if errors.Is(err, journal.ErrPurged) {
@@ -261,7 +268,11 @@ func (a *Archive) find(ctx context.Context, term uint64) error {
 			txid = s.to
 			break
 		}
-		a.cfg.Log.Warn("the archive has records of another history; what they are is told by the term that put them", "reason", fserror.ReasonArchive, "object", s.Name(), "term", s.Term)
+		others = append(others, s)
+	}
+	if n := len(others); n > 0 { // once: after a way back these can be those of a whole day
+		a.cfg.Log.Warn("the archive has records of another history, or that are damaged; what they are is told by the terms that put them", "reason", fserror.ReasonArchive,
+			"objects", n, "oldest", others[n-1].Name(), "newest", others[0].Name())
 	}
 	a.newest, a.based, a.since = 0, 0, 0
 	for _, b := range c.bases {

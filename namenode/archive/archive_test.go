@@ -31,6 +31,8 @@ type rig struct {
 	*Archive
 	term     uint64
 	conflict error // of two copies that use the store
+	beside   bool  // Config.Beside, and what it logs
+	log      bytes.Buffer
 }
 
 // flaky is a store that can be away.
@@ -129,7 +131,7 @@ func (r *rig) reign(term uint64) {
 	h := r.history
 	r.term = term
 	r.Archive = New(Config{
-		Clock: &r.clk, Log: slog.New(slog.DiscardHandler), Objects: r.flaky, ID: testID, Keep: func() time.Duration { return 8 * time.Hour },
+		Clock: &r.clk, Log: slog.New(slog.NewTextHandler(&r.log, nil)), Objects: r.flaky, Beside: r.beside, ID: testID, Keep: func() time.Duration { return 8 * time.Hour },
 		Local:    r.folder(),
 		Snapshot: func(context.Context) (*namespace.Tree, error) { return h.tree.Clone(), nil }, Now: h.now,
 		Check:  func(context.Context) error { return nil },
@@ -306,6 +308,47 @@ func TestOtherHistory(t *testing.T) {
 	for _, b := range r.catalog().stored {
 		if b.TxID == 22 {
 			t.Error("a base of the other history is left")
+		}
+	}
+}
+
+// TestOthersAreOneLine: after a way back, the log has one line of all that the other history
+// has archived, however much that is.
+func TestOthersAreOneLine(t *testing.T) {
+	r := newRig(t)
+	r.grow(t, 9, 1)
+	r.all()
+	other := *r.history
+	other.tree, other.recs = r.at(10), append([]journal.Record(nil), r.recs...)
+	const objects = 100
+	for range objects {
+		r.grow(t, 1, 1)
+		r.all()
+	}
+	r.history = &other
+	r.grow(t, objects+10, 2)
+	r.log.Reset()
+	r.reign(50)
+	lines := strings.Split(strings.TrimSpace(r.log.String()), "\n")
+	if n := strings.Count(r.log.String(), "another history"); n != 1 || !strings.Contains(lines[0], fmt.Sprintf("objects=%d", objects)) {
+		t.Errorf("%d lines are of another history, of %d:\n%s", n, len(lines), lines[0])
+	}
+}
+
+// TestBeside: a namenode whose archive is lost with its journal says so, once.
+func TestBeside(t *testing.T) {
+	for _, beside := range []bool{true, false} {
+		r := newRig(t)
+		r.beside = beside
+		r.reign(2)
+		r.Archive.term = 0 // as Run begins
+		for range 2 {
+			r.grow(t, 1, 1)
+			r.all()
+			r.Archive.term = 0
+		}
+		if told := strings.Count(r.log.String(), "the archive is on the same disk as the journal"); told > 1 || told == 1 != beside {
+			t.Errorf("beside %t: it is told %d times", beside, told)
 		}
 	}
 }

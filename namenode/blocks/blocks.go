@@ -26,7 +26,7 @@ import (
 // ErrStale says that the file has changed since it was looked at.
 var ErrStale = errors.New("changed meanwhile")
 
-// Config is what Blocks work with. All is required.
+// Config is what Blocks work with. All but Absent is required.
 type Config struct {
 	Clock     clock.Clock
 	Log       *slog.Logger
@@ -40,6 +40,9 @@ type Config struct {
 	// long without a write a large one is sealed all the same.
 	TailBudget int64
 	SealAfter  time.Duration
+	// Absent is told of blocks of files that a listing of the store lacks, until it returns
+	// false; nil: nobody is. They may have been deleted meanwhile.
+	Absent func(namespace.InodeID, namespace.Block) (more bool)
 }
 
 // Blocks are those of one namenode. Its methods are safe for concurrent use.

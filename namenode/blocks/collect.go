@@ -19,6 +19,7 @@ import (
 const (
 	collectPage = 1000      // keys one record names
 	sweepPage   = 1_000_000 // keys of the store held against the tree at once
+	absentPage  = 10_000    // keys that a page lacks of which it tells
 	urlMargin   = time.Minute
 	shortPage   = 64 // keys deleted at once while room is short
 	shortBlocks = 16 // room is short below so many full blocks
@@ -225,7 +226,7 @@ func (bs *Blocks) removeLeftovers(ctx context.Context) error {
 }
 
 // Sweep searches the store for orphans: blocks that were put and never
-// committed. They become garbage by a record, and are collected as such. Those for
+// committed; and for blocks of files that it does not have, of which it tells Absent. Orphans become garbage by a record, and are collected as such. Those for
 // which no record vouches are left unless all are asked for: they can be another
 // history's, which only an operator can know.
 func (bs *Blocks) Sweep(ctx context.Context, all bool) (orphans int, err error) {
@@ -235,7 +236,14 @@ func (bs *Blocks) Sweep(ctx context.Context, all bool) (orphans int, err error) 
 	var after blockstore.Key
 	left := 0
 	for ctx.Err() == nil {
+		had, err := bs.Engine.Snapshot(ctx) // before it lists: all that files have then was put
+		if err != nil {
+			return orphans, err
+		}
 		page, err := bs.listStore(ctx, after)
+		if err == nil && bs.Absent != nil {
+			tellAbsent(bs, had, after, page)
+		}
 		if err == nil && len(page) == 0 {
 			bs.noteUnswept(left)
 		}
@@ -256,6 +264,29 @@ func (bs *Blocks) Sweep(ctx context.Context, all bool) (orphans int, err error) 
 		}
 	}
 	return orphans, ctx.Err()
+}
+
+// tellAbsent tells of the blocks of files that a page, which begins behind a key, lacks. The tree is
+// older than the page; what was deleted meanwhile no file has any more. An empty page ends the listing.
+func tellAbsent(bs *Blocks, t *namespace.Tree, after blockstore.Key, page []tables.StoredBlock) {
+	absent, i := map[blockstore.Key]bool{}, 0
+	t.BlocksFrom(after, func(k blockstore.Key) bool {
+		for i < len(page) && page[i].Key.Less(k) {
+			i++
+		}
+		switch {
+		case k == after || i < len(page) && page[i].Key == k:
+			return true
+		case i > 0 && i == len(page):
+			return false // the next page begins
+		case bs.Has(k):
+			absent[k] = true
+		}
+		return len(absent) < absentPage
+	})
+	if len(absent) > 0 {
+		t.Referenced(0, func(id namespace.InodeID, b namespace.Block) bool { return !absent[b.Key] || bs.Absent(id, b) })
+	}
 }
 
 // keepVouched keeps the blocks that are in the tree or may be swept without asking.

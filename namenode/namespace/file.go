@@ -52,8 +52,7 @@ func (t applier) opened(n, next *inode, why string, h Holder, token Token) Resul
 	t.open.ReplaceOrInsert(next.ID)
 	t.AgeTable.Forget(AgeKey{Inode: next.ID})
 	t.store(next)
-	r := fileResult(next)
-	o := next.OpenFile()
+	r, o := fileResult(next), next.OpenFile()
 	r.Opened, r.Closed = &o, closed
 	r.Flag = closed != nil && why == ReasonTakenOver
 	return r

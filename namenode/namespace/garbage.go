@@ -23,6 +23,10 @@ func (t *space) IsGarbage(k blockstore.Key) bool { return t.garbage.Has(k) }
 // that is not reclaimed yet.
 func (t *space) HasBlock(k blockstore.Key) bool { return t.blocks.Has(k) }
 
+// BlocksFrom calls fn for the blocks that HasBlock knows, from a key on and in order, until it
+// returns false.
+func (t *space) BlocksFrom(k blockstore.Key, fn func(blockstore.Key) bool) { t.blocks.From(k, fn) }
+
 // ownBlock counts a block as part of a file.
 func (t applier) ownBlock(b Block) {
 	t.blocks.ReplaceOrInsert(b.Key)

@@ -7,14 +7,15 @@
 // A pass takes files by the numbers of their inodes, from a snapshot of the tree that it holds
 // for one batch only. What is written behind it meanwhile was verified when it was put, and
 // is read by the next pass. A pass whose blocks take less than the period rests until the
-// period is over.
+// period is over; one that takes more is told of as late, and reads at the highest rate. What
+// a listing of the store lacks (Suspect) and what was found before is read first.
 //
 // # Where it is
 //
 // How far it is and what it has found are in a file of the data folder, so a restart resumes
-// the pass. Of several namenodes the active one scrubs; each has a file of its own, so
-// after a failover the new active one resumes where it was when it was last active. The file is no state of
-// the namespace: a damaged or missing one begins a pass.
+// the pass. Of several namenodes the active one scrubs, and puts the same into the store for
+// the one that is active next. It is no state of the namespace: where it is damaged or missing
+// a pass begins.
 //
 // # Time
 //
@@ -55,6 +56,7 @@ const (
 	MostFound = 1000
 
 	batch        = 64               // blocks of a snapshot
+	shareEvery   = 10 * time.Minute // how much of the work a failover may take back
 	imagesEvery  = 24 * time.Hour   // how often images are read, if the period is not shorter
 	recheckEvery = time.Hour        // how often what was found is read again
 	saveEvery    = time.Minute      // how much of the work a crash may take back
@@ -64,7 +66,8 @@ const (
 	longestWait  = 10 * time.Minute // between two looks at whether there is anything to do
 )
 
-// Config is what a Scrub works with. All but Every and Rate is required.
+// Config is what a Scrub works with. All but Every and Rate is required; Objects, Term and
+// Remove only of Several.
 type Config struct {
 	FS    vfs.FS
 	File  string // where it is kept how far it is
@@ -72,6 +75,12 @@ type Config struct {
 	Log   *slog.Logger
 	// Snapshot returns the tree as it is now.
 	Snapshot func(context.Context) (*namespace.Tree, error)
+	// Of Several namenodes the next active one looks into Objects for what this one has found.
+	// Term is that of this reign, and Remove does what removes objects, or nothing now.
+	Several bool
+	Objects blockstore.Objects
+	Term    func() uint64
+	Remove  func(ctx context.Context, remove func(context.Context) error) error
 	// Has reports whether a file has the block now.
 	Has func(blockstore.Key) bool
 	// Fetch reads and verifies a block: Damaged, NotFound, or what else the store said.
@@ -101,18 +110,28 @@ type Stats struct {
 	Whole int64 // end of the last whole pass
 	Bytes int64 // read since the namenode was started
 	Found int   // blocks that are damaged or gone, those included that MostFound leaves out
+	// Late is how much longer than its period the present pass takes so far, or how much longer
+	// a pass takes at the highest rate, if that is more.
+	Late time.Duration
 }
 
-// state is what is kept in the file.
+// state is what is kept.
 type state struct {
+	Term  uint64            `json:"term"` // of the reign that was last; 0: of one namenode alone
 	Began int64             `json:"pass_began_unix_ms"`
 	Read  int64             `json:"pass_bytes"`
 	Next  namespace.InodeID `json:"next_inode"`
 	Block int               `json:"next_block"` // index in that file
+	Last  int64             `json:"last_whole_pass_began_unix_ms"`
 	Whole int64             `json:"last_whole_pass_unix_ms"`
 	Found []Finding         `json:"found"`
-	More  int               `json:"found_more"` // in the present pass, over MostFound
+	More  int               `json:"found_more"`      // in the present pass, over MostFound
+	Most  int               `json:"found_more_last"` // in the last one
 }
+
+// more is how many blocks are known to be damaged or gone besides Found. It does not fall when a
+// pass begins, which has yet to find them.
+func (s *state) more() int { return max(s.More, s.Most) }
 
 // Scrub is that of one namenode. Its methods are safe for concurrent use; a nil one
 // scrubs nothing.
@@ -121,14 +140,21 @@ type Scrub struct {
 
 	// Of Run alone:
 
-	saved, images, rechecked time.Duration // when that was last done
-	next                     time.Duration // when the next block is due
-	queue                    []item        // the blocks to be read next
-	stored                   int64         // bytes of all blocks
+	saved, shared           time.Duration // when that was last done
+	images, recheckAt, next time.Duration // when images, what was found, and the next block are due
+	queue                   []item        // the blocks to be read next
+	begun                   bool          // in this reign
+	told                    bool          // that it is late, in this reign
+	names                   []string      // of objects that the next one takes the place of
 
-	mu    sync.Mutex
-	state state
-	bytes int64
+	suspected chan struct{} // has an element when there may be suspects
+
+	mu       sync.Mutex
+	state    state
+	bytes    int64
+	stored   int64  // bytes of all blocks
+	changed  bool   // what the next active one must know, since it was put into the store
+	suspects []item // read before others
 }
 
 // New returns a Scrub that has yet to be Run; nil if nothing is to be scrubbed.
@@ -142,7 +168,7 @@ func New(cfg Config) *Scrub {
 	if cfg.Rate == 0 {
 		cfg.Rate = DefaultRate
 	}
-	s := &Scrub{cfg: cfg}
+	s := &Scrub{cfg: cfg, suspected: make(chan struct{}, 1)}
 	_ = cfg.FS.Remove(cfg.File + vfs.TempSuffix) // a crash may have left it
 	b, err := vfs.ReadFile(cfg.FS, cfg.File)
 	if err == nil {
@@ -165,7 +191,16 @@ func (s *Scrub) Stats() Stats {
 	found := len(s.Findings())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Stats{On: true, Began: s.state.Began, Read: s.state.Read, Whole: s.state.Whole, Bytes: s.bytes, Found: found + s.state.More}
+	return Stats{On: true, Began: s.state.Began, Read: s.state.Read, Whole: s.state.Whole, Bytes: s.bytes, Found: found + s.state.more(), Late: s.late()}
+}
+
+// late is Stats.Late. The lock is held.
+func (s *Scrub) late() time.Duration {
+	late := max(0, s.least(s.stored)-s.cfg.Every)
+	if s.state.Began != 0 {
+		late = max(late, time.Duration(s.cfg.Clock.Wall().UnixMilli()-s.state.Began)*time.Millisecond-s.cfg.Every)
+	}
+	return late
 }
 
 // Measure sets what metrics tell of it, if it scrubs.
@@ -176,6 +211,7 @@ func (s *Scrub) Measure(set func(name string, value float64, help string)) {
 	}
 	set("scrub_bytes_total", float64(st.Bytes), "Bytes of blocks that the scrub has read.")
 	set("scrub_damaged_blocks", float64(st.Found), "Blocks of files that the scrub has found damaged or gone.")
+	set("scrub_late_seconds", st.Late.Seconds(), "By how much the scrub takes longer than its period: for the present pass so far, or for any at its highest rate.")
 	set("scrub_last_pass_timestamp_seconds", float64(st.Whole)/1000, "When the scrub last ended a pass over all blocks, Unix time; 0: never.")
 }
 
@@ -196,7 +232,10 @@ func (s *Scrub) Run(ctx context.Context) error {
 		return nil
 	}
 	now := s.cfg.Clock.Mono()
-	s.saved, s.images, s.rechecked, s.next = now, now, now, now+min(afterStart, s.cfg.Every)
+	// Images and what was found are read soon, or a namenode that is often restarted never reads them.
+	soon := now + min(afterStart, s.cfg.Every)
+	s.saved, s.shared, s.images, s.recheckAt, s.next = now, now, soon, soon, soon
+	s.begun, s.told = false, false
 	for {
 		wait, err := s.step(ctx)
 		if ctx.Err() != nil {
@@ -207,27 +246,67 @@ func (s *Scrub) Run(ctx context.Context) error {
 			s.cfg.Log.Warn("the scrub waits: what it has to read cannot be had", "cause", err)
 			wait = pause
 		}
-		_ = clock.Pause(ctx, min(wait, longestWait))
+		s.pause(ctx, min(wait, longestWait))
 	}
+}
+
+// pause waits, or until there are suspects.
+func (s *Scrub) pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-s.suspected:
+	case <-ctx.Done():
+	}
+}
+
+// begin learns how much there is, and what others have found.
+func (s *Scrub) begin(ctx context.Context) error {
+	t, err := s.cfg.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	if s.cfg.Several {
+		err = s.inherit(ctx)
+	}
+	s.measure(t)
+	return err
 }
 
 // step does what is due, and returns how long nothing is.
 func (s *Scrub) step(ctx context.Context) (wait time.Duration, err error) {
+	if !s.begun {
+		if err := s.begin(ctx); err != nil {
+			return 0, err
+		}
+		s.begun = true
+	}
+	s.share(ctx)
 	now := s.cfg.Clock.Mono()
-	if now-s.images >= min(imagesEvery, s.cfg.Every) {
-		s.images = now
+	if it, some := s.suspect(); some {
+		if err := s.block(ctx, it); err != nil {
+			return 0, err
+		}
+		s.cleared()
+		return s.least(int64(it.block.Stored)), nil
+	}
+	if now >= s.images {
+		s.images = now + min(imagesEvery, s.cfg.Every)
 		if err := s.cfg.Images(ctx); err != nil {
 			return 0, err
 		}
 	}
-	if now-s.rechecked >= min(recheckEvery, s.cfg.Every) {
-		s.rechecked = now
+	if now >= s.recheckAt {
+		s.recheckAt = now + min(recheckEvery, s.cfg.Every)
 		if err := s.recheck(ctx); err != nil {
 			return 0, err
 		}
+		s.share(ctx)
+		s.save()
 	}
 	if wait := max(s.next-now, s.rest()); wait > 0 {
-		return wait, nil
+		return min(wait, s.recheckAt-now), nil
 	}
 	if len(s.queue) == 0 {
 		if err := s.fill(ctx); err != nil || len(s.queue) == 0 {
@@ -261,8 +340,8 @@ func (s *Scrub) rest() time.Duration {
 		return 0
 	}
 	now := s.cfg.Clock.Wall().UnixMilli()
-	over := s.state.Whole + s.cfg.Every.Milliseconds()
-	if s.state.Whole <= now && now < over { // a pass that ended later than now ended by a wrong clock
+	over := s.state.Last + s.cfg.Every.Milliseconds()
+	if s.state.Last <= now && now < over { // a pass that began later than now began by a wrong clock
 		return time.Duration(over-now) * time.Millisecond
 	}
 	s.state.Began, s.state.Read, s.state.Next, s.state.Block, s.state.More = now, 0, 0, 0, 0
@@ -297,17 +376,34 @@ func (s *Scrub) fill(ctx context.Context) error {
 		index++
 		return len(s.queue) < batch
 	})
-	c := t.Counts()
-	s.stored = c.StoredBytes + c.HeldBytes
+	s.measure(t)
 	if len(s.queue) == 0 {
 		s.end()
 	}
 	return nil
 }
 
+// measure notes how much there is, and tells once in a reign that this is too much.
+func (s *Scrub) measure(t *namespace.Tree) {
+	c := t.Counts()
+	s.mu.Lock()
+	s.stored = c.StoredBytes + c.HeldBytes
+	late, stored := s.late(), s.stored
+	s.mu.Unlock()
+	if late > 0 && !s.told {
+		s.told = true
+		s.cfg.Log.Warn("the scrub takes longer than its period: it needs a higher rate or a longer period", "late", late, "bytes", stored, "rate", s.cfg.Rate, "period", s.cfg.Every)
+	}
+}
+
 // pace is how long a block of so many bytes takes: its share of nine tenths of the period,
-// and no less than at the highest rate.
+// and no less than at the highest rate, which it is when the pass is late.
 func (s *Scrub) pace(bytes int64) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.late() > 0 {
+		return s.least(bytes)
+	}
 	share := 0.9 * float64(s.cfg.Every) * float64(bytes) / float64(max(s.stored, bytes, 1))
 	return max(time.Duration(share), s.least(bytes))
 }
@@ -321,9 +417,10 @@ func (s *Scrub) least(bytes int64) time.Duration {
 func (s *Scrub) end() {
 	s.mu.Lock()
 	began, read := s.state.Began, s.state.Read
-	s.state.Began, s.state.Whole = 0, s.cfg.Clock.Wall().UnixMilli()
+	s.state.Began, s.state.Last, s.state.Whole, s.state.More, s.state.Most = 0, began, s.cfg.Clock.Wall().UnixMilli(), 0, s.state.More
 	s.state.Found = slices.DeleteFunc(s.state.Found, func(f Finding) bool { return !s.cfg.Has(f.Block.Key) })
-	found := len(s.state.Found) + s.state.More
+	s.changed = true
+	found := len(s.state.Found) + s.state.more()
 	s.mu.Unlock()
 	s.cfg.Log.Info("scrubbed: all blocks were read", "bytes", read, "damaged or gone", found, "began", time.UnixMilli(began).UTC())
 	s.save()
@@ -374,16 +471,19 @@ func (s *Scrub) found(it item, err error) {
 		s.state.More++
 	default:
 		s.state.Found = append(s.state.Found, Finding{it.id, it.block, err.Error(), s.cfg.Clock.Wall().UnixMilli()})
+		s.changed = true
 	}
 	s.cfg.Log.Error("a block of a file is damaged or gone; a backup may have it", "reason", fserror.ReasonDamagedBlock,
-		"inode", uint64(it.id), "block", it.block.Key.String(), "index", it.index, "cause", err)
+		"inode", uint64(it.id), "block", it.block.Key.String(), "cause", err)
 }
 
 // good takes back what was found of a block.
 func (s *Scrub) good(k blockstore.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	n := len(s.state.Found)
 	s.state.Found = slices.DeleteFunc(s.state.Found, func(f Finding) bool { return f.Block.Key == k })
+	s.changed = s.changed || len(s.state.Found) < n
 }
 
 // recheck reads what was found again: an operator may have put it back, and files may be gone.

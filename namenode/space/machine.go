@@ -19,6 +19,12 @@ func MachineMemory() int64 {
 	return int64(si.Totalram) * int64(si.Unit) //nolint:gosec // fits
 }
 
+// SameDisk reports whether two folders are known to be of one file system.
+func SameDisk(a, b string) bool {
+	var of [2]unix.Stat_t
+	return unix.Stat(a, &of[0]) == nil && unix.Stat(b, &of[1]) == nil && of[0].Dev == of[1].Dev
+}
+
 // Descriptors is how many open files this process has, and how many it may have; a limit of 0: that
 // is not known.
 func Descriptors() (used, limit int64) {

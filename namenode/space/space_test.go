@@ -53,3 +53,13 @@ func TestOpenFilesAreCounted(t *testing.T) {
 		t.Errorf("%d (%d one by one), and with ten more %d: %v", was, counted, now, err)
 	}
 }
+
+// TestSameDisk: two folders of this file system are on one disk, and what is not known is on another.
+func TestSameDisk(t *testing.T) {
+	dir := t.TempDir()
+	for other, want := range map[string]bool{t.TempDir(): true, "/proc": false, dir + "/missing": false, "": false} {
+		if got := SameDisk(dir, other); got != want {
+			t.Errorf("%q: %t", other, got)
+		}
+	}
+}

@@ -61,6 +61,7 @@ func alarms() []alarm {
 		},
 		gauge("LeasefsImageDamaged", "1m", "leasefs_images_damaged", "1", "0"),
 		gauge("LeasefsBlocksDamaged", "1m", "leasefs_scrub_damaged_blocks", "1", "0"),
+		gauge("LeasefsScrubLate", "61m", "leasefs_scrub_late_seconds", "1", "0"),
 		gauge("LeasefsArchiveBehind", "6m", "leasefs_archive_lag_seconds", "61", "59"),
 		one("LeasefsArchiveHole", "10m", "leasefs_archive_holes_total"+ofA, "0x5 1x20", "1x40"),
 		one("LeasefsArchiveBlocksLost", "10m", "leasefs_archive_blocks_deleted_early_total"+ofA, "0x5 64x20", "64x40"),

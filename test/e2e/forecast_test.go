@@ -155,6 +155,30 @@ func TestForecasts(t *testing.T) {
 			}
 			f.foretells(ctx, 1, 0.1, func(int) { begin() }, "sessions")
 		},
+		"tails": func(ctx context.Context, t *testing.T) {
+			const each = 128 << 10
+			f := alone(t)
+			f.env = append(f.env, tailsVariable+"=32")
+			f.start(ctx)
+			fs, made := f.client(ctx), 0
+			fill := func() { // and the writer holds it open, so that it is not sealed
+				w, err := fs.Create(ctx, fmt.Sprint("/", made))
+				if err == nil {
+					_, err = w.Write(make([]byte, each))
+				}
+				if err == nil {
+					err = w.Flush(ctx)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				made++
+			}
+			for range 100 {
+				fill()
+			}
+			f.foretells(ctx, each, 0.1, func(int) { fill() }, "tails")
+		},
 		"zookeeper": func(ctx context.Context, t *testing.T) {
 			const each = 192 << 10
 			dir := t.TempDir()

@@ -21,9 +21,20 @@ type scribe struct {
 	path  string
 	acked atomic.Int64  // lines
 	last  time.Time     // when the last was acknowledged
-	pause atomic.Int64  // nanoseconds, the longest between two, since somebody took it
+	waits []wait        // of those between two, the long ones
 	idle  time.Duration // between two lines; 0: as the size of tests says
 	err   error         // after its end
+}
+
+// wait is a time without an acknowledgement.
+type wait struct{ from, to time.Time }
+
+// noteWait adds one, if it is long.
+func noteWait(all []wait, from, to time.Time) []wait {
+	if to.Sub(from) > time.Second/5 {
+		all = append(all, wait{from, to})
+	}
+	return all
 }
 
 // line is the n-th one of a file, from 0 on.
@@ -33,7 +44,7 @@ func (s *scribe) line(n int64) string { return fmt.Sprintf("%s line %d\n", s.pat
 func (s *scribe) ack(n int64) {
 	now := time.Now()
 	if !s.last.IsZero() {
-		s.pause.Store(max(s.pause.Load(), now.Sub(s.last).Nanoseconds()))
+		s.waits = noteWait(s.waits, s.last, now)
 	}
 	s.last = now
 	s.acked.Store(n)

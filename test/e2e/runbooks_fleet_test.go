@@ -34,8 +34,8 @@ var ofSeveral = []string{
 const clockVariable = "LEASEFS_E2E_CLOCK"
 
 // memoryVariable says how much memory an altered program takes for all there is, imageVariable how
-// much journal is between two images, both in MiB.
-const memoryVariable, imageVariable = "LEASEFS_E2E_MEMORY", "LEASEFS_E2E_IMAGE"
+// much journal is between two images, tailsVariable how much tails may take, all in MiB.
+const memoryVariable, imageVariable, tailsVariable = "LEASEFS_E2E_MEMORY", "LEASEFS_E2E_IMAGE", "LEASEFS_E2E_TAILS"
 
 // panicsAt is a path at which an altered program has a fault.
 const panicsAt = "/panics"
@@ -57,6 +57,7 @@ func alteredProgram(t *testing.T) string {
 			altered.Change{File: "namenode/config.go", Old: "setDefault(&c.SweepEvery, time.Hour)", New: "setDefault(&c.SweepEvery, time.Second)"},
 			altered.Change{File: "namenode/config.go", Old: "c.MemoryLimit = space.MachineMemory() / 4 * 3", New: `c.MemoryLimit = mib("` + memoryVariable + `", space.MachineMemory()/4*3)`},
 			altered.Change{File: "namenode/config.go", Old: "setDefault(&c.CheckpointBytes, 256<<20)", New: `setDefault(&c.CheckpointBytes, mib("` + imageVariable + `", 256<<20))`},
+			altered.Change{File: "namenode/config.go", Old: "setDefault(&c.TailBudget, DefaultTailBudget)", New: `setDefault(&c.TailBudget, mib("` + tailsVariable + `", DefaultTailBudget))`},
 			altered.Change{File: "namenode/serve/shares.go", Old: "const maxStreams = 1 << 17", New: "const maxStreams = 200"},
 			altered.Change{File: "namenode/server.go", Old: "forecast.New(s.cfg.Clock)", New: "forecast.New(forecastClock{})"},
 			altered.Change{File: "namenode/forecast/forecast.go", Old: "// by resource, the oldest first\n", New: "// by resource, the oldest first\n\treads []func(context.Context) []Reading\n"},
@@ -202,7 +203,7 @@ func (b behind) firesWhileStopped(ctx context.Context, name string, before, mean
 	eventually(ctx, b.t, name+" fires while ZooKeeper stands still", func() bool {
 		before()
 		b.fleet.zk.Server(0).Pause(b.t)
-		defer b.fleet.zk.Server(0).Continue(b.t)
+		defer b.mends(name, func() { b.fleet.zk.Server(0).Continue(b.t) })
 		meanwhile()
 		short, cancel := context.WithTimeout(ctx, sessionOfDrills*3/8)
 		defer cancel()
@@ -257,7 +258,7 @@ func drillJournal(ctx context.Context, t *testing.T) {
 		zk.Server(0).Pause(t)
 		flush()
 		<-time.After(2 * time.Second)
-		zk.Server(0).Continue(t)
+		d.mends(slow, func() { zk.Server(0).Continue(t) })
 		w.acksUpTo(ctx, acked)
 	})
 	d.follow(ctx, slow)
@@ -370,7 +371,7 @@ func drillStandby(ctx context.Context, t *testing.T) {
 	ahead("wall", -11*time.Minute)
 	d.fires(ctx, wrong, true)
 	d.follow(ctx, wrong)
-	ahead("wall", 0) // as it says
+	d.mends(wrong, func() { ahead("wall", 0) })
 	d.fires(ctx, wrong, false)
 
 	const full = "LeasefsZooKeeperFull"
@@ -390,7 +391,7 @@ func drillStandby(ctx context.Context, t *testing.T) {
 	if r := e.try(ctx, "", "--timeout", "10s", "admin", "checkpoint"); r.code == 0 || !strings.Contains(r.err, "not a directory") {
 		t.Errorf("a checkpoint ends with %d: %s", r.code, r.err)
 	}
-	mend()
+	d.mends(full, mend)
 	d.follow(ctx, full)
 	d.fires(ctx, full, false)
 
@@ -413,7 +414,8 @@ func drillFlapping(ctx context.Context, d *drill, e *fleet) {
 	}
 	d.follow(ctx, name)
 	d.alarms[name] = whole
-	d.fires(ctx, name, false) // the term stays as it is
+	d.mends(name, func() {}) // nobody hands over any more
+	d.fires(ctx, name, false)
 }
 
 // drillDeposed: the active namenode is cut off from ZooKeeper, and its clocks stand, as those of a
@@ -477,8 +479,10 @@ func drillBehind(ctx context.Context, d *drill, e *fleet, active, standby *membe
 	})
 	makeDirs(ctx, t, e.library(ctx), changes)
 	d.fires(ctx, name, true)
-	proxy.Decide(nil)
-	close(let)
+	d.mends(name, func() {
+		proxy.Decide(nil)
+		close(let)
+	})
 	d.follow(ctx, name)
 	standby.kill()
 	d.startsAsAsked(ctx, standby.namenode)

@@ -32,6 +32,7 @@ type rule struct{ expr, link string }
 type runbook struct {
 	commands string // of its blocks
 	tried    bool   // as the page says
+	mended   bool   // by more than its commands, as the page says
 }
 
 // rules are those of deploy/prometheus-alerts.yml.
@@ -75,7 +76,8 @@ func runbooks(t *testing.T) map[string]runbook {
 				t.Errorf("docs/RUNBOOKS.md: %s does not say %s", name, needed)
 			}
 		}
-		all[name] = runbook{commands, strings.HasPrefix(strings.TrimSpace(text), "**tried.**")}
+		mended := strings.HasPrefix(strings.TrimSpace(text), "**tried, and mended.**")
+		all[name] = runbook{commands, mended || strings.HasPrefix(strings.TrimSpace(text), "**tried.**"), mended}
 	}
 	return all
 }
@@ -112,11 +114,20 @@ type drill struct {
 	shown  string // by Prometheus as what: a regular expression
 	bin    string // of the commands of runbooks
 	asked  string // file with what systemctl was asked for
+
+	followed, mended map[string]bool // runbooks
 }
 
 func newDrill(t *testing.T, n *namenode) *drill {
 	t.Helper()
-	d := &drill{namenode: n, t: t, alarms: rules(t), books: runbooks(t), shown: n.http, bin: t.TempDir()}
+	d := &drill{namenode: n, t: t, alarms: rules(t), books: runbooks(t), shown: n.http, bin: t.TempDir(), followed: map[string]bool{}, mended: map[string]bool{}}
+	t.Cleanup(func() {
+		for name := range d.followed {
+			if d.mended[name] != d.books[name].mended && !t.Failed() {
+				t.Errorf("that %s ends by more than the commands of its runbook is %t, and the page says %t", name, d.mended[name], d.books[name].mended)
+			}
+		}
+	})
 	d.asked = filepath.Join(d.bin, "asked")
 	program, err := filepath.Abs(leasefs)
 	if err != nil {
@@ -195,6 +206,7 @@ func (d *drill) firing(ctx context.Context, name string) (bool, error) {
 // follow gives the commands of an alarm's runbook.
 func (d *drill) follow(ctx context.Context, name string, words ...string) {
 	d.t.Helper()
+	d.followed[name] = true
 	commands := d.books[name].commands
 	if !d.books[name].tried || !strings.Contains(commands, "leasefs ") {
 		d.t.Fatalf("the runbook of %s has no commands, or does not say that it is tried", name)
@@ -207,6 +219,12 @@ func (d *drill) follow(ctx context.Context, name string, words ...string) {
 	if code := p.wait(ctx); code != 0 {
 		d.t.Fatalf("the runbook of %s ends with %d\n%s\n%s", name, code, p.out.String(), p.err.String())
 	}
+}
+
+// mends ends what causes an alarm, which its commands do not.
+func (d *drill) mends(name string, mend func()) {
+	d.mended[name] = true
+	mend()
 }
 
 // startsAsAsked starts a namenode as a runbook has asked systemctl to.
@@ -233,6 +251,7 @@ func TestRunbooks(t *testing.T) {
 	audited := newNamenode(t, filepath.Join(t.TempDir(), "data"), "--audit", filepath.Join(logs.dir, "audit"))
 	audited.via = logs.via
 	scrubbed := newNamenode(t, filepath.Join(t.TempDir(), "data"), "--scrub", "1m")
+	hurried := newNamenode(t, filepath.Join(t.TempDir(), "data"), "--scrub", "1m", "--scrub-rate", "64K")
 	plain := newNamenode(t, filepath.Join(t.TempDir(), "data"))
 	folder, kept := t.TempDir(), newScratch(ctx, t, "512m")
 	archived := newNamenode(t, filepath.Join(t.TempDir(), "data"), "--archive", "1h", "--blocks", "file://"+folder)
@@ -248,13 +267,13 @@ func TestRunbooks(t *testing.T) {
 	copied, strays := onS3(t, server, common), t.TempDir()
 	swept := newNamenode(t, filepath.Join(t.TempDir(), "data"), "--blocks", "file://"+strays)
 	drills := map[string]func(context.Context, *drill) (tried []string){"small": func(ctx context.Context, d *drill) []string { return drillRoom(ctx, d, disk) },
-		"audited": func(ctx context.Context, d *drill) []string { return drillAudit(ctx, d, logs) }, "scrubbed": drillBlocks, "plain": drillPlain, "crowded": drillCrowd,
+		"audited": func(ctx context.Context, d *drill) []string { return drillAudit(ctx, d, logs) }, "scrubbed": drillBlocks, "hurried": drillScrubLate, "plain": drillPlain, "crowded": drillCrowd,
 		"archived": func(ctx context.Context, d *drill) []string { return drillArchive(ctx, d, folder) }, "holed": drillHole,
 		"keeping": func(ctx context.Context, d *drill) []string { return drillKept(ctx, d, kept) },
 		"bucket":  func(ctx context.Context, d *drill) []string { return drillStore(ctx, d, proxy) },
 		"copied":  func(ctx context.Context, d *drill) []string { return drillCopies(ctx, d, onS3(t, server, common)) },
 		"swept":   func(ctx context.Context, d *drill) []string { return drillStrays(ctx, d, strays) }}
-	namenodes := map[string]*namenode{"small": small, "audited": audited, "scrubbed": scrubbed, "plain": plain, "archived": archived, "keeping": keeping, "crowded": crowded, "bucket": bucket, "copied": copied, "swept": swept, "holed": holed}
+	namenodes := map[string]*namenode{"small": small, "audited": audited, "scrubbed": scrubbed, "hurried": hurried, "plain": plain, "archived": archived, "keeping": keeping, "crowded": crowded, "bucket": bucket, "copied": copied, "swept": swept, "holed": holed}
 	prom := startPrometheus(t, slices.Collect(maps.Values(namenodes)))
 	untried := map[string]bool{}
 	for name, b := range runbooks(t) {
@@ -379,7 +398,7 @@ func drillAudit(ctx context.Context, d *drill, disk *scratch) []string {
 	})
 	d.fires(ctx, "LeasefsAuditLost", true)
 	d.follow(ctx, "LeasefsAuditLost")
-	disk.empty() // as it says
+	d.mends("LeasefsAuditLost", disk.empty)
 	d.fires(ctx, "LeasefsAuditLost", false)
 	return []string{"LeasefsAuditLost"}
 }
@@ -411,6 +430,23 @@ func drillBlocks(ctx context.Context, d *drill) []string {
 	return []string{"LeasefsBlocksDamaged"}
 }
 
+// drillScrubLate: there is more than the scrub can read within its period.
+func drillScrubLate(ctx context.Context, d *drill) []string {
+	const name = "LeasefsScrubLate"
+	d.fires(ctx, name, false)
+	d.write(ctx, strings.Repeat("x", 8<<20), "create", "/f") // of which a pass takes two minutes
+	d.kill()
+	d.namenode.start(ctx)
+	d.fires(ctx, name, true)
+	names(d.t, d.run(ctx, "status"), "(scrub late)")
+	d.follow(ctx, name)
+	d.kill()
+	d.mends(name, func() { *flagAt(d.t, d.flags, "--scrub-rate") = "32M" })
+	d.startsAsAsked(ctx, d.namenode)
+	d.fires(ctx, name, false)
+	return []string{name}
+}
+
 // drillArchive: the store takes nothing of the archive.
 func drillArchive(ctx context.Context, d *drill, folder string) []string {
 	const behind = "LeasefsArchiveBehind"
@@ -420,7 +456,7 @@ func drillArchive(ctx context.Context, d *drill, folder string) []string {
 	d.run(ctx, "mkdir", "/e")
 	d.fires(ctx, behind, true)
 	d.follow(ctx, behind)
-	mend() // as it says
+	d.mends(behind, mend)
 	d.fires(ctx, behind, false)
 	return []string{behind}
 }
@@ -452,7 +488,7 @@ func drillHole(ctx context.Context, d *drill) []string {
 		d.run(ctx, "mkdir", fmt.Sprint("/d/", i))
 		d.run(ctx, "admin", "checkpoint")
 	}
-	mend()
+	d.mends(hole, mend)
 	d.fires(ctx, hole, true)
 	d.follow(ctx, hole)
 	d.archived(ctx, folder)
@@ -469,7 +505,7 @@ func drillKept(ctx context.Context, d *drill, disk *scratch) []string {
 	disk.fill(100 * mib)
 	d.fires(ctx, name, true)
 	d.follow(ctx, name)
-	disk.empty() // as it says
+	d.mends(name, disk.empty)
 	d.fires(ctx, name, false)
 	d.write(ctx, strings.Repeat("x", 32*mib), "create", "/new")
 	return []string{name}
@@ -505,7 +541,7 @@ func drillCrowd(ctx context.Context, d *drill) []string {
 	})
 	d.follow(ctx, name)
 	d.kill()
-	d.via = nil // more files, as it says
+	d.mends(name, func() { d.via = nil }) // more files
 	d.startsAsAsked(ctx, d.namenode)
 	d.fires(ctx, name, false)
 	return []string{name}
@@ -525,14 +561,14 @@ func drillStore(ctx context.Context, d *drill, proxy *s3env.Proxy) []string {
 	})
 	d.fires(ctx, differ, true)
 	d.follow(ctx, differ)
-	proxy.Set(nil) // as it says
+	d.mends(differ, func() { proxy.Set(nil) })
 	d.fires(ctx, differ, false)
 
 	for _, name := range []string{trouble, fails} {
 		d.fires(ctx, name, false)
 		proxy.Set(func(*http.Request, []byte, func([]byte) *s3env.Reply) *s3env.Reply { return s3env.Trouble() })
 		d.firesBy(ctx, name, true, func() { d.try(ctx, "", "--timeout", "5s", "admin", "fsck", "--blocks", "/f") })
-		proxy.Set(nil)
+		d.mends(name, func() { proxy.Set(nil) })
 		d.follow(ctx, name, "FILE", "/f")
 		d.fires(ctx, name, false)
 	}
@@ -552,7 +588,7 @@ func drillCopies(ctx context.Context, d *drill, other *namenode) []string {
 	other.t = d.t
 	other.start(ctx)
 	d.firesBy(ctx, name, true, func() { d.try(ctx, "", "admin", "gc") }) // which looks for others at once
-	other.kill()                                                         // for good, as it says
+	d.mends(name, other.kill)                                            // for good
 	d.follow(ctx, name, "ONE_THAT_STAYS", d.listen)
 	d.fires(ctx, name, false)
 	return []string{name}
@@ -574,7 +610,6 @@ func drillStrays(ctx context.Context, d *drill, folder string) []string {
 	ahead("mono", 2*time.Hour)
 	d.fires(ctx, garbage, true)
 	d.follow(ctx, garbage)
-	d.run(ctx, "admin", "safemode", "off") // as it says
 	d.fires(ctx, garbage, false)
 
 	d.fires(ctx, unswept, false)

@@ -161,8 +161,10 @@ type load struct {
 	old     []*process
 	fed     []int64 // bytes that those were fed
 	stop    chan struct{}
-	pauses  []time.Duration // the longest of each step
 	wg      sync.WaitGroup
+
+	stalls []wait // when this process did not run, although it only waited for the time to pass
+	waits  []wait // the long ones of the old commands
 }
 
 // startLoad starts n writers, a few of which are commands of the old program.
@@ -202,8 +204,56 @@ func (e *fleet) startLoad(ctx context.Context, n int, old string) *load {
 			}
 		})
 	}
+	l.wg.Go(l.watch)
 	l.progress(ctx, "the start")
 	return l
+}
+
+// watch looks again and again, until the load ends, at what the old commands have acknowledged; and
+// notes when it came late to that, as it does when the machine stands still for all.
+func (l *load) watch() {
+	const every = 10 * time.Millisecond
+	acked, since, last := make([]int64, len(l.old)), make([]time.Time, len(l.old)), time.Now()
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-l.stop:
+			return
+		case <-tick.C:
+		}
+		now := time.Now()
+		if now.Sub(last) > 2*every {
+			l.stalls = append(l.stalls, wait{last.Add(every), now})
+		}
+		last = now
+		for i, p := range l.old {
+			if n := p.acked(); n > acked[i] {
+				if !since[i].IsZero() {
+					l.waits = noteWait(l.waits, since[i], now)
+				}
+				acked[i], since[i] = n, now
+			}
+		}
+	}
+}
+
+// own is how long a wait was without the time for which the machine stood still.
+func (l *load) own(w wait) time.Duration {
+	d := w.to.Sub(w.from)
+	for _, s := range l.stalls {
+		if s.from.Before(w.to) && w.from.Before(s.to) {
+			from, to := s.from, s.to
+			if from.Before(w.from) {
+				from = w.from
+			}
+			if w.to.Before(to) {
+				to = w.to
+			}
+			d -= to.Sub(from)
+		}
+	}
+	return d
 }
 
 func oldPath(i int) string    { return fmt.Sprint("/old", i) }
@@ -230,20 +280,10 @@ func (l *load) progress(ctx context.Context, after string) {
 		}
 		return true
 	})
-	l.pauses = append(l.pauses, l.longest())
-}
-
-// longest is the longest that one of them waited for an answer since it was asked before.
-func (l *load) longest() (d time.Duration) {
-	for i := range l.scribes {
-		d = max(d, time.Duration(l.scribes[i].pause.Swap(0)))
-	}
-	return d
 }
 
 // end ends the writers, and checks that all that they wrote is there. It returns how long one of
-// them waited for an answer at most, in three quarters of the steps: in some the machine itself may
-// have stood still.
+// them, of either release, waited for an acknowledgement at most while the machine ran.
 func (l *load) end(ctx context.Context, t *testing.T) (pause time.Duration) {
 	t.Helper()
 	close(l.stop)
@@ -265,10 +305,20 @@ func (l *load) end(ctx context.Context, t *testing.T) (pause time.Duration) {
 		lines += int64(n)
 	}
 	l.e.fsck(ctx)
-	slices.Sort(l.pauses)
-	most := l.pauses[len(l.pauses)-1]
-	pause = l.pauses[len(l.pauses)*3/4] // each way is two fifths of the steps or more; a machine that stalls is not in most of them
-	t.Logf("%d lines; the longest pause between two acknowledged lines of a writer was %s, and in three quarters of the steps at most %s", lines, most.Round(time.Millisecond), pause.Round(time.Millisecond))
+	waits := slices.Clone(l.waits)
+	for i := range l.scribes {
+		waits = append(waits, l.scribes[i].waits...)
+	}
+	most, beyond := time.Duration(0), 0
+	for _, w := range waits {
+		most = max(most, w.to.Sub(w.from))
+		if own := l.own(w); own > time.Second {
+			beyond++
+			t.Logf("a writer waited %s for an acknowledgement, until %s, and the machine stood still for %s of that", w.to.Sub(w.from), w.to.Format(time.TimeOnly), w.to.Sub(w.from)-own)
+		}
+		pause = max(pause, l.own(w))
+	}
+	t.Logf("%d lines; the longest pause between two acknowledged lines of a writer was %s, without the time for which the machine stood still %s; %d were beyond a second", lines, most.Round(time.Millisecond), pause.Round(time.Millisecond), beyond)
 	return pause
 }
 

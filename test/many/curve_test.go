@@ -35,7 +35,7 @@ func BenchmarkBesideSessions(b *testing.B) {
 			}
 			n := startNamenode(b)
 			newCrowd(b, n, sessions, false).await()
-			cmd := exec.CommandContext(b.Context(), leasefs, "--namenode", n.listen, "--json", "--quiet", "bench", "--run", *besideWorks, "--n", strconv.Itoa(*besideCalls)) //nolint:gosec // its own
+			cmd := exec.CommandContext(b.Context(), leasefs(b), "--namenode", n.listen, "--json", "--quiet", "bench", "--run", *besideWorks, "--n", strconv.Itoa(*besideCalls)) //nolint:gosec // its own
 			cmd.Stderr = os.Stderr
 			out, err := cmd.Output()
 			if err != nil {

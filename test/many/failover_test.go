@@ -22,7 +22,7 @@ func BenchmarkFailover(b *testing.B) {
 			zk := strings.Join(env.StartZooKeeper(b, 3).Addrs(), ",")
 			shared := []string{"--zookeeper", zk, "--namespace", "many", "--blocks", "file://" + filepath.Join(b.TempDir(), "blocks")}
 			format := append([]string{"admin", "format"}, shared...)
-			if out, err := exec.CommandContext(b.Context(), leasefs, format...).CombinedOutput(); err != nil { //nolint:gosec // its own
+			if out, err := exec.CommandContext(b.Context(), leasefs(b), format...).CombinedOutput(); err != nil { //nolint:gosec // its own
 				b.Fatalf("%v\n%s", err, out)
 			}
 			active := startNamenode(b, shared...)

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -27,8 +27,27 @@ import (
 	"github.com/leasefs/leasefs/test/env/spawn"
 )
 
-// leasefs is the program under test.
-var leasefs string
+// leasefs is the program under test, which is built for the first that asks.
+func leasefs(t testing.TB) string {
+	t.Helper()
+	program, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return program
+}
+
+var build = sync.OnceValues(func() (string, error) {
+	if other := os.Getenv("LEASEFS_MANY"); other != "" { // another version, to compare with
+		return other, nil
+	}
+	program := filepath.Join(os.Getenv("TMPDIR"), "leasefs")
+	out, err := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", program, "../../cmd/leasefs").CombinedOutput() //nolint:gosec // its own
+	if err != nil {
+		err = fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return program, err
+})
 
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
@@ -39,9 +58,6 @@ func testMain(m *testing.M) int {
 			return 1
 		}
 		return 0
-	}
-	if flag.Parse(); flag.Lookup("test.bench").Value.String() == "" {
-		return m.Run() // all here are benchmarks
 	}
 	temp, err := filepath.Abs("../../.cache/tmp") // not in memory, as /tmp may be
 	if err == nil {
@@ -59,13 +75,6 @@ func testMain(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	if leasefs = os.Getenv("LEASEFS_MANY"); leasefs == "" { // else another version, to compare with
-		leasefs = filepath.Join(dir, "leasefs")
-		if out, err := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", leasefs, "../../cmd/leasefs").CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
-			return 1
-		}
-	}
 	return m.Run()
 }
 
@@ -91,7 +100,7 @@ func startNamenode(t testing.TB, flags ...string) *namenode {
 func (n *namenode) start() {
 	n.t.Helper()
 	argv := append([]string{"namenode", "--data", n.data, "--listen", n.listen, "--http", n.http, "--insecure-trust-clients", "--pprof", "--log-level", "error"}, n.flags...)
-	n.cmd = exec.CommandContext(context.Background(), leasefs, argv...) //nolint:gosec // its own
+	n.cmd = exec.CommandContext(context.Background(), leasefs(n.t), argv...) //nolint:gosec // its own
 	n.cmd.Stderr = os.Stderr
 	out, in := io.Pipe()
 	n.cmd.Stdout = in

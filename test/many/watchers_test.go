@@ -3,6 +3,7 @@ package many
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -63,11 +64,73 @@ func (w *watcher) told(b []byte, made func(i int) time.Time) error {
 	})
 }
 
+// watch has watchers begin to watch /w, perConn of them over a connection. done waits until each was
+// told of so many changes, in order. when is told.
+func watch(t testing.TB, n *namenode, all []watcher, changes int, when func(int) time.Time) (done func()) {
+	t.Helper()
+	const perConn = 500
+	var begun, ended atomic.Int64
+	var wg sync.WaitGroup
+	t.Cleanup(wg.Wait)
+	who := env.RawAt(t, n.listen, "watcher").Who
+	for some := range slices.Chunk(all, perConn) {
+		c, err := frames.Connect(t.Context(), n.listen, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		here := map[uint32]*watcher{}
+		for i := range some {
+			stream, err := c.Open(pb.Namenode_Watch_FullMethodName, &pb.WatchRequest{Caller: who, Path: "/w"})
+			if err == nil {
+				err = c.Send(stream, nil)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			here[stream] = &some[i]
+			here[stream].times = i%50 == 0
+		}
+		wg.Go(func() {
+			welcomed := map[uint32]bool{}
+			for {
+				stream, m, err := c.Next()
+				switch {
+				case errors.Is(err, frames.ErrEnded):
+					t.Error("a watch was ended")
+					continue
+				case err != nil:
+					return
+				case !welcomed[stream]:
+					welcomed[stream] = true
+					begun.Add(1)
+					continue
+				}
+				w := here[stream]
+				before := w.next
+				if err := w.told(m, when); err != nil {
+					t.Error(err)
+					return
+				}
+				if before < changes && w.next == changes {
+					ended.Add(1)
+				}
+			}
+		})
+	}
+	await := func(what string, n *atomic.Int64) {
+		t.Helper()
+		env.Eventually(t, what, func() bool { return n.Load() == int64(len(all)) })
+	}
+	await("all watch", &begun)
+	return func() { t.Helper(); await("all are told of all", &ended) }
+}
+
 // BenchmarkWatchers is so many watchers of one directory, in which 100 changes are made a
-// second: how late each watcher is told, and what a bystander gets of it. 500 watchers share a
-// connection, and it is checked that each is told all, in order.
+// second: how late each watcher is told, and what a bystander gets of it. It is checked that each
+// is told all, in order.
 func BenchmarkWatchers(b *testing.B) {
-	const perConn, rate, seconds = 500, 100, 15
+	const rate, seconds = 100, 15
 	for _, watchers := range []int{500, 2000, 10_000} {
 		b.Run(fmt.Sprint(watchers), func(b *testing.B) {
 			n := startNamenode(b)
@@ -81,55 +144,7 @@ func BenchmarkWatchers(b *testing.B) {
 			var made [rate * seconds]atomic.Int64 // when, in Unix ns
 			when := func(i int) time.Time { return time.Unix(0, made[i].Load()) }
 			all := make([]watcher, watchers)
-			var begun, done atomic.Int64
-			var wg sync.WaitGroup
-			defer wg.Wait()
-			for i := 0; i < watchers; i += perConn {
-				c, err := frames.Connect(b.Context(), n.listen, "")
-				if err != nil {
-					b.Fatal(err)
-				}
-				defer c.Close()
-				here := map[uint32]*watcher{}
-				for j := range all[i : i+perConn] {
-					stream, err := c.Open(pb.Namenode_Watch_FullMethodName, &pb.WatchRequest{Caller: maker.Who, Path: "/w"})
-					if err == nil {
-						err = c.Send(stream, nil)
-					}
-					if err != nil {
-						b.Fatal(err)
-					}
-					here[stream] = &all[i+j]
-					here[stream].times = j%50 == 0
-				}
-				wg.Go(func() {
-					welcomed := map[uint32]bool{}
-					for {
-						stream, m, err := c.Next()
-						switch {
-						case errors.Is(err, frames.ErrEnded):
-							b.Error("a watch was ended")
-							continue
-						case err != nil:
-							return
-						case !welcomed[stream]:
-							welcomed[stream] = true
-							begun.Add(1)
-							continue
-						}
-						w := here[stream]
-						before := w.next
-						if err := w.told(m, when); err != nil {
-							b.Error(err)
-							return
-						}
-						if before < len(made) && w.next == len(made) {
-							done.Add(1)
-						}
-					}
-				})
-			}
-			env.Eventually(b, "all watch", func() bool { return begun.Load() == int64(watchers) })
+			done := watch(b, n, all, len(made), when)
 			stop := n.bystander()
 			wait := n.profileCPU("watch", seconds)
 			cpu, began := n.cpu(), time.Now()
@@ -141,7 +156,7 @@ func BenchmarkWatchers(b *testing.B) {
 				<-tick.C
 			}
 			took := time.Since(began)
-			env.Eventually(b, "all are told of all", func() bool { return done.Load() == int64(watchers) })
+			done()
 			cpu = n.cpu() - cpu
 			wait()
 			beside := stop()

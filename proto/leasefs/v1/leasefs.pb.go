@@ -10775,6 +10775,7 @@ type ScrubStatus struct {
 	ReadBytes     int64                  `protobuf:"varint,2,opt,name=read_bytes,json=readBytes,proto3" json:"read_bytes,omitempty"`         // of the present pass
 	WholeUnixMs   int64                  `protobuf:"varint,3,opt,name=whole_unix_ms,json=wholeUnixMs,proto3" json:"whole_unix_ms,omitempty"` // end of its last whole pass; 0: there was none
 	Damaged       uint64                 `protobuf:"varint,4,opt,name=damaged,proto3" json:"damaged,omitempty"`                              // blocks of files that it has found damaged or gone
+	LateMs        int64                  `protobuf:"varint,5,opt,name=late_ms,json=lateMs,proto3" json:"late_ms,omitempty"`                  // by how much it takes longer than its period: for the present pass so far, or for any at its highest rate
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -10833,6 +10834,13 @@ func (x *ScrubStatus) GetWholeUnixMs() int64 {
 func (x *ScrubStatus) GetDamaged() uint64 {
 	if x != nil {
 		return x.Damaged
+	}
+	return 0
+}
+
+func (x *ScrubStatus) GetLateMs() int64 {
+	if x != nil {
+		return x.LateMs
 	}
 	return 0
 }
@@ -14164,13 +14172,14 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\afull_ms\x18\x04 \x01(\x03H\x00R\x06fullMs\x88\x01\x01\x12\x18\n" +
 	"\arefused\x18\x05 \x01(\tR\arefusedB\n" +
 	"\n" +
-	"\b_full_ms\"\x8e\x01\n" +
+	"\b_full_ms\"\xa7\x01\n" +
 	"\vScrubStatus\x12\"\n" +
 	"\rbegan_unix_ms\x18\x01 \x01(\x03R\vbeganUnixMs\x12\x1d\n" +
 	"\n" +
 	"read_bytes\x18\x02 \x01(\x03R\treadBytes\x12\"\n" +
 	"\rwhole_unix_ms\x18\x03 \x01(\x03R\vwholeUnixMs\x12\x18\n" +
-	"\adamaged\x18\x04 \x01(\x04R\adamaged\"\x84\x01\n" +
+	"\adamaged\x18\x04 \x01(\x04R\adamaged\x12\x17\n" +
+	"\alate_ms\x18\x05 \x01(\x03R\x06lateMs\"\x84\x01\n" +
 	"\rArchiveStatus\x12\x12\n" +
 	"\x04txid\x18\x01 \x01(\x04R\x04txid\x12\x18\n" +
 	"\arecords\x18\x02 \x01(\x04R\arecords\x12\x15\n" +

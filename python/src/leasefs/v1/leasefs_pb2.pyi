@@ -1957,16 +1957,18 @@ class Room(_message.Message):
     def __init__(self, resource: _Optional[str] = ..., used: _Optional[int] = ..., limit: _Optional[int] = ..., full_ms: _Optional[int] = ..., refused: _Optional[str] = ...) -> None: ...
 
 class ScrubStatus(_message.Message):
-    __slots__ = ("began_unix_ms", "read_bytes", "whole_unix_ms", "damaged")
+    __slots__ = ("began_unix_ms", "read_bytes", "whole_unix_ms", "damaged", "late_ms")
     BEGAN_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
     READ_BYTES_FIELD_NUMBER: _ClassVar[int]
     WHOLE_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
     DAMAGED_FIELD_NUMBER: _ClassVar[int]
+    LATE_MS_FIELD_NUMBER: _ClassVar[int]
     began_unix_ms: int
     read_bytes: int
     whole_unix_ms: int
     damaged: int
-    def __init__(self, began_unix_ms: _Optional[int] = ..., read_bytes: _Optional[int] = ..., whole_unix_ms: _Optional[int] = ..., damaged: _Optional[int] = ...) -> None: ...
+    late_ms: int
+    def __init__(self, began_unix_ms: _Optional[int] = ..., read_bytes: _Optional[int] = ..., whole_unix_ms: _Optional[int] = ..., damaged: _Optional[int] = ..., late_ms: _Optional[int] = ...) -> None: ...
 
 class ArchiveStatus(_message.Message):
     __slots__ = ("txid", "records", "lag_ms", "holes", "problem")
