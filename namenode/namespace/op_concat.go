@@ -10,6 +10,8 @@ import (
 // order, to the end of the target, and deletes the sources. All but the last
 // non-empty one have no tail.
 type OpConcat struct {
+	sparing
+
 	Target  InodeID
 	Sources []InodeID
 }
@@ -152,6 +154,8 @@ func (op *OpConcat) apply(t applier) (Result, error) {
 	t.store(n)
 	return fileResult(n), nil
 }
+
+func (op *OpConcat) grows(g growing) { g.Joins(op.Target, op.Sources) }
 
 func (op *OpConcat) affects(a affected) affected { return a.attr(op.Target).deleted(op.Sources...) }
 

@@ -3,6 +3,8 @@ package namespace
 // OpEnd ends a granted lease. Everything attached to it is dead from then on: it is
 // no longer in the tree, though its memory is freed later, by OpReap.
 type OpEnd struct {
+	modest
+
 	ID     LeaseID
 	Reason string // LeaseExpired or LeaseRevoked
 }

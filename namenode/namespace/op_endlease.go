@@ -3,6 +3,8 @@ package namespace
 // OpEndLease ends a granted lease as leasefs did before it had OpEnd: it deletes a few of
 // the files attached, and the others stay in the tree until OpReap deletes them.
 type OpEndLease struct {
+	modest
+
 	ID     LeaseID
 	Reason string
 }
