@@ -7,7 +7,6 @@ import (
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
-	"github.com/leasefs/leasefs/internal/lowlevel/door"
 	"github.com/leasefs/leasefs/internal/namecall"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -46,11 +45,13 @@ func (w *Writer) Close() error { return w.CloseContext(context.WithoutCancel(w.c
 //     that is still tried for three seconds.
 //
 // A second call returns an error of kind Closed and does nothing.
-func (w *Writer) CloseContext(ctx context.Context) error {
+func (w *Writer) CloseContext(ctx context.Context) error { return w.close(ctx, false) }
+
+// close is CloseContext, or with keeps CloseOrKeep.
+func (w *Writer) close(ctx context.Context, keeps bool) error {
 	if err := w.beginEnd("close"); err != nil {
 		return err
 	}
-	keeps := door.Keeps(ctx)
 	late, over := lingering(ctx)
 	defer over()
 	late, cancelLate := w.under(late)

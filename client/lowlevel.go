@@ -89,6 +89,8 @@ func (f lowLevel) Ask(ctx context.Context, op, path, method string, req func(*pb
 	return f.nn.Do(ctx, &namecall.Call{Op: op, Path: path, Mutates: mutates}, method, req(id, f.by(ctx)), resp)
 }
 
+func (f lowLevel) CloseOrKeep(ctx context.Context, w *Writer) error { return w.close(ctx, true) }
+
 func (f lowLevel) Described(path string, a *pb.Attr) *FileInfo { return fileInfo(path, a) }
 
 func (f lowLevel) XattrsInode(inode uint64) *Xattrs { return &Xattrs{fs: f.engine, inode: inode} }
