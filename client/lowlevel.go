@@ -91,6 +91,8 @@ func (f lowLevel) Ask(ctx context.Context, op, path, method string, req func(*pb
 
 func (f lowLevel) CloseOrKeep(ctx context.Context, w *Writer) error { return w.close(ctx, true) }
 
+func (f lowLevel) ScratchLease(ctx context.Context) (LeaseID, error) { return f.scratch.lease(ctx) }
+
 func (f lowLevel) Described(path string, a *pb.Attr) *FileInfo { return fileInfo(path, a) }
 
 func (f lowLevel) XattrsInode(inode uint64) *Xattrs { return &Xattrs{fs: f.engine, inode: inode} }

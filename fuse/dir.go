@@ -333,7 +333,7 @@ func (m *Mounted) take(ctx context.Context, name string, old taken, do func(lowl
 		_, err := do(t)
 		return err
 	}
-	id, err := m.lease.get(ctx)
+	id, err := m.fs.ScratchLease(ctx)
 	if err != nil {
 		return err
 	}

@@ -131,6 +131,10 @@ type Calls interface {
 	// (fserror.Transient): nothing is dropped, its lease is renewed, and it can be closed
 	// again. That call may find that the first one was carried out: LeaseLost.
 	CloseOrKeep(ctx context.Context, w *client.Writer) error
+	// ScratchLease is the granted lease of this FS for what is to be gone when the FS is: it is
+	// granted at its first use, kept alive, and revoked by Close. Should this process die, it
+	// ends two minutes later.
+	ScratchLease(ctx context.Context) (client.LeaseID, error)
 	// TruncateInode is Truncate for an inode.
 	TruncateInode(ctx context.Context, inode uint64, path string, length int64) error
 	// SetAttrInode is SetAttr for an inode.
