@@ -21,6 +21,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/proof"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -272,7 +273,7 @@ func FuzzLogin(f *testing.F) {
 	f.Add([]byte(`{"issuer":"i","client_id":"c","token":"t.e.s","received":"2026-01-01T00:00:00Z"}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		l, err := parse(raw, func(k fserror.Kind, why string) error { return fserror.New(k, "", "", "%s", why) })
-		if err == nil && !isToken(l.Token) {
+		if err == nil && !proof.IsToken(l.Token) {
 			t.Errorf("%q is no token", l.Token)
 		}
 	})
