@@ -131,7 +131,7 @@ func parse(raw []byte, bad func(fserror.Kind, string) error) (*Login, error) {
 	case l.Issuer == "" || l.ClientID == "" || l.Token == "":
 		return nil, bad(fserror.InvalidArgument, "it has no issuer, client or token: remove it, and log in again")
 	case !proof.IsToken(l.Token):
-		return nil, bad(fserror.InvalidArgument, "what it has as a token is none: remove it, and log in again")
+		return nil, bad(fserror.InvalidArgument, "it has no valid token: remove it, and log in again")
 	}
 	return l, nil
 }

@@ -149,7 +149,7 @@ func OpenOwn(c clock.Clock, name string) (*File[Own], error) {
 			return o, bad(fserror.InvalidArgument, "it has to have a user and a token, or a token alone")
 		}
 		if !IsToken(o.Token) {
-			return Own{}, bad(fserror.InvalidArgument, "what it has as a token is none: it is too long, or has characters that no token has")
+			return Own{}, bad(fserror.InvalidArgument, "not a valid token: it is too long, or has characters that no token has")
 		}
 		return o, nil
 	}, name)

@@ -119,7 +119,7 @@ func shared(v view, s *snapshots.Snapshot) error {
 	if v.requireSearch(v.get(s.Dir), path) != nil {
 		path = "of another directory"
 	}
-	return v.errorf(fserror.Unsupported, "", "it is in a snapshot, %s, which has its blocks, so they cannot become a part of another file; copy it instead", path)
+	return v.errorf(fserror.Unsupported, "", "snapshot %s holds its blocks, so it cannot be concatenated; copy it instead", path)
 }
 
 func (op *OpConcat) apply(t applier) (Result, error) {

@@ -32,7 +32,7 @@ func PlanQuota(t *Tree, c *Call, r Ref, l quota.Limits) (*OpQuota, error) {
 	case at.node.Type != TypeDir:
 		return nil, v.notDirectory(at.node, at.path)
 	case !c.IsSuper():
-		return nil, v.errorf(fserror.Permission, at.path, "user %s is no superuser, and may set no quota", c.User).Because(fserror.ReasonNotSuperuser)
+		return nil, v.errorf(fserror.Permission, at.path, "user %s is not a superuser, so it cannot set quotas", c.User).Because(fserror.ReasonNotSuperuser)
 	}
 	e, _ := Quotas(t, c).Get(at.node.ID)
 	if l = l.Over(e.Limits); !l.Good() {

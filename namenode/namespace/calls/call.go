@@ -171,7 +171,7 @@ func (c *Call) MayTrash(t *tables.Trash, id tables.InodeID) error {
 	case e == nil:
 		return fserror.New(fserror.NotFound, "", "", "there is no entry %d in the trash: it was restored or removed, or its number is wrong", uint64(id))
 	case !c.IsSuper() && (c.Nobody || !e.IsOf(c.User)):
-		return fserror.New(fserror.Permission, "", "", "user %s neither deleted entry %d of the trash nor owned it; only who did, and superusers, may have it", c.User, uint64(id)).Because(NotOwner)
+		return fserror.New(fserror.Permission, "", "", "user %s neither deleted entry %d of the trash nor owned it; only its deleter, its owner or a superuser may access it", c.User, uint64(id)).Because(NotOwner)
 	}
 	return nil
 }
