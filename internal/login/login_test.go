@@ -243,7 +243,7 @@ func TestFiles(t *testing.T) {
 		t.Errorf("no folder: %q", got)
 	}
 	bad := filepath.Join(dir, "bad")
-	for says, text := range map[string]string{"no login": "{secret", "no issuer": `{"token":"secret"}`, "is none": `{"issuer":"i","client_id":"c","token":"sec ret"}`} {
+	for says, text := range map[string]string{"no login": "{secret", "no issuer": `{"token":"secret"}`, "no valid token": `{"issuer":"i","client_id":"c","token":"sec ret"}`} {
 		if err := os.WriteFile(bad, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

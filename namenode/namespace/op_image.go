@@ -4,8 +4,6 @@ import "strings"
 
 // OpImage publishes an image that holds the state up to TxID.
 type OpImage struct {
-	unseen
-
 	TxID uint64
 	Name string
 	Size int64
@@ -28,3 +26,8 @@ func (op *OpImage) apply(t applier) (Result, error) {
 	t.images = images[max(0, len(images)-2):]
 	return Result{}, nil
 }
+
+func (*OpImage) takes() InodeID              { return 0 }
+func (*OpImage) grows(growing)               {}
+func (*OpImage) affects(a affected) affected { return a }
+func (*OpImage) events(n news) news          { return n }
