@@ -82,7 +82,7 @@ func (w *Writer) close(ctx context.Context, keeps bool) error {
 		}
 	}
 	err = w.seen(err)
-	w.end()
+	w.release()
 	return fserror.With(err, "close", w.path)
 }
 
@@ -106,7 +106,7 @@ func (w *Writer) AbortContext(ctx context.Context) error {
 	if err != nil {
 		w.abandon(err)
 	}
-	w.end()
+	w.release()
 	return fserror.With(err, "close", w.path)
 }
 
@@ -123,7 +123,7 @@ func (w *Writer) Detach() error {
 	if e := w.lost.Load(); e != nil {
 		err = e
 	}
-	w.end()
+	w.release()
 	return fserror.With(err, "detach", w.path)
 }
 
@@ -202,15 +202,15 @@ func (w *Writer) sendClose(ctx context.Context, rest []byte) (lost bool, err err
 		return false, err
 	}
 	req := &pb.CloseRequest{
-		Call: w.fs.ids.Begin(), Writer: w.id, Offset: w.Durable(), Data: rest, Crc32C: blockstore.CRC(rest), MtimeUnixMs: w.mtime,
+		Call: w.fs.ids.Next(), Writer: w.id, Offset: w.Durable(), Data: rest, Crc32C: blockstore.CRC(rest), MtimeUnixMs: w.mtime,
 	}
-	defer w.fs.ids.End(req.Call)
+	defer w.fs.ids.Retire(req.Call)
 	req.Length = req.Offset + int64(len(rest))
 	c := namecall.Call{Op: "close", Path: w.path, Mutates: true, TailToo: len(rest) > 0}
 	g := w.fs.giveUpFile(w.key.Inode)
 	req.GivenUp = g.wire()
 	err = w.fs.nn.Do(ctx, &c, pb.Namenode_Close_FullMethodName, req, new(pb.CloseResponse))
-	g.end(&c, err)
+	g.settle(&c, err)
 	return c.Lost, err
 }
 
@@ -230,8 +230,8 @@ func (w *Writer) closeAt(ctx context.Context) error {
 	return fserror.New(fserror.Internal, "close", w.path, "the namenode changes its mind about the file's length")
 }
 
-// end releases what the Writer has.
-func (w *Writer) end() {
+// release gives up what the Writer has.
+func (w *Writer) release() {
 	w.quiet(fserror.New(fserror.Closed, "", w.path, "the writer is closed"))
 	defer close(w.done)
 	w.fs.session.Remove(w.file)

@@ -83,8 +83,8 @@ func (f lowLevel) AttachInode(ctx context.Context, inode uint64, id LeaseID) err
 }
 
 func (f lowLevel) Ask(ctx context.Context, op, path, method string, req func(*pb.CallId, *pb.Caller) any, resp any) error {
-	id := f.ids.Begin()
-	defer f.ids.End(id)
+	id := f.ids.Next()
+	defer f.ids.Retire(id)
 	_, mutates := resp.(*pb.MutateResponse)
 	return f.nn.Do(ctx, &namecall.Call{Op: op, Path: path, Mutates: mutates}, method, req(id, f.by(ctx)), resp)
 }

@@ -209,7 +209,7 @@ func (m *Mounted) known(ctx context.Context, at lowlevel.Ref) (taken, func(), sy
 	f := m.file(i.Inode)
 	unlock, e := lock(ctx, f.naming)
 	if e != 0 {
-		f.put()
+		f.unuse()
 		return taken{}, none, e
 	}
 	old := taken{ino: i.Inode}
@@ -218,7 +218,7 @@ func (m *Mounted) known(ctx context.Context, at lowlevel.Ref) (taken, func(), sy
 	}
 	return old, func() {
 		unlock()
-		f.put()
+		f.unuse()
 	}, 0
 }
 

@@ -45,7 +45,7 @@ type file struct {
 	draftEnds *time.Timer // when a draft becomes a file at the latest
 }
 
-// file returns what the mount has of an inode; put has to follow.
+// file returns what the mount has of an inode; unuse has to follow.
 func (m *Mounted) file(ino uint64) *file {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -64,16 +64,16 @@ func (m *Mounted) file(ino uint64) *file {
 	return f
 }
 
-// opened is file if the inode has handles, else nil. put must not follow.
+// opened is file if the inode has handles, else nil. unuse must not follow.
 func (m *Mounted) opened(ino uint64) *file {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.files[ino]
 }
 
-// put ends a use. With the last one go the Reader, and the file if it was hidden:
+// unuse ends a use. With the last one go the Reader, and the file if it was hidden:
 // who begins to open it meanwhile waits, and finds it gone.
-func (f *file) put() {
+func (f *file) unuse() {
 	f.m.mu.Lock()
 	if f.uses == 1 && f.hidden {
 		unlock, _ := f.naming.Lock(context.Background()) // it is free: who holds it uses the file
@@ -165,11 +165,11 @@ func (f *file) take(ctx, raw context.Context, n *node, wait bool) syscall.Errno 
 	if _, _, err := n.look(ctx); err != nil {
 		return inodeErrno(err)
 	}
-	return f.begin(ctx, raw, wait)
+	return f.openWriter(ctx, raw, wait)
 }
 
-// begin opens the Writer. The caller holds one.
-func (f *file) begin(ctx, raw context.Context, wait bool, opts ...client.OpenOption) syscall.Errno {
+// openWriter opens the Writer. The caller holds one.
+func (f *file) openWriter(ctx, raw context.Context, wait bool, opts ...client.OpenOption) syscall.Errno {
 	f.mu.Lock()
 	before := len(f.handles) > 0 && f.gen > 0
 	same := f.unchanged()
@@ -262,7 +262,7 @@ func (f *file) giveBack(ctx context.Context) syscall.Errno {
 	} else {
 		w.KeepModTime()
 	}
-	f.end()
+	f.startClosing()
 	f.mu.Unlock()
 	err := w.CloseContext(ctx)
 	f.mu.Lock()

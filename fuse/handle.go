@@ -73,7 +73,7 @@ func (n *node) open(ctx context.Context, flags uint32) (gofs.FileHandle, uint32,
 		e = may(ctx, n, wanted(flags))
 	}
 	if e != 0 {
-		f.put()
+		f.unuse()
 		return nil, 0, e
 	}
 	h := n.newHandle(raw, f, flags)
@@ -82,14 +82,14 @@ func (n *node) open(ctx context.Context, flags uint32) (gofs.FileHandle, uint32,
 	}
 	if writes(flags) {
 		if e := h.openWriter(ctx, raw, flags&syscall.O_TRUNC != 0); e != 0 {
-			f.put()
+			f.unuse()
 			return nil, 0, e
 		}
 		return h, fuse.FOPEN_DIRECT_IO, 0
 	}
 	how, e := h.openReader(ctx, raw, flags&syscall.O_TRUNC != 0)
 	if e != 0 {
-		f.put()
+		f.unuse()
 		return nil, 0, e
 	}
 	return h, how | fuse.FOPEN_NOFLUSH, 0
@@ -217,7 +217,7 @@ func (n *node) truncate(ctx, raw context.Context, h *handle, size uint64) syscal
 		return syscall.EFBIG
 	}
 	f := n.m.file(n.ino)
-	defer f.put()
+	defer f.unuse()
 	if e := f.settle(ctx); e != 0 {
 		return e
 	}
@@ -403,7 +403,7 @@ func (h *handle) Release(context.Context) syscall.Errno {
 			unlock()
 		}
 	}
-	f.put()
+	f.unuse()
 	return 0
 }
 
@@ -435,13 +435,13 @@ func (f *file) cut(ctx, raw context.Context, size int64, keep bool) syscall.Errn
 
 // takeCut takes the lease and cuts the file, in one step.
 func (f *file) takeCut(ctx, raw context.Context, size int64) syscall.Errno {
-	return f.begin(ctx, raw, f.m.wait, client.WithCut(size))
+	return f.openWriter(ctx, raw, f.m.wait, client.WithCut(size))
 }
 
 // cutHeld cuts a file whose lease is held, without letting go of it.
 func (f *file) cutHeld(ctx context.Context, w *client.Writer, size int64) syscall.Errno {
 	f.mu.Lock()
-	f.end()
+	f.startClosing()
 	f.mu.Unlock()
 	next, err := w.Cut(ctx, size)
 	f.mu.Lock()

@@ -148,7 +148,7 @@ func Mount(ctx context.Context, cfg client.Config, dir string, o Options) (*Moun
 		return nil, err
 	}
 	m.fs = lowlevel.Of(c)
-	m.callers.begin(o, m.fs.Info().User, &m.ids)
+	m.callers.setUser(o, m.fs.Info().User, &m.ids)
 	if err := m.mount(ctx, o); err != nil {
 		m.shut()
 		_ = m.fs.Close() // err says more

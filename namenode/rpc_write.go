@@ -128,7 +128,7 @@ func (s *writers) create(ctx context.Context, r *pb.CreateRequest, do engine.Req
 		}
 		return op, nil
 	}
-	out, wait, err = s.engine.Begin(ctx, do)
+	out, wait, err = s.engine.Submit(ctx, do)
 	return out, req, wait, err
 }
 

@@ -49,7 +49,7 @@ func (op *OpEnd) apply(t applier) (Result, error) {
 	if first := t.Grants.Files(l, 0, endEvents); len(first) > 0 {
 		told = first[len(first)-1]
 	}
-	t.Grants.End(op.ID, t.now.TxID, true, told)
+	t.Grants.EndLease(op.ID, t.now.TxID, true, told)
 	t.AgeTable.Forget(AgeKey{Lease: op.ID})
 	t.touch(Change{Kind: ChangeLease, Inode: InodeID(op.ID)})
 	if l.Name != "" {

@@ -46,7 +46,7 @@ func (s *Service) DiffSnapshots(ctx context.Context, r *pb.DiffSnapshotsRequest)
 	if err != nil {
 		return nil, err
 	}
-	c.Begin()
+	c.ResetAttempt()
 	list, next, err := t.SnapshotDiff(c, d.at, d.from, d.to, from.next, page(r.GetLimit()))
 	if err != nil {
 		return nil, err

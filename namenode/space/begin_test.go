@@ -35,7 +35,7 @@ func TestBegin(t *testing.T) {
 	h := hung{asked: make(chan struct{})}
 	s := New(Config{Log: slog.New(slog.DiscardHandler), Dir: d, Store: h})
 	began := make(chan struct{})
-	go func() { s.Begin(t.Context()); close(began) }()
+	go func() { s.MeasureFirst(t.Context()); close(began) }()
 	select {
 	case <-h.asked:
 	case <-began:

@@ -86,8 +86,8 @@ func (s *Space) StoreReading(ctx context.Context) []forecast.Reading {
 // firstLook is how long a reign waits until it knows how much room there is.
 const firstLook = 2 * time.Second
 
-// Begin measures for the first time in a reign. A store that hangs keeps none from beginning.
-func (s *Space) Begin(ctx context.Context) {
+// MeasureFirst measures for the first time in a reign. A store that hangs keeps none from beginning.
+func (s *Space) MeasureFirst(ctx context.Context) {
 	first, cancel := context.WithTimeout(ctx, firstLook)
 	defer cancel()
 	if _, err := loops.Within(first, func(context.Context) (struct{}, error) { return struct{}{}, s.Measure(ctx) }); err != nil {

@@ -59,15 +59,15 @@ type Call struct {
 	DirLooks int
 
 	asOf  uint64
-	links int // bytes of the targets of links that were followed since Begin
+	links int // bytes of the targets of links that were followed since ResetAttempt
 }
 
 // MaxLinkBytes is how long the targets are, in all, of the symbolic links that an attempt
 // of a call leads through: each of their names is looked up under the namespace's lock.
 const MaxLinkBytes = 256 << 10
 
-// Begin begins an attempt of the call.
-func (c *Call) Begin() {
+// ResetAttempt is called when an attempt of the call begins.
+func (c *Call) ResetAttempt() {
 	if c != nil {
 		c.links = 0
 	}
