@@ -100,7 +100,7 @@ func (x *Xattrs) ChangeACL(ctx context.Context, c ACLChange) error {
 }
 
 func (f *engine) changeACL(ctx context.Context, path string, at *pb.Ref, c ACLChange) error {
-	req := &pb.ChangeAclRequest{Call: f.ids.Begin(), Caller: f.by(ctx), At: at, Action: pb.AclAction(c.Action), Entries: c.Entries.Wire()}
+	req := &pb.ChangeAclRequest{Call: f.ids.Next(), Caller: f.by(ctx), At: at, Action: pb.AclAction(c.Action), Entries: c.Entries.Wire()}
 	return f.mutate(ctx, "setacl", path, pb.Namenode_ChangeAcl_FullMethodName, req.Call, req)
 }
 

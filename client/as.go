@@ -54,8 +54,8 @@ func (f lowLevel) Access(ctx context.Context, r door.Ref, want uint32) error {
 	return f.nn.Do(ctx, &namecall.Call{Op: op, Path: r.Path}, pb.Namenode_Stat_FullMethodName, req, new(pb.StatResponse))
 }
 
-// mayIn reports whether who asks under ctx certainly may do that in a directory whose attributes
-// are kept.
+// mayIn reports whether the caller of ctx certainly has the permission want in a directory, by its
+// cached attributes.
 func mayIn(ctx context.Context, dir *pb.Attr, want uint32) bool {
 	as := door.AskerOf(ctx)
 	return as == nil || dir.GetAcl()&1 == 0 && as.Surely(dir.GetMode(), dir.GetUser(), want)

@@ -117,7 +117,7 @@ func (a *answers) beginRead() readcache.Ticket {
 	if a.cache == nil {
 		return readcache.Ticket{}
 	}
-	return a.cache.Begin()
+	return a.cache.Ticket()
 }
 
 // keep keeps an answer, if the namenode allows it, and tells whether it did.

@@ -85,7 +85,7 @@ func (p *promise) renew(cache *readCache, term time.Duration) {
 			return
 		case <-t.C:
 		}
-		seq := p.begin(cache.Now())
+		seq := p.noteSent(cache.Now())
 		if p.stream.Send(&pb.SessionRequest{Kind: &pb.SessionRequest_CacheRenew{CacheRenew: &pb.CacheRenew{Seq: seq}}}) != nil {
 			return
 		}
@@ -102,8 +102,8 @@ func (p *promise) renew(cache *readCache, term time.Duration) {
 	}
 }
 
-// begin notes when a renewal of the cache's term was sent.
-func (p *promise) begin(now clock.Reading) uint64 {
+// noteSent notes when a renewal of the cache's term was sent.
+func (p *promise) noteSent(now clock.Reading) uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.seq++

@@ -50,8 +50,8 @@ type Config struct {
 	Namenodes []string
 	// User is who asks. Empty: the login name.
 	User string
-	// RealUser is who proves who asks, if that is another than User, for whom he acts: a
-	// gateway, say. The namenode has to have a rule that lets him. Empty: whom the token or
+	// RealUser is the user who authenticates, if he acts for User, as a gateway does. The
+	// namenode has to have a rule that lets him. Empty: whom the token or
 	// the certificate names; so it need only be given if that names nobody.
 	RealUser string
 	// Client is the client's name, scoped to User. A process that comes back
@@ -241,7 +241,7 @@ func (c *Config) loginName() error {
 	return nil
 }
 
-// proveUser opens what proves who asks, and lets it say who that is unless User does.
+// proveUser opens the credentials. They say who the user is unless User does.
 func (c *Config) proveUser() (err error) {
 	if c.prover, err = prover.Open(c.Proof, c.TLS, c.Clock, c.Logger); err != nil {
 		return fserror.With(err, "connect", "")

@@ -33,9 +33,9 @@ type content struct {
 	unsure *tailPiece
 }
 
-// put copies into the current buffer as much of p as it has room for, waiting
+// fill copies into the current buffer as much of p as it has room for, waiting
 // for room first.
-func (ct *content) put(ctx context.Context, p []byte) (int, error) {
+func (ct *content) fill(ctx context.Context, p []byte) (int, error) {
 	ct.mu.Lock()
 	defer ct.mu.Unlock()
 	if err := ct.makeRoom(ctx); err != nil {

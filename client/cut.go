@@ -26,6 +26,6 @@ func (w *Writer) Cut(ctx context.Context, length int64) (*Writer, error) {
 		w.closing.Store(false)
 		return nil, w.seen(err)
 	}
-	w.end()
+	w.release()
 	return next, nil
 }

@@ -36,7 +36,7 @@ func (f *engine) sendCreate(ctx context.Context, c *namecall.Call, r door.Ref, r
 	if dir.Base != 0 {
 		g = f.giveUpName(dir.Base, name)
 		if f.delegations.Begun(dir.Base, name) { // asked when none can begin any more
-			g.end(c, nil)
+			g.settle(c, nil)
 			return fserror.New(fserror.Held, c.Op, c.Path, "this client process makes the file just now")
 		}
 	}
@@ -59,7 +59,7 @@ func (f *engine) sendGiven(ctx context.Context, c *namecall.Call, g *givenUp, r 
 	if err == nil {
 		g.keepCreate(whose(req.GetCaller()), r, resp)
 	}
-	g.end(c, err)
+	g.settle(c, err)
 	return err
 }
 
@@ -121,7 +121,7 @@ func (a *answers) names(dir uint64) *delegation.Names {
 func (g *givenUp) keepDelegation(resp *pb.OpenResponse) {
 	if g != nil && resp.GetCreations() {
 		dir := resp.GetParent().GetInode()
-		g.of.Put(readKey{kind: readDelegation, at: door.Inode(dir)}, kept{}, []readcache.Key{{Kind: keyDelegation, Inode: dir}})
+		g.of.Keep(readKey{kind: readDelegation, at: door.Inode(dir)}, kept{}, []readcache.Key{{Kind: keyDelegation, Inode: dir}})
 	}
 }
 
@@ -188,7 +188,7 @@ func (f lowLevel) Draft(ctx context.Context, r door.Ref, path string, opts ...Op
 		return nil, false
 	}
 	o := gather(opts)
-	return f.delegations.Begin(ctx, delegation.File{
+	return f.delegations.NewDraft(ctx, delegation.File{
 		Caller: f.by(ctx), Dir: dir, Name: name, At: r, Path: cmp.Or(path, r.Path), Mode: filemode.Unix(o.mode &^ o.less), HasMode: o.hasMode, Owner: o.owner.wire(),
 	})
 }

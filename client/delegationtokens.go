@@ -42,8 +42,8 @@ type TokenRef struct {
 func (d *DelegationTokens) Get(ctx context.Context, renewer string, ttl time.Duration) (token string, t DelegationToken, err error) {
 	token = proof.NewToken()
 	hash := proof.Hash(token)
-	req := &pb.GetDelegationTokenRequest{Call: d.fs.ids.Begin(), Caller: d.fs.caller, Hash: hash[:], Renewer: renewer, TtlMs: ceilMS(ttl)}
-	defer d.fs.ids.End(req.Call)
+	req := &pb.GetDelegationTokenRequest{Call: d.fs.ids.Next(), Caller: d.fs.caller, Hash: hash[:], Renewer: renewer, TtlMs: ceilMS(ttl)}
+	defer d.fs.ids.Retire(req.Call)
 	r := new(pb.DelegationTokenResponse)
 	if err := d.fs.nn.Do(ctx, &namecall.Call{Op: "token get", Mutates: true}, pb.Namenode_GetDelegationToken_FullMethodName, req, r); err != nil {
 		return "", t, err
@@ -66,8 +66,8 @@ func (d *DelegationTokens) Cancel(ctx context.Context, ref TokenRef) error {
 }
 
 func (d *DelegationTokens) change(ctx context.Context, op string, ref TokenRef, cancel bool) (DelegationToken, error) {
-	req := &pb.ChangeDelegationTokenRequest{Call: d.fs.ids.Begin(), Caller: d.fs.caller, Id: ref.ID, Cancel: cancel}
-	defer d.fs.ids.End(req.Call)
+	req := &pb.ChangeDelegationTokenRequest{Call: d.fs.ids.Next(), Caller: d.fs.caller, Id: ref.ID, Cancel: cancel}
+	defer d.fs.ids.Retire(req.Call)
 	if ref.ID == 0 {
 		hash := proof.Hash(ref.Token)
 		req.Hash = hash[:]

@@ -7,7 +7,6 @@ import (
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
-	"github.com/leasefs/leasefs/internal/lowlevel/door"
 	"github.com/leasefs/leasefs/internal/namecall"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -46,11 +45,13 @@ func (w *Writer) Close() error { return w.CloseContext(context.WithoutCancel(w.c
 //     that is still tried for three seconds.
 //
 // A second call returns an error of kind Closed and does nothing.
-func (w *Writer) CloseContext(ctx context.Context) error {
+func (w *Writer) CloseContext(ctx context.Context) error { return w.close(ctx, false) }
+
+// close is CloseContext, or with keeps CloseOrKeep.
+func (w *Writer) close(ctx context.Context, keeps bool) error {
 	if err := w.beginEnd("close"); err != nil {
 		return err
 	}
-	keeps := door.Keeps(ctx)
 	late, over := lingering(ctx)
 	defer over()
 	late, cancelLate := w.under(late)
@@ -81,7 +82,7 @@ func (w *Writer) CloseContext(ctx context.Context) error {
 		}
 	}
 	err = w.seen(err)
-	w.end()
+	w.release()
 	return fserror.With(err, "close", w.path)
 }
 
@@ -105,7 +106,7 @@ func (w *Writer) AbortContext(ctx context.Context) error {
 	if err != nil {
 		w.abandon(err)
 	}
-	w.end()
+	w.release()
 	return fserror.With(err, "close", w.path)
 }
 
@@ -122,7 +123,7 @@ func (w *Writer) Detach() error {
 	if e := w.lost.Load(); e != nil {
 		err = e
 	}
-	w.end()
+	w.release()
 	return fserror.With(err, "detach", w.path)
 }
 
@@ -201,15 +202,15 @@ func (w *Writer) sendClose(ctx context.Context, rest []byte) (lost bool, err err
 		return false, err
 	}
 	req := &pb.CloseRequest{
-		Call: w.fs.ids.Begin(), Writer: w.id, Offset: w.Durable(), Data: rest, Crc32C: blockstore.CRC(rest), MtimeUnixMs: w.mtime,
+		Call: w.fs.ids.Next(), Writer: w.id, Offset: w.Durable(), Data: rest, Crc32C: blockstore.CRC(rest), MtimeUnixMs: w.mtime,
 	}
-	defer w.fs.ids.End(req.Call)
+	defer w.fs.ids.Retire(req.Call)
 	req.Length = req.Offset + int64(len(rest))
 	c := namecall.Call{Op: "close", Path: w.path, Mutates: true, TailToo: len(rest) > 0}
 	g := w.fs.giveUpFile(w.key.Inode)
 	req.GivenUp = g.wire()
 	err = w.fs.nn.Do(ctx, &c, pb.Namenode_Close_FullMethodName, req, new(pb.CloseResponse))
-	g.end(&c, err)
+	g.settle(&c, err)
 	return c.Lost, err
 }
 
@@ -229,8 +230,8 @@ func (w *Writer) closeAt(ctx context.Context) error {
 	return fserror.New(fserror.Internal, "close", w.path, "the namenode changes its mind about the file's length")
 }
 
-// end releases what the Writer has.
-func (w *Writer) end() {
+// release gives up what the Writer has.
+func (w *Writer) release() {
 	w.quiet(fserror.New(fserror.Closed, "", w.path, "the writer is closed"))
 	defer close(w.done)
 	w.fs.session.Remove(w.file)

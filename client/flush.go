@@ -144,7 +144,7 @@ func (ct *content) appendTail(ctx context.Context, p *tailPiece) (refused bool, 
 	g := ct.fs.giveUpFile(ct.key.Inode)
 	req.GivenUp = g.wire()
 	err = ct.fs.nn.Do(ctx, &c, pb.Namenode_AppendTail_FullMethodName, req, new(pb.AppendTailResponse))
-	g.end(&c, err)
+	g.settle(&c, err)
 	if err == nil && !p.lost { // else an earlier call may have left the record: this one renews nothing
 		ct.lease.Renew(asked)
 	}

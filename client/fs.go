@@ -110,7 +110,7 @@ func New(ctx context.Context, cfg Config) (*FS, error) {
 	f.session = session.New(f.ctx, f.sessionConfig())
 	err = f.session.Open(ctx)
 	if err == nil {
-		err = e.near.Begin(f.session.Welcome().GetNamespaceId())
+		err = e.near.Use(f.session.Welcome().GetNamespaceId())
 	}
 	if err != nil {
 		f.shutdown()
@@ -147,7 +147,7 @@ func (f *FS) Close() error {
 		readers = append(readers, r)
 	}
 	f.mu.Unlock()
-	writers := f.session.End()
+	writers := f.session.CloseFiles()
 
 	for _, r := range readers {
 		_ = r.Close() // of a reader: nothing to lose

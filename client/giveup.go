@@ -27,7 +27,7 @@ type givenUp struct {
 	keys []readcache.Key
 }
 
-// giveUp gives up keys that a call is about to change; end has to follow.
+// giveUp gives up keys that a call is about to change; settle has to follow.
 func (a *answers) giveUp(keys ...readcache.Key) *givenUp {
 	st := a.stream()
 	if a.cache == nil || st == nil || a.onRevoke != nil && a.onGiveUp == nil {
@@ -39,7 +39,7 @@ func (a *answers) giveUp(keys ...readcache.Key) *givenUp {
 		return nil
 	case a.stream() != st, // the promise would be one of a stream that is over
 		a.onGiveUp != nil && !a.onGiveUp(revocationOf(keys, false)):
-		g.of.End()
+		g.of.Resume()
 		return nil
 	}
 	return g
@@ -73,7 +73,7 @@ func (g *givenUp) wire() *pb.CacheGivenUp {
 // keepStat keeps attributes that came with the reply.
 func (g *givenUp) keepStat(as string, r door.Ref, a *pb.Attr, keys []*pb.CacheKey) {
 	if g != nil && a != nil {
-		keepStat(stat(as, r), a, keys, g.of.Put)
+		keepStat(stat(as, r), a, keys, g.of.Keep)
 	}
 }
 
@@ -85,15 +85,15 @@ func (g *givenUp) keepCreate(as string, r door.Ref, resp *pb.OpenResponse) {
 	g.keepDelegation(resp)
 }
 
-// end is called with what became of the call. If that is not known it may still
+// settle is called with what became of the call. If that is not known it may still
 // happen, under a promise that is not kept any more: so the stream that the
 // promise is of is ended, and another one begun.
-func (g *givenUp) end(c *namecall.Call, err error) {
+func (g *givenUp) settle(c *namecall.Call, err error) {
 	switch {
 	case g == nil:
 	case err != nil && c.AnyLost:
 		g.on.Break()
 	default:
-		g.of.End()
+		g.of.Resume()
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/internal/fserror"
-	"github.com/leasefs/leasefs/internal/lowlevel/door"
 	"github.com/leasefs/leasefs/internal/namecall"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -288,9 +287,9 @@ func TestCloseEndsAKeptWriter(t *testing.T) {
 	w := mustCreate(t, fs, "/a")
 	_, err := w.Write(noise(100 << 10))
 	check(t, err)
-	ctx, giveUp := context.WithCancelCause(door.Keeping(t.Context()))
+	ctx, giveUp := context.WithCancelCause(t.Context())
 	var wg sync.WaitGroup
-	wg.Go(func() { wantKind(t, w.CloseContext(ctx), fserror.Deadline) })
+	wg.Go(func() { wantKind(t, lowLevel{fs}.CloseOrKeep(ctx, w), fserror.Deadline) })
 	<-s.at
 	ended := make(chan struct{})
 	wg.Go(func() {

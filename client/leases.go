@@ -83,8 +83,8 @@ func (l *Leases) grant(ctx context.Context, req *pb.GrantLeaseRequest) (Granted,
 	if err := checkLeaseName(req.GetName()); err != nil {
 		return Granted{}, err
 	}
-	req.Call, req.Caller = l.fs.ids.Begin(), l.fs.caller
-	defer l.fs.ids.End(req.Call)
+	req.Call, req.Caller = l.fs.ids.Next(), l.fs.caller
+	defer l.fs.ids.Retire(req.Call)
 	r := new(pb.GrantLeaseResponse)
 	if err := l.fs.nn.Do(ctx, &namecall.Call{Op: "lease grant", Mutates: true}, pb.Namenode_GrantLease_FullMethodName, req, r); err != nil {
 		return Granted{}, err
@@ -100,8 +100,8 @@ func ceilMS(d time.Duration) int64 {
 // Revoke ends a granted lease, and deletes all that is attached to it in one step.
 // NotFound if there is no such lease.
 func (l *Leases) Revoke(ctx context.Context, id LeaseID) error {
-	req := &pb.RevokeLeaseRequest{Call: l.fs.ids.Begin(), Caller: l.fs.caller, Id: uint64(id)}
-	defer l.fs.ids.End(req.Call)
+	req := &pb.RevokeLeaseRequest{Call: l.fs.ids.Next(), Caller: l.fs.caller, Id: uint64(id)}
+	defer l.fs.ids.Retire(req.Call)
 	return l.fs.nn.Do(ctx, &namecall.Call{Op: "lease revoke", Mutates: true}, pb.Namenode_RevokeLease_FullMethodName, req, new(pb.RevokeLeaseResponse))
 }
 
@@ -195,8 +195,8 @@ func (l *Leases) each(ctx context.Context, op string, paths []string, one func(p
 
 // attach attaches what a reference leads to; path is its name in errors.
 func (f *engine) attach(ctx context.Context, id LeaseID, path string, r *pb.Ref) error {
-	req := &pb.AttachLeaseRequest{Call: f.ids.Begin(), Caller: f.by(ctx), Id: uint64(id), At: r}
-	defer f.ids.End(req.Call)
+	req := &pb.AttachLeaseRequest{Call: f.ids.Next(), Caller: f.by(ctx), Id: uint64(id), At: r}
+	defer f.ids.Retire(req.Call)
 	return f.nn.Do(ctx, &namecall.Call{Op: "lease attach", Path: path, Mutates: true}, pb.Namenode_AttachLease_FullMethodName, req, new(pb.MutateResponse))
 }
 
@@ -208,8 +208,8 @@ func (l *Leases) Detach(ctx context.Context, paths ...string) error {
 }
 
 func (f *engine) detach(ctx context.Context, path string, r *pb.Ref) error {
-	req := &pb.DetachLeaseRequest{Call: f.ids.Begin(), Caller: f.by(ctx), At: r}
-	defer f.ids.End(req.Call)
+	req := &pb.DetachLeaseRequest{Call: f.ids.Next(), Caller: f.by(ctx), At: r}
+	defer f.ids.Retire(req.Call)
 	return f.nn.Do(ctx, &namecall.Call{Op: "lease detach", Path: path, Mutates: true}, pb.Namenode_DetachLease_FullMethodName, req, new(pb.MutateResponse))
 }
 

@@ -83,11 +83,15 @@ func (f lowLevel) AttachInode(ctx context.Context, inode uint64, id LeaseID) err
 }
 
 func (f lowLevel) Ask(ctx context.Context, op, path, method string, req func(*pb.CallId, *pb.Caller) any, resp any) error {
-	id := f.ids.Begin()
-	defer f.ids.End(id)
+	id := f.ids.Next()
+	defer f.ids.Retire(id)
 	_, mutates := resp.(*pb.MutateResponse)
 	return f.nn.Do(ctx, &namecall.Call{Op: op, Path: path, Mutates: mutates}, method, req(id, f.by(ctx)), resp)
 }
+
+func (f lowLevel) CloseOrKeep(ctx context.Context, w *Writer) error { return w.close(ctx, true) }
+
+func (f lowLevel) ScratchLease(ctx context.Context) (LeaseID, error) { return f.scratch.lease(ctx) }
 
 func (f lowLevel) Described(path string, a *pb.Attr) *FileInfo { return fileInfo(path, a) }
 

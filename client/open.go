@@ -52,8 +52,8 @@ func (f *engine) createCall(ctx context.Context, r door.Ref, opts []OpenOption, 
 	}
 	o := gather(opts)
 	req, resp := f.createRequest(f.by(ctx), o.at(ctx, r), &o), new(pb.OpenResponse)
-	req.Call, req.Close = f.ids.Begin(), closed
-	defer f.ids.End(req.Call)
+	req.Call, req.Close = f.ids.Next(), closed
+	defer f.ids.Retire(req.Call)
 	c := &namecall.Call{Op: "create", Path: r.Path, Mutates: true}
 	return req, resp, f.sendCreate(ctx, c, r, req, resp)
 }
@@ -124,7 +124,7 @@ func (f *engine) append(ctx context.Context, path string, o *openOptions) (*Writ
 
 func (f *engine) appendOnce(ctx context.Context, path string, o *openOptions, wait time.Duration, again bool) (*Writer, error) {
 	req := &pb.AppendRequest{
-		Call: f.ids.Begin(), Caller: f.by(ctx), At: followPath(ctx, path), HasExpectedLength: o.hasLength, ExpectedLength: o.expected,
+		Call: f.ids.Next(), Caller: f.by(ctx), At: followPath(ctx, path), HasExpectedLength: o.hasLength, ExpectedLength: o.expected,
 		Create: o.create, Parents: o.parents, Mode: filemode.Unix(o.mode), HasMode: o.hasMode, WaitMs: wait.Milliseconds(), Again: again,
 		Cut: o.cut, CutLength: o.length, Writer: o.writer, Resume: o.resume, Umask: proto.Uint32(filemode.Unix(*f.cfg.Umask)), Lease: uint64(o.lease),
 	}
@@ -134,7 +134,7 @@ func (f *engine) appendOnce(ctx context.Context, path string, o *openOptions, wa
 	if !o.unchanged.IsZero() {
 		req.ExpectedMtimeUnixMs = o.unchanged.UnixMilli()
 	}
-	defer f.ids.End(req.Call)
+	defer f.ids.Retire(req.Call)
 	c, asked := namecall.Call{Op: "append", Path: path, Mutates: true, Wait: wait}, f.session.Now()
 	resp := new(pb.OpenResponse)
 	if err := f.nn.Do(ctx, &c, pb.Namenode_Append_FullMethodName, req, resp); err != nil {
@@ -168,8 +168,8 @@ func (f *FS) WriteFile(ctx context.Context, path string, data []byte, opts ...Op
 	o := gather(opts)
 	req := f.createRequest(f.by(ctx), o.at(ctx, door.At(path)), &o)
 	req.Data, req.DataCrc32C, req.Close = data, blockstore.CRC(data), true
-	req.Call = f.ids.Begin()
-	defer f.ids.End(req.Call)
+	req.Call = f.ids.Next()
+	defer f.ids.Retire(req.Call)
 	c := namecall.Call{Op: "create", Path: path, Mutates: true, TailToo: len(data) > 0}
 	err = f.nn.Do(ctx, &c, pb.Namenode_Create_FullMethodName, req, new(pb.OpenResponse))
 	if len(data) > 0 && tailRefused(err) {
@@ -195,8 +195,8 @@ func (f *FS) CloseFile(ctx context.Context, path string) (length int64, err erro
 	if err != nil {
 		return 0, err
 	}
-	req := &pb.CloseAbandonedRequest{Call: f.ids.Begin(), Caller: f.by(ctx), At: followPath(ctx, path)}
-	defer f.ids.End(req.Call)
+	req := &pb.CloseAbandonedRequest{Call: f.ids.Next(), Caller: f.by(ctx), At: followPath(ctx, path)}
+	defer f.ids.Retire(req.Call)
 	resp := new(pb.CloseResponse)
 	err = f.nn.Do(ctx, &namecall.Call{Op: "close", Path: path, Mutates: true}, pb.Namenode_CloseAbandoned_FullMethodName, req, resp)
 	return resp.GetLength(), err
@@ -215,8 +215,8 @@ func (f *engine) recoverEpoch(ctx context.Context, path string, force bool, epoc
 	if err != nil {
 		return RecoverResult{}, err
 	}
-	req := &pb.RecoverRequest{Call: f.ids.Begin(), Caller: f.by(ctx), At: followPath(ctx, path), Force: force, Epoch: epoch}
-	defer f.ids.End(req.Call)
+	req := &pb.RecoverRequest{Call: f.ids.Next(), Caller: f.by(ctx), At: followPath(ctx, path), Force: force, Epoch: epoch}
+	defer f.ids.Retire(req.Call)
 	resp := new(pb.RecoverResponse)
 	if err := f.nn.Do(ctx, &namecall.Call{Op: "recover", Path: path, Mutates: true}, pb.Namenode_Recover_FullMethodName, req, resp); err != nil {
 		return RecoverResult{}, err

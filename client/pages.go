@@ -61,7 +61,7 @@ func (r *Reader) page(ctx context.Context, cut uint64, off int64, newer time.Tim
 		return nil, r.truncated("read")
 	}
 	if !p.Has(off) {
-		return nil, fserror.New(fserror.Internal, "read", r.path, "the namenode's block list makes no sense: it has nothing at offset %d of a file of %d bytes", off, resp.GetAttr().GetLength())
+		return nil, fserror.New(fserror.Internal, "read", r.path, "inconsistent block list: no block covers offset %d of %d", off, resp.GetAttr().GetLength())
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

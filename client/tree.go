@@ -33,7 +33,7 @@ func (f *engine) mkdir(ctx context.Context, r door.Ref, req *pb.MkdirRequest) (i
 	if r, err = cleanRef("mkdir", r); err != nil {
 		return 0, err
 	}
-	req.Call, req.Caller, req.At, req.HasMode = f.ids.Begin(), f.by(ctx), at(ctx, r), true
+	req.Call, req.Caller, req.At, req.HasMode = f.ids.Next(), f.by(ctx), at(ctx, r), true
 	resp, err := f.change(ctx, "mkdir", r.Path, pb.Namenode_Mkdir_FullMethodName, req.Call, req)
 	return resp.GetAttr().GetInode(), err
 }
@@ -65,7 +65,7 @@ func (f *engine) rename(ctx context.Context, from, to door.Ref, expect uint64, r
 	if from, err = cleanRef(op, from); err != nil {
 		return false, err
 	}
-	req.Call, req.Caller, req.From, req.To = f.ids.Begin(), f.by(ctx), at(ctx, from), at(ctx, to)
+	req.Call, req.Caller, req.From, req.To = f.ids.Next(), f.by(ctx), at(ctx, from), at(ctx, to)
 	req.To.Expect = expect
 	resp, err := f.change(ctx, op, from.Path, pb.Namenode_Rename_FullMethodName, req.Call, req)
 	return resp.GetHidden(), err
@@ -93,7 +93,7 @@ func (f *engine) remove(ctx context.Context, r door.Ref, expect uint64, req *pb.
 	if r, err = cleanRef("remove", r); err != nil {
 		return false, err
 	}
-	req.Call, req.Caller, req.At = f.ids.Begin(), f.by(ctx), at(ctx, r)
+	req.Call, req.Caller, req.At = f.ids.Next(), f.by(ctx), at(ctx, r)
 	req.At.Expect = expect
 	resp, err := f.change(ctx, "remove", r.Path, pb.Namenode_Delete_FullMethodName, req.Call, req)
 	return resp.GetHidden(), err
@@ -113,7 +113,7 @@ func (f *engine) symlink(ctx context.Context, r door.Ref, req *pb.SymlinkRequest
 	if !utf8.ValidString(req.Target) {
 		return fserror.New(fserror.InvalidArgument, "symlink", r.Path, "the target %q is not valid UTF-8; names here are", req.Target)
 	}
-	req.Call, req.Caller, req.At = f.ids.Begin(), f.by(ctx), at(ctx, r)
+	req.Call, req.Caller, req.At = f.ids.Next(), f.by(ctx), at(ctx, r)
 	return f.mutate(ctx, "symlink", r.Path, pb.Namenode_Symlink_FullMethodName, req.Call, req)
 }
 
@@ -155,7 +155,7 @@ func (f *engine) setAttr(ctx context.Context, op, path string, req *pb.SetAttrRe
 	if err != nil {
 		return err
 	}
-	req.Call, req.Caller, req.At = f.ids.Begin(), f.by(ctx), followPath(ctx, path)
+	req.Call, req.Caller, req.At = f.ids.Next(), f.by(ctx), followPath(ctx, path)
 	return f.mutate(ctx, op, path, pb.Namenode_SetAttr_FullMethodName, req.Call, req)
 }
 
@@ -182,7 +182,7 @@ func (f *FS) SetAttr(ctx context.Context, path string, c AttrChange) error {
 func (f *engine) changeAttr(ctx context.Context, path string, at *pb.Ref, c AttrChange) error {
 	const op = "setattr"
 	req := &pb.SetAttrRequest{
-		Call: f.ids.Begin(), Caller: f.by(ctx), At: at,
+		Call: f.ids.Next(), Caller: f.by(ctx), At: at,
 		SetMode: c.SetMode, Mode: filemode.Unix(c.Mode), User: c.User, Group: c.Group, SetMtime: c.SetMTime,
 	}
 	if c.SetMTime && !c.MTime.IsZero() {
@@ -202,7 +202,7 @@ func (f *FS) Truncate(ctx context.Context, path string, length int64) error {
 }
 
 func (f *engine) truncate(ctx context.Context, path string, at *pb.Ref, length int64) error {
-	id := f.ids.Begin()
+	id := f.ids.Next()
 	return f.mutate(ctx, "truncate", path, pb.Namenode_Truncate_FullMethodName, id,
 		&pb.TruncateRequest{Call: id, Caller: f.by(ctx), At: at, Length: length})
 }
@@ -221,7 +221,7 @@ func (f *FS) Concat(ctx context.Context, target string, sources ...string) error
 		}
 		list[i] = at(ctx, door.At(s))
 	}
-	id := f.ids.Begin()
+	id := f.ids.Next()
 	return f.mutate(ctx, "concat", target, pb.Namenode_Concat_FullMethodName, id,
 		&pb.ConcatRequest{Call: id, Caller: f.by(ctx), Target: followPath(ctx, target), Sources: list})
 }
@@ -257,7 +257,7 @@ func (f *engine) stat(ctx context.Context, op, path string, follow bool) (*FileI
 
 // change sends one changing call, which happens at most once.
 func (f *engine) change(ctx context.Context, op, path, method string, id *pb.CallId, req any) (*pb.MutateResponse, error) {
-	defer f.ids.End(id)
+	defer f.ids.Retire(id)
 	resp := new(pb.MutateResponse)
 	return resp, f.nn.Do(ctx, &namecall.Call{Op: op, Path: path, Mutates: true}, method, req, resp)
 }

@@ -49,7 +49,7 @@ func (t *Tx) Commit(ctx context.Context) (txid uint64, err error) {
 	if t.err != nil {
 		return 0, t.err
 	}
-	t.req.Call = t.fs.ids.Begin()
+	t.req.Call = t.fs.ids.Next()
 	resp, err := t.fs.change(ctx, t.name, "", pb.Namenode_Transact_FullMethodName, t.req.GetCall(), t.req)
 	return resp.GetTxid(), err
 }

@@ -75,11 +75,11 @@ func (s *scratch) write(ctx context.Context, path string, opts []OpenOption, fil
 	}
 	publish := s.f.Rename // one that is attached to the caller's own lease stays so
 	if o.lease == 0 {
-		l, err := s.lease(ctx)
+		id, err := s.lease(ctx)
 		if err != nil {
 			return fserror.Under(err, "create", path)
 		}
-		opts = append(opts, WithLease(l.id))
+		opts = append(opts, WithLease(id))
 		publish = s.f.Publish
 	}
 	opts = append(opts, WithXattrs(nil)) // there may be more than one call takes
@@ -142,8 +142,7 @@ func (o *openOptions) replaces() bool { return o.overwrite || o.steal }
 // what is replaced becomes the option's, if that says none.
 func (s *scratch) mayPlace(ctx context.Context, path string, o *openOptions) (string, error) {
 	const op = "create"
-	f := s.f
-	info, err := f.stat(ctx, op, path, false)
+	info, err := s.f.stat(ctx, op, path, false)
 	if errors.Is(err, fserror.NotFound) {
 		return path, nil
 	}
@@ -152,7 +151,7 @@ func (s *scratch) mayPlace(ctx context.Context, path string, o *openOptions) (st
 	}
 	place := path
 	if o.replaces() && info.Type() == fs.ModeSymlink {
-		resp, _, err := f.getFile(ctx, op, path, &pb.GetFileRequest{At: followPath(ctx, path), NoUrls: true, MaxBlocks: 1})
+		resp, _, err := s.f.getFile(ctx, op, path, &pb.GetFileRequest{At: followPath(ctx, path), NoUrls: true, MaxBlocks: 1})
 		switch {
 		case err == nil:
 			place = resp.GetPath()
@@ -185,29 +184,29 @@ type scratch struct {
 }
 
 // lease returns the lease, granted and kept alive from its first use on.
-func (s *scratch) lease(ctx context.Context) (*KeptLease, error) {
+func (s *scratch) lease(ctx context.Context) (LeaseID, error) {
 	unlock, err := s.turn.Lock(ctx)
 	if err != nil {
-		return nil, fserror.Ended(ctx, "create", "")
+		return 0, fserror.Ended(ctx, "create", "")
 	}
 	defer unlock()
 	if err := s.f.mayOpen("create", ""); err != nil {
-		return nil, err
+		return 0, err
 	}
 	if s.kept != nil && s.kept.Context().Err() == nil {
 		if s.kept.Remaining() > 0 {
-			return s.kept, nil
+			return s.kept.id, nil
 		}
 		// This machine may have stood still for longer than the lease lives.
 		if err := s.keep(ctx, s.kept.id); !errors.Is(err, fserror.NotFound) {
-			return s.kept, err
+			return s.kept.id, err
 		}
 	}
 	g, err := s.f.Leases().Grant(ctx, scratchTTL, 0)
 	if err == nil {
 		err = s.keep(ctx, g.ID)
 	}
-	return s.kept, err
+	return g.ID, err
 }
 
 // keep makes a lease that lives the one that is kept.

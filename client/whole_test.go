@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/namecall"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -141,6 +142,27 @@ func TestWriteFromSharesOneLease(t *testing.T) {
 	}
 	if n := f.count("GrantLease"); n != 1 {
 		t.Errorf("%d leases", n)
+	}
+}
+
+// A machine that stood still for longer than the lease lives knows of its end before the lease's
+// context does: what is attached next gets another one.
+func TestScratchLeaseAfterStandstill(t *testing.T) {
+	f, clk := newFake(), new(clock.Fake)
+	fs := start(t, f, func(c *Config) { c.Clock = clk })
+	lease := func() LeaseID {
+		id, err := lowLevel{fs}.ScratchLease(t.Context())
+		check(t, err)
+		return id
+	}
+	first := lease()
+	if again := lease(); again != first {
+		t.Errorf("leases %x and %x while the first lives", first, again)
+	}
+	f.set(func() { delete(f.leases, uint64(first)) })
+	clk.Advance(10 * time.Minute)
+	if next := lease(); next == first {
+		t.Errorf("lease %x is used, which has ended", first)
 	}
 }
 

@@ -115,7 +115,7 @@ func (w *Writer) WriteContext(ctx context.Context, p []byte) (n int, err error) 
 	w.writeMu.Lock()
 	defer w.writeMu.Unlock()
 	for n < len(p) {
-		k, err := w.put(ctx, p[n:])
+		k, err := w.fill(ctx, p[n:])
 		n += k
 		if err != nil {
 			return n, fserror.With(err, "write", w.path)

@@ -128,6 +128,6 @@ func (x *Xattrs) change(ctx context.Context, req *pb.SetXattrRequest) error {
 	if !utf8.ValidString(req.Name) {
 		return fserror.New(fserror.InvalidArgument, op, path, "the name %q is not valid UTF-8; names here are", req.Name)
 	}
-	req.Call, req.Caller = f.ids.Begin(), f.by(ctx)
+	req.Call, req.Caller = f.ids.Next(), f.by(ctx)
 	return f.mutate(ctx, op, path, pb.Namenode_SetXattr_FullMethodName, req.Call, req)
 }

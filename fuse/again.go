@@ -56,7 +56,7 @@ func (m *Mounted) hasTried(thread uint32) {
 	}
 	s.end.Stop()
 	if s.f != nil {
-		s.f.put()
+		s.f.unuse()
 	}
 }
 
@@ -90,7 +90,7 @@ func (m *Mounted) find(ctx context.Context, thread uint32, at lowlevel.Ref) (*cl
 		f := m.file(i.Inode)
 		e := f.enter(ctx)
 		if old := m.tries.take(thread, f); old != nil {
-			old.put()
+			old.unuse()
 		}
 		if e != 0 {
 			return nil, false, e

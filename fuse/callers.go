@@ -36,8 +36,8 @@ type callers struct {
 	told  map[string]bool             // for whom no rule lets the mount act; by mu, too
 }
 
-// begin is called when the client's user is known.
-func (c *callers) begin(o Options, own string, i *ids) {
+// setUser is called when the client's user is known.
+func (c *callers) setUser(o Options, own string, i *ids) {
 	c.each, c.groups, c.own, c.ids = o.AllowOther, o.ProcessGroups, own, i
 	c.none = lowlevel.NewCaller(nobody, nil, true)
 	if c.each {

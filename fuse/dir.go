@@ -166,9 +166,9 @@ type taken struct {
 	thread uint32 // the thread that takes the name away
 }
 
-// takeName calls do, which takes a name from what has it, or gives it to something
-// if nothing has it. Should another host be quicker, do returns NotFound or Exists,
-// since it names what it expects there: then this looks again.
+// takeName looks up what has a name and calls do, which removes or replaces that. do says what it
+// expects to be there, so it fails with NotFound or Exists if another host was quicker: then
+// takeName looks again.
 func (m *Mounted) takeName(ctx context.Context, thread uint32, at lowlevel.Ref, do func(taken) error) syscall.Errno {
 	var last error
 	var expected uint64
@@ -207,8 +207,9 @@ func (m *Mounted) known(ctx context.Context, at lowlevel.Ref) (taken, func(), sy
 		return taken{ino: i.Inode}, none, 0
 	}
 	f := m.file(i.Inode)
-	if e := lock(ctx, f.naming); e != 0 {
-		f.put()
+	unlock, e := lock(ctx, f.naming)
+	if e != 0 {
+		f.unuse()
 		return taken{}, none, e
 	}
 	old := taken{ino: i.Inode}
@@ -216,8 +217,8 @@ func (m *Mounted) known(ctx context.Context, at lowlevel.Ref) (taken, func(), sy
 		old.file = f
 	}
 	return old, func() {
-		<-f.naming
-		f.put()
+		unlock()
+		f.unuse()
 	}, 0
 }
 
@@ -231,9 +232,9 @@ func (f *file) shared() bool {
 // enter is called before the file is opened, and waits until a rename or removal by
 // this mount that does not know of that is over.
 func (f *file) enter(ctx context.Context) syscall.Errno {
-	e := lock(ctx, f.naming)
+	unlock, e := lock(ctx, f.naming)
 	if e == 0 {
-		<-f.naming
+		unlock()
 	}
 	return e
 }
@@ -333,7 +334,7 @@ func (m *Mounted) take(ctx context.Context, name string, old taken, do func(lowl
 		_, err := do(t)
 		return err
 	}
-	id, err := m.lease.get(ctx)
+	id, err := m.fs.ScratchLease(ctx)
 	if err != nil {
 		return err
 	}

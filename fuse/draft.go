@@ -123,7 +123,7 @@ func (n *node) createDraft(ctx, raw context.Context, at lowlevel.Ref, flags, mod
 	i := n.NewInode(raw, &node{m: n.m, ino: d.Inode()}, gofs.StableAttr{Mode: syscall.S_IFREG, Ino: d.Inode()})
 	child, ok := i.Operations().(*node)
 	if !ok { // never: the number is new
-		f.put()
+		f.unuse()
 		return nil, nil, false
 	}
 	f.mu.Lock() // until all is set: whoever finds the draft may end it at once

@@ -13,6 +13,7 @@ import (
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/lowlevel"
+	"github.com/leasefs/leasefs/internal/turn"
 )
 
 // file is what the mount has of an inode that is open here.
@@ -27,14 +28,9 @@ type file struct {
 	hiddenBy *lowlevel.Caller // who removed it
 	was      string           // the name that it had
 
-	// one is held over changes of the hold on the lease and over writes, which
-	// may take long; it is a channel so that waiting for it can be interrupted.
-	one chan struct{}
-	// naming is held while this mount removes the file or gives its name to
-	// another; likewise.
-	naming chan struct{}
-	// reading is held while the Reader is opened or refreshed; likewise.
-	reading chan struct{}
+	one     turn.Turn      // its holder changes the hold on the lease, or writes
+	naming  turn.Turn      // its holder removes the file or gives its name to another
+	reading turn.Turn      // its holder opens or refreshes the Reader
 	reader  *client.Reader // by reading
 	// good, by reading, tells that the Reader's view is kept; it is until there are
 	// other revocations than seen.
@@ -49,14 +45,14 @@ type file struct {
 	draftEnds *time.Timer // when a draft becomes a file at the latest
 }
 
-// file returns what the mount has of an inode; put has to follow.
+// file returns what the mount has of an inode; unuse has to follow.
 func (m *Mounted) file(ino uint64) *file {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f := m.files[ino]
 	if f == nil {
 		f = &file{
-			m: m, ino: ino, one: make(chan struct{}, 1), naming: make(chan struct{}, 1), reading: make(chan struct{}, 1),
+			m: m, ino: ino, one: turn.New(), naming: turn.New(), reading: turn.New(),
 			handles: make(map[*handle]struct{}), flocks: make(map[*handle]bool), unlock: make(chan struct{}),
 		}
 		if m.moved != nil {
@@ -68,22 +64,22 @@ func (m *Mounted) file(ino uint64) *file {
 	return f
 }
 
-// opened is file if the inode has handles, else nil. put must not follow.
+// opened is file if the inode has handles, else nil. unuse must not follow.
 func (m *Mounted) opened(ino uint64) *file {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.files[ino]
 }
 
-// put ends a use. With the last one go the Reader, and the file if it was hidden:
+// unuse ends a use. With the last one go the Reader, and the file if it was hidden:
 // who begins to open it meanwhile waits, and finds it gone.
-func (f *file) put() {
+func (f *file) unuse() {
 	f.m.mu.Lock()
 	if f.uses == 1 && f.hidden {
-		f.naming <- struct{}{} // it is free: who holds it uses the file
+		unlock, _ := f.naming.Lock(context.Background()) // it is free: who holds it uses the file
 		f.m.mu.Unlock()
 		_, err := f.m.fs.RemoveTaken(lowlevel.As(f.m.ctx, f.hiddenBy), lowlevel.Inode(f.ino), lowlevel.Taken{Was: f.was}) // else it goes when the lease ends
-		<-f.naming
+		unlock()
 		f.m.mu.Lock()
 		if err == nil || errors.Is(err, fserror.NotFound) {
 			f.hidden = false
@@ -117,19 +113,16 @@ func (f *file) isHidden() bool {
 	return f.hidden
 }
 
-// lock takes a channel that is used as a lock.
-func lock(ctx context.Context, l chan struct{}) syscall.Errno {
-	select {
-	case l <- struct{}{}:
-		return 0
-	default:
+// lock takes a turn, a free one even if the context has ended.
+func lock(ctx context.Context, t turn.Turn) (unlock func(), e syscall.Errno) {
+	if unlock = t.TryLock(); unlock != nil {
+		return unlock, 0
 	}
-	select {
-	case l <- struct{}{}:
-		return 0
-	case <-ctx.Done():
-		return syscall.EINTR
+	unlock, err := t.Lock(ctx)
+	if err != nil {
+		return nil, syscall.EINTR
 	}
+	return unlock, 0
 }
 
 // live is the writer if the lease is held. One whose lease was lost is let go
@@ -172,11 +165,11 @@ func (f *file) take(ctx, raw context.Context, n *node, wait bool) syscall.Errno 
 	if _, _, err := n.look(ctx); err != nil {
 		return inodeErrno(err)
 	}
-	return f.begin(ctx, raw, wait)
+	return f.openWriter(ctx, raw, wait)
 }
 
-// begin opens the Writer. The caller holds one.
-func (f *file) begin(ctx, raw context.Context, wait bool, opts ...client.OpenOption) syscall.Errno {
+// openWriter opens the Writer. The caller holds one.
+func (f *file) openWriter(ctx, raw context.Context, wait bool, opts ...client.OpenOption) syscall.Errno {
 	f.mu.Lock()
 	before := len(f.handles) > 0 && f.gen > 0
 	same := f.unchanged()
@@ -269,7 +262,7 @@ func (f *file) giveBack(ctx context.Context) syscall.Errno {
 	} else {
 		w.KeepModTime()
 	}
-	f.end()
+	f.startClosing()
 	f.mu.Unlock()
 	err := w.CloseContext(ctx)
 	f.mu.Lock()
@@ -353,11 +346,12 @@ func (f *file) flush(ctx context.Context) syscall.Errno {
 		if !errors.Is(err, fserror.Closed) {
 			return errno(err)
 		}
-		if e := lock(ctx, f.one); e != 0 {
+		unlock, e := lock(ctx, f.one)
+		if e != 0 {
 			return e
 		}
 		same := f.current() == w
-		<-f.one
+		unlock()
 		if same {
 			return syscall.EIO // the client is closed
 		}
@@ -424,10 +418,11 @@ func (f *file) view(ctx context.Context, n *node, again bool) (*client.Reader, s
 	if e := f.flush(ctx); e != 0 {
 		return nil, e
 	}
-	if e := lock(ctx, f.reading); e != 0 {
+	unlock, e := lock(ctx, f.reading)
+	if e != 0 {
 		return nil, e
 	}
-	defer func() { <-f.reading }()
+	defer unlock()
 	seen := f.m.kernel.glance(inKernel{n})
 	if f.reader != nil && !again && f.good && f.seen == seen && f.m.fs.CacheRemaining() > 0 {
 		return f.reader, 0

@@ -67,10 +67,11 @@ func (h *handle) tryFlock(raw context.Context, exclusive, wait bool) (e syscall.
 	defer end()
 	patient, stop := h.n.m.impatient(ctx, raw)
 	defer stop()
-	if e := lock(patient, f.one); e != 0 {
+	unlock, e := lock(patient, f.one)
+	if e != 0 {
 		return e, nil
 	}
-	defer func() { <-f.one }()
+	defer unlock()
 	f.mu.Lock()
 	for other, x := range f.flocks {
 		if other != h && (x || exclusive) {
@@ -102,10 +103,11 @@ func (h *handle) funlock(raw context.Context) syscall.Errno {
 	f.mu.Unlock()
 	ctx, end := h.n.m.op(raw)
 	defer end()
-	if e := lock(ctx, f.one); e != 0 {
+	unlock, e := lock(ctx, f.one)
+	if e != 0 {
 		return 0 // it is unlocked; the lease follows with the last close
 	}
-	defer func() { <-f.one }()
+	defer unlock()
 	return f.release(ctx)
 }
 

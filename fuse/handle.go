@@ -73,7 +73,7 @@ func (n *node) open(ctx context.Context, flags uint32) (gofs.FileHandle, uint32,
 		e = may(ctx, n, wanted(flags))
 	}
 	if e != 0 {
-		f.put()
+		f.unuse()
 		return nil, 0, e
 	}
 	h := n.newHandle(raw, f, flags)
@@ -82,14 +82,14 @@ func (n *node) open(ctx context.Context, flags uint32) (gofs.FileHandle, uint32,
 	}
 	if writes(flags) {
 		if e := h.openWriter(ctx, raw, flags&syscall.O_TRUNC != 0); e != 0 {
-			f.put()
+			f.unuse()
 			return nil, 0, e
 		}
 		return h, fuse.FOPEN_DIRECT_IO, 0
 	}
 	how, e := h.openReader(ctx, raw, flags&syscall.O_TRUNC != 0)
 	if e != 0 {
-		f.put()
+		f.unuse()
 		return nil, 0, e
 	}
 	return h, how | fuse.FOPEN_NOFLUSH, 0
@@ -140,11 +140,11 @@ func (h *handle) openWriter(ctx, raw context.Context, truncate bool) syscall.Err
 	n, f := h.n, h.f
 	wait, stop := n.m.impatient(ctx, raw)
 	defer stop()
-	if e := lock(wait, f.one); e != 0 {
+	unlock, e := lock(wait, f.one)
+	if e != 0 {
 		return e
 	}
-	defer func() { <-f.one }()
-	var e syscall.Errno
+	defer unlock()
 	if truncate {
 		e = f.cut(ctx, raw, 0, true)
 	} else {
@@ -217,16 +217,17 @@ func (n *node) truncate(ctx, raw context.Context, h *handle, size uint64) syscal
 		return syscall.EFBIG
 	}
 	f := n.m.file(n.ino)
-	defer f.put()
+	defer f.unuse()
 	if e := f.settle(ctx); e != 0 {
 		return e
 	}
 	wait, stop := n.m.impatient(ctx, raw)
 	defer stop()
-	if e := lock(wait, f.one); e != 0 {
+	unlock, e := lock(wait, f.one)
+	if e != 0 {
 		return e
 	}
-	defer func() { <-f.one }()
+	defer unlock()
 	if h != nil && h.write {
 		ctx = lowlevel.As(ctx, h.as)
 		if _, e := f.regain(ctx, n, h); e != 0 {
@@ -234,7 +235,7 @@ func (n *node) truncate(ctx, raw context.Context, h *handle, size uint64) syscal
 		}
 		f.used(h, threadOf(raw))
 	}
-	e := f.cut(ctx, raw, int64(size), false)
+	e = f.cut(ctx, raw, int64(size), false)
 	if e == syscall.EOPNOTSUPP {
 		n.m.refused.tell(n, "a truncate to more than the file has", "size", size)
 	}
@@ -295,10 +296,11 @@ func (h *handle) Writev(ctx context.Context, data [][]byte, off int64) (uint32, 
 	if !h.write {
 		return 0, syscall.EBADF
 	}
-	if e := lock(ctx, h.f.one); e != 0 {
+	unlock, e := lock(ctx, h.f.one)
+	if e != 0 {
 		return 0, e
 	}
-	defer func() { <-h.f.one }()
+	defer unlock()
 	if off == appendAt {
 		off = -1
 	}
@@ -333,10 +335,11 @@ func (h *handle) Flush(ctx context.Context) syscall.Errno {
 	case !has:
 		return 0 // given back, and nothing written since
 	}
-	if e := lock(ctx, f.one); e != 0 {
+	unlock, e := lock(ctx, f.one)
+	if e != 0 {
 		return e
 	}
-	defer func() { <-f.one }()
+	defer unlock()
 	f.mayClose(h, thread)
 	if e := f.release(ctx); e != 0 {
 		return e
@@ -392,13 +395,15 @@ func (h *handle) Release(context.Context) syscall.Errno {
 	_, locked := f.flocks[h]
 	f.unflock(h)
 	f.mu.Unlock()
-	if (h.write || locked) && lock(ctx, f.one) == 0 {
-		if e := f.release(ctx); e != 0 {
-			h.n.m.log.Warn("leasefs: closing a file failed after its last descriptor was gone", "inode", f.ino, "err", e)
+	if h.write || locked {
+		if unlock, e := lock(ctx, f.one); e == 0 {
+			if e := f.release(ctx); e != 0 {
+				h.n.m.log.Warn("leasefs: closing a file failed after its last descriptor was gone", "inode", f.ino, "err", e)
+			}
+			unlock()
 		}
-		<-f.one
 	}
-	f.put()
+	f.unuse()
 	return 0
 }
 
@@ -430,13 +435,13 @@ func (f *file) cut(ctx, raw context.Context, size int64, keep bool) syscall.Errn
 
 // takeCut takes the lease and cuts the file, in one step.
 func (f *file) takeCut(ctx, raw context.Context, size int64) syscall.Errno {
-	return f.begin(ctx, raw, f.m.wait, client.WithCut(size))
+	return f.openWriter(ctx, raw, f.m.wait, client.WithCut(size))
 }
 
 // cutHeld cuts a file whose lease is held, without letting go of it.
 func (f *file) cutHeld(ctx context.Context, w *client.Writer, size int64) syscall.Errno {
 	f.mu.Lock()
-	f.end()
+	f.startClosing()
 	f.mu.Unlock()
 	next, err := w.Cut(ctx, size)
 	f.mu.Lock()

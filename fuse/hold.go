@@ -181,8 +181,8 @@ func (h *hold) endDraft(by string) {
 	h.settled = nil
 }
 
-// end begins to close or to replace the Writer.
-func (h *hold) end() { h.move("end") }
+// startClosing begins to close or to replace the Writer.
+func (h *hold) startClosing() { h.move("end") }
 
 // kept notes that the Writer was not replaced after all.
 func (h *hold) kept() { h.move("kept") }

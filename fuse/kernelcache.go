@@ -367,14 +367,14 @@ func (s *names) revoked(r client.Revocation) {
 	s.mu.Unlock()
 	// The kernel would take away what is mounted on the folders that it forgets.
 	// Then it is left to forget by itself, answers under way included.
-	if s.inside() || !s.begin() {
+	if s.inside() || !s.newEpoch() {
 		_ = clock.Pause(s.ctx, 2*maxAttrTime) // or the mount has ended
 	}
 }
 
-// begin begins an epoch. Whatever was given before is of one that is over: who
+// newEpoch begins an epoch. Whatever was given before is of one that is over: who
 // asked for it had asked before.
-func (s *names) begin() bool {
+func (s *names) newEpoch() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.next() != nil {

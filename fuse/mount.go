@@ -98,7 +98,6 @@ type Mounted struct {
 	timeout   time.Duration              // of a call
 	draftTime time.Duration
 	linger    *time.Duration // of tests; or nil
-	lease     scratchLease
 
 	mu     sync.Mutex
 	files  map[uint64]*file
@@ -149,8 +148,7 @@ func Mount(ctx context.Context, cfg client.Config, dir string, o Options) (*Moun
 		return nil, err
 	}
 	m.fs = lowlevel.Of(c)
-	m.callers.begin(o, m.fs.Info().User, &m.ids)
-	m.lease = scratchLease{m: m}
+	m.callers.setUser(o, m.fs.Info().User, &m.ids)
 	if err := m.mount(ctx, o); err != nil {
 		m.shut()
 		_ = m.fs.Close() // err says more
@@ -273,7 +271,6 @@ func (m *Mounted) FS() *client.FS { return m.fs.FS }
 func (m *Mounted) finish() {
 	m.server.Wait()
 	err := m.endDrafts()
-	m.lease.end()
 	m.shut()
 	m.err = errors.Join(err, m.fs.Close())
 	if m.device != nil {

@@ -45,7 +45,7 @@ func (n inKernel) forgotten() bool {
 // write here, since it comes from its own WRITEs.
 func (n inKernel) grow(ctx context.Context, size int64) bool {
 	f := n.m.file(n.ino)
-	defer f.put()
+	defer f.unuse()
 	if f.current() != nil {
 		return false
 	}

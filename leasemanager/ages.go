@@ -352,9 +352,9 @@ func (ag *ages) AgesDurable(ages []Age) {
 }
 
 // owe notes that the age of the lease is about to be journalled, before anybody
-// can find it in the journal. False if the lease was renewed meanwhile: who sets
-// the stamp looks at owes after it, and here it is the other way round, so one of
-// the two sees the other.
+// can find it in the journal. False if the lease was renewed meanwhile. A renewal
+// sets the stamp and then looks at owes; owe sets owes and then looks at the stamp.
+// So at least one of the two sees the other.
 func (ag *ages) owe(key AgeKey, l *lease, t *told, now, age time.Duration) bool {
 	ag.owed[key] = age
 	l.owes.Store(max(l.owes.Load(), int64(age)))

@@ -65,8 +65,8 @@ func (d *directory) get(id SessionID) *lease {
 	return sh.find(&id, h)
 }
 
-// put makes l the lease of its session.
-func (d *directory) put(l *lease) {
+// setCurrent makes l the lease of its session.
+func (d *directory) setCurrent(l *lease) {
 	sh, h := d.hash(l.session)
 	sh.insert(slot{h, l})
 }

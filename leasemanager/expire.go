@@ -71,7 +71,7 @@ func (w *writers) Expire(n int) []Ending {
 		}
 	}
 	w.order.walk(w.timing, begin, w.cfg.Hard, n-len(out), func(it item) bool {
-		if !w.order.end(w.timing, it, 0, w.ending) {
+		if !w.order.markEnding(w.timing, it, 0, w.ending) {
 			return false
 		}
 		it.l.s.endings++
@@ -138,9 +138,9 @@ func (o *order) walk(tm *timing, begin, limit time.Duration, n int, end func(ite
 	}
 }
 
-// end sets the ending bit of a lease whose key is past its limit, or puts the lease
+// markEnding sets the ending bit of a lease whose key is past its limit, or puts the lease
 // back under its true key, if that is later; it comes again if that is past, too.
-func (o *order) end(tm *timing, it item, ttl time.Duration, ending *btree.BTreeG[item]) bool {
+func (o *order) markEnding(tm *timing, it item, ttl time.Duration, ending *btree.BTreeG[item]) bool {
 	l := it.l
 	for {
 		w := l.word.Load()

@@ -57,7 +57,7 @@ func (g *grantedLeases) grant(h Holder, id uint64, ttl, now, stamp time.Duration
 	l.key = g.deadline(l)
 	g.deadlines.ReplaceOrInsert(item{l.key, id, l})
 	g.ids.ReplaceOrInsert(item{l.key, id, l})
-	g.grants.put(l)
+	g.grants.setCurrent(l)
 	g.ages.watch(l)
 }
 
@@ -111,7 +111,7 @@ func (g *grantedLeases) ExpireGranted(n int) []uint64 {
 	begin := g.now()
 	var out []uint64
 	g.deadlines.walk(g.timing, begin, 0, n, func(it item) bool {
-		if !g.deadlines.end(g.timing, it, time.Duration(it.l.limit.Load()), g.over) {
+		if !g.deadlines.markEnding(g.timing, it, time.Duration(it.l.limit.Load()), g.over) {
 			return false
 		}
 		it.l.out = true

@@ -66,7 +66,7 @@ func (hs *holders) setMain(s *session) {
 		l.look, s.main.look = s.main.look, 0
 	}
 	s.main = l
-	hs.dir.put(l)
+	hs.dir.setCurrent(l)
 }
 
 // settle is called when a session may have changed: it brings its lease's flags

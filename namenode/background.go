@@ -9,7 +9,7 @@ import (
 
 func (s *Server) startBackground() {
 	s.serve() // one alone has answered nothing before
-	s.events.Begin(s.journal)
+	s.events.PublishDurable(s.journal)
 	s.loops.Run("word to the block store", s.owner.Tell)
 	s.loops.Run("lease monitor", s.leases.Watch)
 	s.loops.Run("events", func(ctx context.Context) error { return s.events.Show(ctx, s.journal) })
@@ -28,7 +28,7 @@ func (s *Server) startBackground() {
 	s.loops.Every("seal", time.Second, nil, s.blocks.SealPass())
 	s.loops.Every("collect", s.cfg.CollectEvery, s.blocks.Due, s.blocks.CollectPass)
 	s.loops.Every("sweep", s.cfg.SweepEvery, nil, s.blocks.SweepPass)
-	s.space.Begin(s.loops.Context()) // before the first call comes in
+	s.space.MeasureFirst(s.loops.Context()) // before the first call comes in
 	s.loops.Run("scrub", s.scrub.Run)
 	s.loops.Run("archive", func(ctx context.Context) error { return s.archive.Run(ctx, s.journal) })
 	s.loops.Every("pressure", space.Every, nil, s.space.Measure)

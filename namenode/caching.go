@@ -19,8 +19,8 @@ import (
 // maxGivenUp is how many keys a caller may give up with a call.
 const maxGivenUp = 64
 
-// givenUp is what a session has given up of what it keeps, for the change that it asks
-// for with it; nil if it says so in a way that cannot be relied on.
+// givenUp is what a session says with a change that it has dropped from its cache for that; nil
+// if that cannot be relied on.
 func givenUp(session []byte, g *pb.CacheGivenUp) *readlease.GivenUp {
 	if len(g.GetKeys()) == 0 || len(g.GetKeys()) > maxGivenUp || len(g.GetHeld()) > len(g.GetKeys()) || len(session) != len(readlease.SessionID{}) {
 		return nil

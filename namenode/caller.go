@@ -111,7 +111,7 @@ func (s *desk) ownSession(who *identity.Caller, session []byte, says string) err
 	case says == "":
 		return nil
 	case !pb.SessionIsOf(session, says):
-		return fserror.New(fserror.Permission, "", "", "the session is none of user %q: its id was made for another user, or by a client that does not say in it whose it is", says).Because(fserror.ReasonProof)
+		return fserror.New(fserror.Permission, "", "", "the session does not belong to user %q: its id was made for another user, or by a client that does not put its user into it", says).Because(fserror.ReasonProof)
 	}
 	return s.proves(who, cmp.Or(user, says))
 }
@@ -154,7 +154,7 @@ func (s *desk) admin(ctx context.Context, c *pb.Caller) error {
 	}
 	if !call.Super {
 		su, sg := s.engine.Superuser()
-		return fserror.New(fserror.Permission, "", "", "user %s is no superuser; only user %s and members of group %s may do this", call.User, su, sg).Because(fserror.ReasonNotSuperuser)
+		return fserror.New(fserror.Permission, "", "", "user %s is not a superuser; only user %s and members of group %s may do this", call.User, su, sg).Because(fserror.ReasonNotSuperuser)
 	}
 	return nil
 }

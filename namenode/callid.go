@@ -19,7 +19,7 @@ type request interface {
 	GetCaller() *pb.Caller
 }
 
-// asked finds out who asks for a change, whose is what it makes, and which call it is.
+// asked returns the caller of a change, who is also to own what it makes, and the id of the call.
 func (s *desk) asked(ctx context.Context, r request) (c *namespace.Call, id namespace.CallID, err error) {
 	var owner *pb.Owner
 	if r, ok := r.(interface{ GetOwner() *pb.Owner }); ok {

@@ -311,7 +311,7 @@ func (c *Config) parseBlocks() error {
 		}
 		c.s3 = &loc
 	default:
-		return fserror.New(fserror.InvalidArgument, "", "", "block store %q is none that is known; give file:///DIR or s3://BUCKET/PREFIX?endpoint=URL", c.Blocks)
+		return fserror.New(fserror.InvalidArgument, "", "", "unknown block store %q; give file:///DIR or s3://BUCKET/PREFIX?endpoint=URL", c.Blocks)
 	}
 	return nil
 }
@@ -360,7 +360,7 @@ func (c *Config) check() error {
 	case c.Identity.TrustClients && c.Identity.Proves():
 		return fserror.New(fserror.InvalidArgument, "", "", "clients are to prove who they are, and to be trusted without: choose one").Because(fserror.ReasonIdentity)
 	case c.Identity.Proxies != nil && !c.Identity.Proves():
-		return fserror.New(fserror.InvalidArgument, "", "", "rules of who may act for others are of no use where clients do not prove who they are").Because(fserror.ReasonIdentity)
+		return fserror.New(fserror.InvalidArgument, "", "", "proxy rules need client authentication: without it, nobody is known to be the user that a rule names").Because(fserror.ReasonIdentity)
 	case c.Identity.Delegates && !c.Identity.Proves():
 		return fserror.New(fserror.InvalidArgument, "", "", "delegation tokens are for clients who prove who they are otherwise, and none has to").Because(fserror.ReasonIdentity)
 	case c.HardLimit < c.SoftLimit:

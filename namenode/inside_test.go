@@ -168,7 +168,7 @@ func TestNothingToDoIsToldWhenItIsDurable(t *testing.T) {
 	disk.gate.Lock()
 	open := sync.OnceFunc(disk.gate.Unlock)
 	defer open()
-	_, wait, err := s.engine.Begin(t.Context(), engine.Request{Plan: func(*engine.Tx) (namespace.Op, error) { return &namespace.OpSafeMode{On: true}, nil }})
+	_, wait, err := s.engine.Submit(t.Context(), engine.Request{Plan: func(*engine.Tx) (namespace.Op, error) { return &namespace.OpSafeMode{On: true}, nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +249,7 @@ func TestWhatWasNotCheckedIsNotRemoved(t *testing.T) {
 	}
 	rename("/all/d", "/bob")
 	rename("/all/was", "/all/d")
-	s.removals.end(checked)
+	s.removals.unregister(checked)
 
 	// Nor what came into a directory after that was checked.
 	mkdir("root", "/bob/open", 0o777)
@@ -270,7 +270,7 @@ func TestWhatWasNotCheckedIsNotRemoved(t *testing.T) {
 	if _, err := s.remove(t.Context(), r, checked); !errors.Is(err, fserror.Retry) {
 		t.Errorf("removed what came later: %v", err)
 	}
-	s.removals.end(checked)
+	s.removals.unregister(checked)
 	if _, err := s.Delete(t.Context(), remove()); !errors.Is(err, fserror.Permission) {
 		t.Errorf("again: %v", err)
 	}
@@ -305,7 +305,7 @@ func TestWhatWasNotCheckedIsNotRemoved(t *testing.T) {
 	if _, err := s.remove(t.Context(), r, checked); !errors.Is(err, fserror.Retry) {
 		t.Errorf("removed what was restored later: %v", err)
 	}
-	s.removals.end(checked)
+	s.removals.unregister(checked)
 	if _, err := s.Delete(t.Context(), remove()); !errors.Is(err, fserror.Permission) {
 		t.Errorf("again: %v", err)
 	}

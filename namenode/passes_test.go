@@ -90,8 +90,8 @@ func TestDelegationTokens(t *testing.T) {
 			_, _, err = client.NewDelegationTokens(proxy).Get(ctx, "", 0)
 			return err
 		}, fserror.Permission, "himself"},
-		"another, by itself":          {func() error { _, _, err := client.NewDelegationTokens(job).Get(ctx, "", 0); return err }, fserror.Permission, "prove by what it was got with"},
-		"renewed, by itself":          {func() error { _, err := client.NewDelegationTokens(job).Renew(ctx, ref); return err }, fserror.Permission, "prove by what it was got with"},
+		"another, by itself":          {func() error { _, _, err := client.NewDelegationTokens(job).Get(ctx, "", 0); return err }, fserror.Permission, "authenticate the way you did"},
+		"renewed, by itself":          {func() error { _, err := client.NewDelegationTokens(job).Renew(ctx, ref); return err }, fserror.Permission, "authenticate the way you did"},
 		"renewed, not by its renewer": {func() error { _, err := bob.Renew(ctx, ref); return err }, fserror.Permission, "only user root"},
 		"one that is not there":       {func() error { _, err := root.Renew(ctx, client.TokenRef{ID: 1 << 40}); return err }, fserror.NotFound, "no such delegation token"},
 		"cancelled by who may not": {func() error {

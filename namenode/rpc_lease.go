@@ -51,11 +51,11 @@ func (s *streams) Session(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.
 		return err
 	}
 	lh := leases.HolderOf(h)
-	line := s.sessions.Begin(h.Session, hello.GetStream(), hello.GetRelease(), func() { s.leases.Connect(lh) })
+	line := s.sessions.Connect(h.Session, hello.GetStream(), hello.GetRelease(), func() { s.leases.Connect(lh) })
 	if line == nil {
 		return fserror.New(fserror.Unavailable, "session", "", "the client has opened another stream since")
 	}
-	defer line.End(func() { s.leases.Disconnect(lh.Session) })
+	defer line.Disconnect(func() { s.leases.Disconnect(lh.Session) })
 	send := oneAtATime(stream.Send)
 	welcome := s.welcome(lh)
 	var cached *readlease.Stream

@@ -55,7 +55,7 @@ func (s *granted) delegator(ctx context.Context) (*identity.Caller, error) {
 	case who.Foreign(): // it would outlive that its issuer lets him in no more
 		return nil, fserror.New(fserror.Permission, "", "", "a token of an issuer gets and renews no delegation token, which could be good for longer: give the job a login, or a token of the issuer").Because(fserror.ReasonDelegation)
 	case who.Delegated:
-		return nil, fserror.New(fserror.Permission, "", "", "a delegation token proves nothing that gets or renews one: prove by what it was got with").Because(fserror.ReasonProof)
+		return nil, fserror.New(fserror.Permission, "", "", "a delegation token cannot obtain or renew one: authenticate the way you did to get it").Because(fserror.ReasonProof)
 	}
 	return who, nil
 }

@@ -326,7 +326,7 @@ type walk struct {
 	txid uint64          // of the last change that is in it
 }
 
-func (w *walk) begin() error {
+func (w *walk) takeTurn() error {
 	back, err := w.s.front.Park(w.ctx, taker(w.ctx, w.c))
 	if err != nil {
 		return err
@@ -337,7 +337,7 @@ func (w *walk) begin() error {
 	return err
 }
 
-func (w *walk) end() {
+func (w *walk) giveTurn() {
 	if w.on {
 		w.on = false
 		w.s.walkers.End(w.c.User)
@@ -346,11 +346,11 @@ func (w *walk) end() {
 
 // aside runs what may take long, such as sending, while others may walk.
 func (w *walk) aside(fn func() error) error {
-	w.end()
+	w.giveTurn()
 	if err := fn(); err != nil {
 		return err
 	}
-	return w.begin()
+	return w.takeTurn()
 }
 
 // send gives a client a part of a long answer, for which a clone of the tree is
@@ -367,10 +367,10 @@ func (s *tree) walk(ctx context.Context, who *pb.Caller, at *pb.Ref, fn func(w *
 		return err
 	}
 	w := &walk{s: s, ctx: ctx, c: c}
-	if err := w.begin(); err != nil {
+	if err := w.takeTurn(); err != nil {
 		return err
 	}
-	defer w.end()
+	defer w.giveTurn()
 	t, err := s.engine.Snapshot(ctx)
 	if err != nil {
 		return err

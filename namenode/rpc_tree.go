@@ -56,7 +56,7 @@ func (s *tree) Delete(ctx context.Context, r *pb.DeleteRequest) (*pb.MutateRespo
 	}
 	checked := &removal{}
 	if r.GetRecursive() {
-		defer s.removals.end(checked)
+		defer s.removals.unregister(checked)
 		if err := s.mayRemoveAll(ctx, r, checked); err != nil {
 			return nil, err
 		}
@@ -83,8 +83,8 @@ type removals struct {
 	all map[*removal]struct{}
 }
 
-// begin has a removal told of directories that are moved into its own.
-func (l *removals) begin(r *removal, dir namespace.InodeID) {
+// register has a removal told of directories that are moved into its own.
+func (l *removals) register(r *removal, dir namespace.InodeID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r.dir = dir
@@ -94,7 +94,7 @@ func (l *removals) begin(r *removal, dir namespace.InodeID) {
 	l.all[r] = struct{}{}
 }
 
-func (l *removals) end(r *removal) {
+func (l *removals) unregister(r *removal) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.all, r)
@@ -271,7 +271,7 @@ func (s *tree) mayRemoveAll(ctx context.Context, r *pb.DeleteRequest, checked *r
 	if err != nil || dir == 0 {
 		return err
 	}
-	s.removals.begin(checked, dir)
+	s.removals.register(checked, dir)
 	var check namespace.RemoveCheck
 	for done := false; !done && err == nil; {
 		err = s.engine.View(ctx, c, func(tx *engine.Tx) (err error) {

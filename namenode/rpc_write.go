@@ -128,7 +128,7 @@ func (s *writers) create(ctx context.Context, r *pb.CreateRequest, do engine.Req
 		}
 		return op, nil
 	}
-	out, wait, err = s.engine.Begin(ctx, do)
+	out, wait, err = s.engine.Submit(ctx, do)
 	return out, req, wait, err
 }
 
@@ -561,7 +561,7 @@ func (s *writers) checkStored(ctx context.Context, w namespace.Writer, b namespa
 // notStored does not say what is stored instead: a key of an earlier reign may be
 // another's.
 func notStored(b namespace.Block) error {
-	return fserror.New(fserror.InvalidArgument, "", "", "block %d/%d is not in the block store with the length and checksum of the request; allocate and put it again", b.Key.Term, b.Key.Seq)
+	return fserror.New(fserror.InvalidArgument, "", "", "block %d/%d is not in the block store with the length and checksum of the request: allocate a new block and upload again", b.Key.Term, b.Key.Seq)
 }
 
 // checkOlder reads a block of an earlier reign whole, outside the lock, and

@@ -95,11 +95,11 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	space.LimitMemory(cfg.MemoryLimit)
 	s.started = cfg.Clock.Mono()
 	if err := s.open(ctx); err != nil {
-		_ = s.end()
+		_ = s.stop()
 		return nil, err
 	}
 	if err := s.bringUp(ctx); err != nil {
-		_ = s.end()
+		_ = s.stop()
 		return nil, journal.Damaged(err, cfg.Data)
 	}
 	return s, nil
@@ -267,11 +267,11 @@ func (s *Server) Close() error {
 		s.log.Warn("the reign could not be handed over; a successor waits until it has surely ended", "cause", err)
 	}
 	cancel()
-	return s.end()
+	return s.stop()
 }
 
-// end is Close without a word to the others.
-func (s *Server) end() error {
+// stop is Close without a word to the others.
+func (s *Server) stop() error {
 	s.loops.Stop(errStopping)
 	if s.front != nil {
 		s.front.Close()

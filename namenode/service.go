@@ -156,7 +156,7 @@ func (s *Server) newService() *service {
 	}}
 	turn := func(ctx context.Context, c *namespace.Call) (func(), error) {
 		w := &walk{s: t, ctx: ctx, c: c}
-		return w.end, w.begin()
+		return w.giveTurn, w.takeTurn()
 	}
 	snaps := &snapshots.Service{Config: snapshots.Config{Turn: turn, Engine: s.engine, Caller: d.caller, Attr: d.attr, Memory: s.cfg.MemoryLimit, Deleted: func() { s.blocks.Wake() }, Asked: func(ctx context.Context, r snapshots.Request) (*namespace.Call, namespace.CallID, error) {
 		return d.asked(ctx, r)

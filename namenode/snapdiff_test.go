@@ -47,7 +47,7 @@ func TestDifferencesAreDurable(t *testing.T) {
 	disk.gate.Lock()
 	open := sync.OnceFunc(disk.gate.Unlock)
 	defer open()
-	_, wait, err := s.engine.Begin(t.Context(), engine.Request{Plan: func(tx *engine.Tx) (namespace.Op, error) {
+	_, wait, err := s.engine.Submit(t.Context(), engine.Request{Plan: func(tx *engine.Tx) (namespace.Op, error) {
 		a, err := tx.Tree.Stat(nil, namespace.At("/d/sub"))
 		return &namespace.OpSetAttr{Inode: a.ID, SetMode: true, Mode: 0o700}, err
 	}})

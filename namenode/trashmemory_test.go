@@ -108,7 +108,7 @@ func TestTrashOfMany(t *testing.T) {
 	call := &namespace.Call{User: "ann", Super: true}
 	do := func(plan func(*engine.Tx) (namespace.Op, error)) {
 		t.Helper()
-		if _, _, err := s.Engine.Begin(ctx, engine.Request{Call: call, Plan: plan}); err != nil {
+		if _, _, err := s.Engine.Submit(ctx, engine.Request{Call: call, Plan: plan}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -29,7 +29,7 @@ func tokenCommand(p *program) *cli.Command {
 }
 
 func caCommand(p *program) *cli.Command {
-	life := &cli.DurationFlag{Name: "life", Usage: "it is good for so `LONG`", Value: 365 * 24 * time.Hour}
+	life := &cli.DurationFlag{Name: "life", Usage: "it is good for this `LONG`", Value: 365 * 24 * time.Hour}
 	revoke := &cli.StringFlag{Name: "revoke", Usage: "add the certificate in `FILE` to the list of revoked ones"}
 	return &cli.Command{
 		Name:      "ca",

@@ -23,7 +23,7 @@ func grantedCommands(p *program) []*cli.Command {
 			UsageText:   "leasefs lease grant --ttl D [--id ID | --name NAME]\n\nExample:\n  leasefs lease grant --ttl 30s --name server-1",
 			Description: "Prints the id of a new lease. Unless it is kept alive (lease keep-alive) it ends after its time to\nlive, and the files that are attached to it (create --lease, lease attach) are deleted. Its NAME, which\nno other of your leases may have, can be given instead of its ID.",
 			Flags: []cli.Flag{
-				&cli.DurationFlag{Name: "ttl", Usage: "it lives so `LONG` without a keep-alive; raised to the namenode's minimum", DefaultText: "it must be given"},
+				&cli.DurationFlag{Name: "ttl", Usage: "it lives this `LONG` without a keep-alive; raised to the namenode's minimum", DefaultText: "it must be given"},
 				&cli.StringFlag{Name: "id", Usage: "its `ID`, hexadecimal", DefaultText: "one that is free"},
 				&cli.StringFlag{Name: "name", Usage: "a `NAME` for it, such as server-1", DefaultText: "none"},
 			},

@@ -31,7 +31,7 @@ func lockCommand(p *program) *cli.Command {
 			"105 (held by another) and 107 (lost). Put -- before COMMAND: flags before it are lock's,\n" +
 			"those after it COMMAND's.",
 		Flags: []cli.Flag{
-			&cli.DurationFlag{Name: "ttl", Usage: "the lock is free so `LONG` after this machine is dead; several namenodes raise it to their minimum", DefaultText: "the namenode's soft limit"},
+			&cli.DurationFlag{Name: "ttl", Usage: "the lock is free this `LONG` after this machine is dead; several namenodes raise it to their minimum", DefaultText: "the namenode's soft limit"},
 			&cli.DurationFlag{Name: "wait", Usage: "wait up to `LONG` for the lock; waiters are served in order", DefaultText: "not at all"},
 		},
 		Action: p.action(operands{min: 2, max: -1, names: "PATH -- COMMAND", local: true}, lock),

@@ -48,14 +48,14 @@ func namenodeCommand(p *program) *cli.Command {
 			"`HOSTS` of the ZooKeeper ensemble, HOST:PORT with commas between: this is one of several namenodes",
 			"with --zookeeper: the `NAME` under which the namenodes meet",
 		), []cli.Flag{
-			&cli.DurationFlag{Name: "session-timeout", Usage: "with --zookeeper: another namenode takes over after so `LONG` without a sign of life", Value: namenode.DefaultSessionTimeout},
+			&cli.DurationFlag{Name: "session-timeout", Usage: "with --zookeeper: another namenode takes over after this `LONG` without a sign of life", Value: namenode.DefaultSessionTimeout},
 			&cli.StringFlag{Name: "advertise", Usage: "with --zookeeper: the `HOST:PORT` by which clients reach --listen", DefaultText: "--listen, or this host's name if that is all addresses"},
-			&cli.DurationFlag{Name: "soft-limit", Usage: "after so `LONG` without a renewal another client may take a file", Value: namenode.DefaultSoftLimit},
-			&cli.DurationFlag{Name: "hard-limit", Usage: "after so `LONG` without a renewal a file is closed", Value: namenode.DefaultHardLimit},
-			&cli.DurationFlag{Name: "min-lease-ttl", Usage: "granted leases live at least so `LONG`, and with --zookeeper locks, too", DefaultText: "1s; with --zookeeper three session time-outs, which outlive a failover"},
+			&cli.DurationFlag{Name: "soft-limit", Usage: "after this `LONG` without a renewal another client may take a file", Value: namenode.DefaultSoftLimit},
+			&cli.DurationFlag{Name: "hard-limit", Usage: "after this `LONG` without a renewal a file is closed", Value: namenode.DefaultHardLimit},
+			&cli.DurationFlag{Name: "min-lease-ttl", Usage: "granted leases live at least this `LONG`, and with --zookeeper locks, too", DefaultText: "1s; with --zookeeper three session time-outs, which outlive a failover"},
 			&cli.IntFlag{Name: "reap-rate", Usage: "free the memory and blocks of `N` files of ended granted leases a second; leases end at once", Value: namenode.DefaultReapRate},
-			&cli.DurationFlag{Name: "delete-after", Usage: "delete nothing from a block store that others may have for so `LONG` after becoming active: they can object", Value: namenode.DefaultDeleteAfter},
-			&cli.DurationFlag{Name: "cache-term", Usage: "a change waits at most so `LONG` for a reader that is gone; 0: readers may not cache", Value: namenode.DefaultCacheTerm},
+			&cli.DurationFlag{Name: "delete-after", Usage: "delete nothing from a block store that others may have for this `LONG` after becoming active: they can object", Value: namenode.DefaultDeleteAfter},
+			&cli.DurationFlag{Name: "cache-term", Usage: "a change waits at most this `LONG` for a reader that is gone; 0: readers may not cache", Value: namenode.DefaultCacheTerm},
 			&cli.StringFlag{Name: "tls-client-ca", Usage: "PEM `FILE` of the authorities that sign clients; demands certificates", EnvVars: []string{"LEASEFS_TLS_CLIENT_CA"}},
 			&cli.StringFlag{Name: "tls-client-crl", Usage: "PEM `FILE` of the certificates that those authorities have revoked", EnvVars: []string{"LEASEFS_TLS_CLIENT_CRL"}},
 			&cli.StringFlag{Name: "tokens", Usage: "`FILE` of the tokens that prove who clients are, see leasefs admin token", EnvVars: []string{"LEASEFS_TOKENS"}},
@@ -89,7 +89,7 @@ func zookeeperFlags(hosts, name string) []cli.Flag {
 // offlineFlags are those of commands that speak to ZooKeeper and to no namenode.
 func offlineFlags(hosts, name string, own ...cli.Flag) []cli.Flag {
 	return slices.Concat(zookeeperFlags(hosts, name), own, []cli.Flag{
-		&cli.DurationFlag{Name: "session-timeout", Usage: "give up when ZooKeeper does not answer for twice so `LONG`", Value: namenode.DefaultSessionTimeout},
+		&cli.DurationFlag{Name: "session-timeout", Usage: "give up when ZooKeeper does not answer for twice this `LONG`", Value: namenode.DefaultSessionTimeout},
 		logLevelFlag("warn"),
 	})
 }

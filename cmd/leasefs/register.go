@@ -29,7 +29,7 @@ func registerCommand(p *program) *cli.Command {
 			"token: it grows with each registration of PATH. When keep-alives do not come through, COMMAND\n" +
 			"gets SIGTERM, and SIGKILL before PATH can be another's; signals and exit codes are as with lock.",
 		Flags: []cli.Flag{
-			&cli.DurationFlag{Name: "ttl", Usage: "if this machine dies, delete PATH so `LONG` after that; raised to the namenode's minimum", Value: 30 * time.Second},
+			&cli.DurationFlag{Name: "ttl", Usage: "if this machine dies, delete PATH this `LONG` after that; raised to the namenode's minimum", Value: 30 * time.Second},
 			&cli.StringFlag{Name: "data", Usage: "what PATH contains: the `TEXT`, or with @FILE what that file contains", DefaultText: "nothing"},
 			&cli.BoolFlag{Name: "wait", Usage: "wait while PATH is taken"},
 			&cli.BoolFlag{Name: "parents", Aliases: []string{"p"}, Usage: "make missing parent directories, which stay"},

@@ -24,7 +24,7 @@ func delegationCommand(p *program) *cli.Command {
 			Description: "Puts a new delegation token into FILE, of mode 600, which is for --token-file; one that is there is\nreplaced. It can be renewed for seven days. Who has proven by such a token who he is gets none. The\nnamenodes have to give such tokens (--delegation-tokens).",
 			Flags: []cli.Flag{
 				&cli.StringFlag{Name: "renewer", Usage: "the user `NAME` who may renew it", DefaultText: "the user of the token"},
-				&cli.DurationFlag{Name: "ttl", Usage: "it is good for so `LONG`, and after each renewal again", Value: 24 * time.Hour},
+				&cli.DurationFlag{Name: "ttl", Usage: "it is good for this `LONG`, and after each renewal again", Value: 24 * time.Hour},
 			},
 			Action: reading(p, operands{min: 1, max: 1, names: "a FILE", local: true}, func(e *invocation) (time.Duration, error) {
 				return e.flags.Duration("ttl"), e.atLeast("ttl", time.Second)

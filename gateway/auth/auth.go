@@ -138,9 +138,9 @@ func (g *Guard) Watch(ctx context.Context, log *slog.Logger) {
 			for what, f := range g.files {
 				switch changed, err := f.Check(); {
 				case err != nil:
-					log.Error("what clients prove who they are by cannot be read; what it said before counts", "what", what, "cause", err)
+					log.Error("cannot reload credentials; keeping the previous ones", "what", what, "cause", err)
 				case changed:
-					log.Info("what clients prove who they are by has changed", "what", what)
+					log.Info("credentials were reloaded", "what", what)
 				}
 			}
 		}

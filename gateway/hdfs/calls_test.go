@@ -404,7 +404,7 @@ func TestNoBlockStoreOfOne(t *testing.T) {
 	open, all := s.Tables()
 	u, err := all.Get(t.Context(), users.Key{User: "root"})
 	check(t, err)
-	defer all.Put(u)
+	defer all.Release(u)
 	o, err := open.Create(t.Context(), u, "c", "/f", files.Create{Mode: 0o644, Create: true})
 	check(t, err)
 	b, err := open.AddBlock(t.Context(), u, "c", "/f", o.Info.Inode, nil)

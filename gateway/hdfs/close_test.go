@@ -48,7 +48,7 @@ func TestCloseWithASlowCall(t *testing.T) {
 	check(t, err)
 	_, err = p.Write(0, []byte("acknowledged"))
 	check(t, err)
-	all.Put(u)
+	all.Release(u)
 
 	r := dial(t, s, "root", "")
 	method, protocol, dir, perm, parents := "mkdirs", clientProtocol, "/d", uint32(0o755), false

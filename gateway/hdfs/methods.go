@@ -298,7 +298,7 @@ func (s *Server) answer(ctx context.Context, c *ipc.Call) (proto.Message, error)
 	if q.user, err = s.users.Get(ctx, users.Key{User: c.User}); err != nil {
 		return nil, err
 	}
-	defer s.users.Put(q.user)
+	defer s.users.Release(q.user)
 	q.fs = hadoop.FS{FS: q.user.FS, User: c.User, Log: s.log}
 	return m(ctx, q)
 }

@@ -86,7 +86,7 @@ func New(life context.Context, cfg client.Config, most int, log *slog.Logger) *T
 	return &Table{cfg: cfg, most: most, log: log, life: life, ahead: share.New(aheadBlocks), byKey: map[Key]*User{}}
 }
 
-// Get returns a session, which must be given back with Put. Retry: as many as there may
+// Get returns a session, which must be given back with Release. Retry: as many as there may
 // be are in use, or half of them by this user alone.
 func (t *Table) Get(ctx context.Context, key Key) (*User, error) {
 	t.mu.Lock()
@@ -109,11 +109,11 @@ func (t *Table) Get(ctx context.Context, key Key) (*User, error) {
 	select {
 	case <-u.ready:
 	case <-ctx.Done():
-		t.Put(u)
+		t.Release(u)
 		return nil, fserror.Ended(ctx, "connect", "")
 	}
 	if u.err != nil {
-		t.Put(u)
+		t.Release(u)
 		return nil, u.err
 	}
 	return u, nil
@@ -194,8 +194,8 @@ func (t *Table) Hold(u *User) {
 	u.uses++
 }
 
-// Put gives a session back, once for each Get and Hold.
-func (t *Table) Put(u *User) {
+// Release gives a session back, once for each Get and Hold.
+func (t *Table) Release(u *User) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if u.uses--; u.uses > 0 {
@@ -232,7 +232,7 @@ func (t *Table) makeRoom(user string) (<-chan struct{}, error) {
 	}
 	switch {
 	case oldest != nil:
-		return t.end(oldest), nil
+		return t.closeSession(oldest), nil
 	case greedy:
 		return nil, fserror.New(fserror.Retry, "connect", "", "user %s has %d clients with sessions in use, half of what the gateway may have; try again later", user, mine)
 	}
@@ -261,8 +261,8 @@ func (t *Table) EndIdle() {
 	}
 }
 
-// End ends a session once nobody uses it. Who asks for one of its Key from now on gets another.
-func (t *Table) End(u *User) {
+// Retire ends a session once nobody uses it. Who asks for one of its Key from now on gets another.
+func (t *Table) Retire(u *User) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
@@ -276,9 +276,9 @@ func (t *Table) End(u *User) {
 	}
 }
 
-// endLater is end of a session that makes room for no other. t.mu is held.
+// endLater is closeSession of a session that makes room for no other. t.mu is held.
 func (t *Table) endLater(u *User) {
-	ended := t.end(u)
+	ended := t.closeSession(u)
 	t.ending++
 	t.ends.Go(func() {
 		<-ended
@@ -288,9 +288,9 @@ func (t *Table) endLater(u *User) {
 	})
 }
 
-// end closes a session in the background, and then the channel. t.mu is held, and the
+// closeSession closes a session in the background, and then the channel. t.mu is held, and the
 // session is not in use.
-func (t *Table) end(u *User) <-chan struct{} {
+func (t *Table) closeSession(u *User) <-chan struct{} {
 	if t.byKey[u.Key] == u {
 		delete(t.byKey, u.Key)
 	}
@@ -322,7 +322,7 @@ func (t *Table) InUse() (sessions, uses int) {
 func (t *Table) Close() {
 	t.mu.Lock()
 	for _, u := range t.byKey {
-		t.end(u)
+		t.closeSession(u)
 	}
 	t.most = 0
 	t.mu.Unlock()

@@ -28,8 +28,8 @@ func TestUsers(t *testing.T) {
 	if again := get("ann"); again != ann {
 		t.Error("a user has two sessions")
 	}
-	us.Put(ann)
-	us.Put(get("joe"))
+	us.Release(ann)
+	us.Release(get("joe"))
 	eve := get("eve") // takes joe's place
 	if us.byKey[Key{User: "joe"}] != nil || us.byKey[Key{User: "ann"}] != ann {
 		t.Error("another than the idle one made room")
@@ -37,8 +37,8 @@ func TestUsers(t *testing.T) {
 	if _, err := us.Get(t.Context(), Key{User: "joe"}); fserror.KindOf(err) != fserror.Retry {
 		t.Errorf("with all in use: %v", err)
 	}
-	us.Put(eve)
-	us.Put(ann)
+	us.Release(eve)
+	us.Release(ann)
 	us.EndIdle() // none is idle for long
 	if len(us.byKey) != 2 {
 		t.Error("a session ended early")
@@ -102,12 +102,12 @@ func TestUsersTakeTurns(t *testing.T) {
 		}
 		return end()
 	}
-	us.Put(ann)
+	us.Release(ann)
 	joe, err := us.Get(t.Context(), Key{User: "joe"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	us.Put(joe)
+	us.Release(joe)
 	ann.last, joe.last = time.Time{}, time.Time{}
 	us.EndIdle()
 	env.Eventually(t, "nothing is ending", func() bool {
@@ -139,7 +139,7 @@ func TestUsersShare(t *testing.T) {
 		t.Errorf("a third of four: %v", err)
 	}
 	get("joe", "a")
-	us.Put(b)
+	us.Release(b)
 	get("ann", "c")
 	if us.byKey[b.Key] != nil || us.byKey[a.Key] != a {
 		t.Error("another than ann's idle one made room")
@@ -183,8 +183,8 @@ func TestEndInUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	us.End(first)
-	us.End(first)
+	us.Retire(first)
+	us.Retire(first)
 	second, err := get()
 	if err != nil || second == first {
 		t.Fatalf("another session: %t, %v", second != first, err)
@@ -195,7 +195,7 @@ func TestEndInUse(t *testing.T) {
 	if _, err := us.Get(t.Context(), Key{User: "joe"}); fserror.KindOf(err) != fserror.Retry {
 		t.Errorf("a third of two: %v", err)
 	}
-	us.Put(first)
+	us.Release(first)
 	env.Eventually(t, "it has ended", func() bool {
 		us.mu.Lock()
 		defer us.mu.Unlock()
@@ -204,6 +204,6 @@ func TestEndInUse(t *testing.T) {
 	if again, err := get(); err != nil || again != second {
 		t.Errorf("its successor is lost: %v", err)
 	}
-	us.Put(second)
-	us.Put(second)
+	us.Release(second)
+	us.Release(second)
 }

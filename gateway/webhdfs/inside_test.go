@@ -73,7 +73,7 @@ func TestChecksumEndsWithItsClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.users.Put(u)
+	defer s.users.Release(u)
 	ctx, cancel := context.WithCancel(t.Context())
 	w := &hangsUp{httptest.NewRecorder(), cancel}
 	q := &request{

@@ -58,7 +58,7 @@ func (q change) recoverLease() error {
 			return err
 		}
 		q.openings.wake(lost) // the place is free for others
-		q.openings.end(lost)
+		q.openings.abandon(lost)
 	}
 	return q.yes(true)
 }
@@ -98,7 +98,7 @@ func (q *request) as(client string) (leave func(), err error) {
 		return nil, err
 	}
 	q.user, q.fs.FS = u, u.FS
-	return func() { q.users.Put(u) }, nil
+	return func() { q.users.Release(u) }, nil
 }
 
 // write notes that the second request of an opening is under way, until end is called. If the lease is

@@ -186,7 +186,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		IdleTimeout:       headTime,
 		MaxHeaderBytes:    maxHeader,
 		BaseContext:       func(net.Listener) context.Context { return s.life },
-		ConnContext:       s.visits.begin,
+		ConnContext:       s.visits.connContext,
 		ConnState: func(c net.Conn, state http.ConnState) {
 			s.visits.note(c, state)
 			// Idle connections make room for others, see package conns.
@@ -194,9 +194,9 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 				c = t.NetConn()
 			}
 			if cc, ok := c.(*conns.Conn); ok && state == http.StateActive {
-				cc.Begin()
+				cc.MarkBusy()
 			} else if ok && state == http.StateIdle {
-				cc.End()
+				cc.MarkIdle()
 			}
 		},
 		TLSConfig:    cfg.TLS,
@@ -271,7 +271,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	served(r)
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff") // no browser takes a file for a page
-	if !s.begin() {
+	if !s.admit() {
 		fail(w, hadoop.Refuse(hadoop.Retriable, "the gateway is ending; ask another one, or try again later"))
 		return
 	}
@@ -298,8 +298,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// begin counts a request, unless the Server has ended.
-func (s *Server) begin() bool {
+// admit counts a request, unless the Server has ended.
+func (s *Server) admit() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {
@@ -354,7 +354,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	defer s.users.Put(u)
+	defer s.users.Release(u)
 	return f(&request{Server: s, w: w, r: r, ctx: r.Context(), op: op, path: path, user: u, who: who, fs: hadoop.FS{FS: u.FS, User: u.User, Log: s.log}, params: p})
 }
 

@@ -27,8 +27,8 @@ type visit struct {
 
 type visitKey struct{}
 
-// begin is http.Server.ConnContext.
-func (vs *visits) begin(ctx context.Context, c net.Conn) context.Context {
+// connContext is http.Server.ConnContext.
+func (vs *visits) connContext(ctx context.Context, c net.Conn) context.Context {
 	v := new(visit)
 	vs.mu.Lock()
 	defer vs.mu.Unlock()

@@ -106,7 +106,7 @@ func (os *openings) claim(q *request, id string) (*opening, error) {
 
 // endOld closes the files for which nobody came.
 func (os *openings) endOld() {
-	os.end(func(o *opening) bool { return time.Since(o.since) > claimTime })
+	os.abandon(func(o *opening) bool { return time.Since(o.since) > claimTime })
 }
 
 // close closes all, and lets none be added.
@@ -114,10 +114,10 @@ func (os *openings) close() {
 	os.mu.Lock()
 	os.closed = true
 	os.mu.Unlock()
-	os.end(func(*opening) bool { return true })
+	os.abandon(func(*opening) bool { return true })
 }
 
-func (os *openings) end(which func(*opening) bool) {
+func (os *openings) abandon(which func(*opening) bool) {
 	var old []*opening
 	os.mu.Lock()
 	for id, o := range os.byID {
@@ -279,7 +279,7 @@ func (q transfer) first(from int64, here bool, open func(context.Context) (*clie
 	q.users.Hold(q.user)
 	o := &opening{w: w, user: q.user, op: q.op, from: from, since: time.Now(), leave: func() {
 		leave()
-		q.users.Put(q.user)
+		q.users.Release(q.user)
 	}}
 	if here {
 		return q.fill(o)

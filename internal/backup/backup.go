@@ -140,7 +140,7 @@ func checkSince(o *Options) error {
 	}
 	for _, name := range []string{versionFile, blocksFolder} {
 		if _, err := os.Stat(filepath.Join(o.Since, name)); errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
-			return fserror.New(fserror.InvalidArgument, "", "", "it is no backup with blocks: there is no %s in it; name the folder of an earlier backup", name)
+			return fserror.New(fserror.InvalidArgument, "", "", "not a backup with blocks: there is no %s in it; name the folder of an earlier backup", name)
 		} else if err != nil {
 			return localError("", err)
 		}

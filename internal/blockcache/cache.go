@@ -84,7 +84,7 @@ type Cache struct {
 	folder *folder
 	log    *slog.Logger
 	began  time.Time // of pausedUntil
-	prefix string    // namespace and slash; empty until Begin
+	prefix string    // namespace and slash; empty until Use
 
 	ctx    context.Context // ends last in Close
 	cancel context.CancelFunc
@@ -112,7 +112,7 @@ type piece struct {
 }
 
 // Open checks the folder and opens it. InvalidArgument, NotFound, NotDirectory,
-// Permission, Unsupported: it cannot be used, and why. Begin has to follow before anything is kept.
+// Permission, Unsupported: it cannot be used, and why. Use has to follow before anything is kept.
 func Open(cfg Config) (*Cache, error) {
 	if cfg.Size == 0 {
 		cfg.Size = DefaultSize
@@ -132,9 +132,9 @@ func Open(cfg Config) (*Cache, error) {
 	return c, nil
 }
 
-// Begin keeps blocks of that namespace from now on. It is called once, before any
+// Use keeps blocks of that namespace from now on. It is called once, before any
 // Read and Offer.
-func (c *Cache) Begin(namespace string) error {
+func (c *Cache) Use(namespace string) error {
 	if c == nil {
 		return nil
 	}

@@ -58,7 +58,7 @@ func open(t testing.TB, dir string, size int64) *Cache {
 	t.Helper()
 	c, err := Open(Config{Dir: dir, Size: size})
 	must(t, err)
-	must(t, c.Begin(namespace))
+	must(t, c.Use(namespace))
 	t.Cleanup(c.Close)
 	return c
 }
@@ -137,7 +137,7 @@ func TestReadWhatWasOffered(t *testing.T) {
 	}
 	other, err := Open(Config{Dir: dir})
 	must(t, err)
-	must(t, other.Begin(strings.Repeat("f", 32)))
+	must(t, other.Use(strings.Repeat("f", 32)))
 	defer other.Close()
 	if has(t, other, whole, 0, chunk) {
 		t.Error("another namespace has the block")
@@ -259,7 +259,7 @@ func TestCrash(t *testing.T) {
 		c, err := Open(Config{Dir: dir, Size: MinSize})
 		must(t, err)
 		c.folder.boot = "another"
-		must(t, c.Begin(namespace))
+		must(t, c.Use(namespace))
 		for round := range 2 {
 			for _, o := range objects {
 				for off := 0; off < len(o.data); off += chunk {
@@ -420,13 +420,13 @@ func TestFoldersThatCannotBeUsed(t *testing.T) {
 	for _, dir := range []string{made("new", 0o700), made("disk", 0o700, "lost+found"), made("used", 0o700, lockName, "other")} {
 		c, err := Open(Config{Dir: dir})
 		must(t, err)
-		if err := c.Begin("../../etc"); !errors.Is(err, fserror.Internal) {
+		if err := c.Use("../../etc"); !errors.Is(err, fserror.Internal) {
 			t.Errorf("a namespace that is none: %v", err)
 		}
 		c.Close()
 	}
 	var none *Cache
-	must(t, none.Begin(namespace))
+	must(t, none.Use(namespace))
 	if _, ok := none.Read(Block{}, nil, 0, nil); ok || none.Offer(Block{}, nil, 0, nil, nil) || none.Stats() != (Stats{}) {
 		t.Error("no cache keeps something")
 	}

@@ -30,7 +30,7 @@ func sharedObject(i int) object { return newObject(uint64(i), 1<<20-i*1000) }
 func process(dir string) int {
 	c, err := Open(Config{Dir: dir, Size: MinSize})
 	if err == nil {
-		err = c.Begin(namespace)
+		err = c.Use(namespace)
 	}
 	if err != nil {
 		fmt.Println(err)

@@ -49,7 +49,7 @@ func (b *Block) cached() blockcache.Block {
 // time from that offset on, and makes a List of it.
 func NewList(resp *pb.GetFileResponse, path string, at time.Time, asked int64) (*List, error) {
 	bad := func(format string, args ...any) error {
-		return fserror.New(fserror.Internal, "open", path, "the namenode's block list makes no sense: %s", fmt.Sprintf(format, args...))
+		return fserror.New(fserror.Internal, "open", path, "inconsistent block list: %s", fmt.Sprintf(format, args...))
 	}
 	l := &List{
 		From: asked, To: asked, Blocks: make([]Block, 0, len(resp.GetBlocks())),

@@ -319,7 +319,7 @@ func (l *line) receive() (broke bool) {
 	for {
 		m, err := l.stream.Recv()
 		if err != nil {
-			return l.end(err)
+			return l.failWaiters(err)
 		}
 		l.mu.Lock()
 		for _, a := range m.GetAnswers() {
@@ -333,9 +333,9 @@ func (l *line) receive() (broke bool) {
 	}
 }
 
-// end tells all who wait that the stream has ended. What became of a call is unknown if
+// failWaiters tells all who wait that the stream has ended. What became of a call is unknown if
 // it was sent. It reports whether the stream broke.
-func (l *line) end(err error) (broke bool) {
+func (l *line) failWaiters(err error) (broke bool) {
 	l.conn.line.CompareAndSwap(l, nil)
 	why := status.Convert(err).Message()
 	if errors.Is(err, io.EOF) {

@@ -144,7 +144,7 @@ func file(dir uint64, name string) File {
 // begin begins a draft with some bytes.
 func begin(t *testing.T, tab *table, dir uint64, name string) *Draft[*writer] {
 	t.Helper()
-	d, ok := tab.Begin(t.Context(), file(dir, name))
+	d, ok := tab.NewDraft(t.Context(), file(dir, name))
 	if !ok {
 		t.Fatalf("no draft of %d/%s", dir, name)
 	}
@@ -187,7 +187,7 @@ func TestDraftIsMadeByOneCreate(t *testing.T) {
 	c.linger = func() { lingers++ }
 	f := file(1, "a")
 	f.Owner = &pb.Owner{User: "bob"}
-	d, ok := tab.Begin(t.Context(), f)
+	d, ok := tab.NewDraft(t.Context(), f)
 	if !ok || !d.Write([][]byte{[]byte("by"), []byte("tes")}) {
 		t.Fatal("no draft")
 	}
@@ -218,7 +218,7 @@ func TestAttrOfADraftWithoutOptions(t *testing.T) {
 	tab, _ := newTable(1)
 	f := file(2, "a")
 	f.HasMode, f.Mode = false, 0
-	d, ok := tab.Begin(t.Context(), f)
+	d, ok := tab.NewDraft(t.Context(), f)
 	if !ok {
 		t.Fatal("no draft")
 	}
@@ -231,7 +231,7 @@ func TestBegin(t *testing.T) {
 	tab, c := newTable(2)
 	refused := func(why string, dir uint64, name string) {
 		t.Helper()
-		if _, ok := tab.Begin(t.Context(), file(dir, name)); ok {
+		if _, ok := tab.NewDraft(t.Context(), file(dir, name)); ok {
 			t.Errorf("begun: %s", why)
 		}
 	}
@@ -257,7 +257,7 @@ func TestNumbers(t *testing.T) {
 		got = append(got, begin(t, tab, 1, fmt.Sprint(i)).Inode())
 	}
 	want(t, "numbers", got, "[100 101 200 300 301]")
-	if _, ok := tab.Begin(t.Context(), file(1, "more")); ok {
+	if _, ok := tab.NewDraft(t.Context(), file(1, "more")); ok {
 		t.Error("begun without a number")
 	}
 }
@@ -268,7 +268,7 @@ func TestForgetNumbers(t *testing.T) {
 	tab, _ := newTable(1000)
 	begin(t, tab, 1, "a")
 	tab.ForgetNumbers()
-	if _, ok := tab.Begin(t.Context(), file(1, "b")); ok {
+	if _, ok := tab.NewDraft(t.Context(), file(1, "b")); ok {
 		t.Error("begun under a number that was forgotten")
 	}
 	want(t, "recalled", recalled(tab, false, 1), "[1/a=100]")
@@ -539,7 +539,7 @@ func TestBeginBesideRecall(t *testing.T) {
 		for g := range 4 {
 			wg.Go(func() {
 				for i := 0; ; i++ {
-					d, ok := tab.Begin(t.Context(), file(1, fmt.Sprintf("%d-%d", g, i)))
+					d, ok := tab.NewDraft(t.Context(), file(1, fmt.Sprintf("%d-%d", g, i)))
 					if !ok {
 						return // recalled
 					}
@@ -572,7 +572,7 @@ func TestConcurrently(t *testing.T) {
 		wg.Go(func() {
 			for i := range files {
 				dir, name := uint64(1+i%2), fmt.Sprintf("%d-%d", g, i) //nolint:gosec // a small number
-				d, ok := tab.Begin(t.Context(), file(dir, name))
+				d, ok := tab.NewDraft(t.Context(), file(dir, name))
 				if !ok || !tab.Begun(dir, name) || tab.Recalled(true, nil) == nil {
 					t.Errorf("%s was not begun", name)
 					return

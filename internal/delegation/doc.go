@@ -9,7 +9,7 @@
 // # The rules
 //
 // A draft is begun only while the session holds the delegation, knows that nothing has
-// the name, and has a number left. [Table.Begin] looks at all three and notes the draft
+// the name, and has a number left. [Table.NewDraft] looks at all three and notes the draft
 // in one step, so that the acknowledgement of a recall ([Table.Recalled]) names every
 // draft that was begun under the delegation that it returns. The acknowledgement waits
 // for no call: if it did, two sessions could wait for each other.

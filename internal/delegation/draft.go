@@ -97,7 +97,7 @@ func (d *Draft[W]) Open(ctx context.Context) (none W, err error) {
 	if err != nil {
 		return none, err
 	}
-	defer d.table.end(d)
+	defer d.table.forget(d)
 	w, err := d.open(ctx)
 	if err != nil {
 		return none, err
@@ -117,7 +117,7 @@ func (d *Draft[W]) Close(ctx context.Context, mtime int64) error {
 	if err != nil {
 		return err
 	}
-	defer d.table.end(d)
+	defer d.table.forget(d)
 	ctx, over := d.table.cfg.Client.Linger(ctx)
 	defer over()
 	asBlock, err := d.create(ctx, d.inode, data, mtime)
@@ -157,7 +157,7 @@ func (d *Draft[W]) finish() ([]byte, error) {
 // create makes the file whole, under a number that is set aside, or any (0).
 func (d *Draft[W]) create(ctx context.Context, inode uint64, data []byte, mtime int64) (asBlock bool, err error) {
 	req := d.request(inode)
-	defer d.table.cfg.IDs.End(req.Call)
+	defer d.table.cfg.IDs.Retire(req.Call)
 	req.Close, req.MtimeUnixMs = true, mtime
 	req.Data, req.DataCrc32C = data, blockstore.CRC(data)
 	asBlock, err = d.table.cfg.Client.Create(ctx, d.Path(), req)
@@ -168,7 +168,7 @@ func (d *Draft[W]) create(ctx context.Context, inode uint64, data []byte, mtime 
 // knows it by that.
 func (d *Draft[W]) open(ctx context.Context) (W, error) {
 	req := d.request(d.inode)
-	defer d.table.cfg.IDs.End(req.Call)
+	defer d.table.cfg.IDs.Retire(req.Call)
 	w, err := d.table.cfg.Client.Open(ctx, d.Path(), req)
 	if err = d.outcome(err); numberGone(err) {
 		err = d.lost(err)
@@ -180,7 +180,7 @@ func (d *Draft[W]) open(ctx context.Context) (W, error) {
 func (d *Draft[W]) request(inode uint64) *pb.CreateRequest {
 	cfg := &d.table.cfg
 	return &pb.CreateRequest{
-		Call: cfg.IDs.Begin(), Caller: d.file.Caller, At: &pb.Ref{Base: d.Dir(), Path: d.file.Name},
+		Call: cfg.IDs.Next(), Caller: d.file.Caller, At: &pb.Ref{Base: d.Dir(), Path: d.file.Name},
 		As: inode, Mode: d.file.Mode, HasMode: d.file.HasMode, Owner: d.file.Owner, Umask: proto.Uint32(cfg.Umask),
 		Cache: true,
 	}

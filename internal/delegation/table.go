@@ -87,8 +87,8 @@ type File struct {
 	Owner   *pb.Owner // nil: the caller, and the directory's group
 }
 
-// Begin begins a draft; false if that cannot be: then the file has to be created.
-func (t *Table[W]) Begin(ctx context.Context, f File) (*Draft[W], bool) {
+// NewDraft begins a draft; false if that cannot be: then the file has to be created.
+func (t *Table[W]) NewDraft(ctx context.Context, f File) (*Draft[W], bool) {
 	dir := f.Dir.GetInode()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -118,8 +118,8 @@ func (t *Table[W]) number() uint64 {
 	return inode
 }
 
-// end forgets a draft that became a file or cannot become one.
-func (t *Table[W]) end(d *Draft[W]) {
+// forget forgets a draft that became a file or cannot become one.
+func (t *Table[W]) forget(d *Draft[W]) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	dir := d.Dir()

@@ -117,7 +117,7 @@ func (k *Keeper) Keep(ctx context.Context, id ID, ttl time.Duration) (*Lease, er
 	l := &Lease{id: id, ttl: ttl, k: k}
 	l.lives.Store(int64(ttl))
 	l.ctx, l.end = context.WithCancelCause(context.WithoutCancel(ctx))
-	if err := k.begin(ctx, l); err != nil {
+	if err := k.keepFirst(ctx, l); err != nil {
 		k.drop(l, err)
 		return nil, err
 	}
@@ -129,8 +129,8 @@ func (k *Keeper) Keep(ctx context.Context, id ID, ttl time.Duration) (*Lease, er
 // Op is the operation that errors name.
 const Op = "lease keep-alive"
 
-// begin keeps a lease alive for the first time, and has it kept from then on.
-func (k *Keeper) begin(ctx context.Context, l *Lease) error {
+// keepFirst keeps a lease alive for the first time, and has it kept from then on.
+func (k *Keeper) keepFirst(ctx context.Context, l *Lease) error {
 	k.mu.Lock()
 	k.ids[l.id] = append(k.ids[l.id], l)
 	k.mu.Unlock()

@@ -16,8 +16,8 @@ const (
 	maxOfOne   = maxReplays / 16
 )
 
-// replays are what was shown lately, so that nobody shows it again who has seen it. The
-// zero value has none. It is safe for concurrent use.
+// replays remembers recent authenticators, to refuse reuse by whoever has seen one. The zero
+// value has none. It is safe for concurrent use.
 type replays struct {
 	mu    sync.Mutex
 	seen  map[[32]byte]struct{}

@@ -1,11 +1,11 @@
 package kerberos
 
 import (
-	"bufio"
-	"bytes"
+	"fmt"
 	"strings"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/rulefile"
 )
 
 // Principal is who Kerberos says somebody is.
@@ -42,19 +42,15 @@ func (r rule) matches(p Principal) bool {
 
 // parseRules reads a file of rules: a line for each, PRINCIPAL USER.
 func parseRules(file string, content []byte) (list []rule, err error) {
-	lines := bufio.NewScanner(bytes.NewReader(content))
-	for n := 1; lines.Scan(); n++ {
-		words := strings.Fields(lines.Text())
-		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
-			continue
-		}
+	err = rulefile.Each(content, func(n int, words []string) error {
 		p, err := ParsePrincipal(words[0])
 		if err != nil || len(words) != 2 || words[1] == "*" && p.Name != "*" || strings.Contains(strings.TrimSuffix(strings.TrimPrefix(p.Name, "*"), "/*"), "*") {
-			return nil, fserror.New(fserror.InvalidArgument, "read rules of Kerberos", file, "line %d is no rule; one is a principal and its user, such as \"ann@REALM ann\", \"yarn/*@REALM yarn\", \"*@OTHER *\" or \"eve@REALM -\" (nobody)", n)
+			return fmt.Errorf("line %d is no rule; one is a principal and its user, such as \"ann@REALM ann\", \"yarn/*@REALM yarn\", \"*@OTHER *\" or \"eve@REALM -\" (nobody)", n)
 		}
 		list = append(list, rule{p.Name, p.Realm, words[1]})
-	}
-	if err := lines.Err(); err != nil {
+		return nil
+	})
+	if err != nil {
 		return nil, fserror.New(fserror.InvalidArgument, "read rules of Kerberos", file, "%v", err)
 	}
 	return list, nil

@@ -217,7 +217,7 @@ func (l *Login) with(t *oauth2.Token, at time.Time) (*Login, error) {
 			return nil, fserror.New(fserror.Permission, "login", "", "the issuer %s has given no ID token; log in with the access token, if it is one that namenodes take", l.Issuer)
 		}
 	}
-	if !isToken(next.Token) {
+	if !proof.IsToken(next.Token) {
 		return nil, fserror.New(fserror.TooLarge, "login", "", "the token of the issuer %s has %d bytes, or characters that none has, and namenodes take %d; have it get fewer claims", l.Issuer, len(next.Token), proof.MaxToken)
 	}
 	said, end := timesOf(next.Token)

@@ -23,6 +23,7 @@ import (
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/proof"
+	"github.com/leasefs/leasefs/internal/vfs"
 )
 
 // Login is what a file has.
@@ -114,7 +115,7 @@ func Read(name string) (*Login, error) {
 func open(c clock.Clock, name string) (*proof.File[*Login], error) {
 	return proof.Open(c, func(contents [][]byte) (*Login, error) {
 		bad := func(kind fserror.Kind, why string) error { return fserror.New(kind, "read login", name, "%s", why) }
-		if info, err := os.Stat(name); err == nil && info.Mode().Perm()&0o077 != 0 {
+		if proof.OthersRead(name) {
 			return nil, bad(fserror.Permission, "others may read it: remove it, and log in again")
 		}
 		return parse(contents[0], bad)
@@ -129,14 +130,10 @@ func parse(raw []byte, bad func(fserror.Kind, string) error) (*Login, error) {
 	switch {
 	case l.Issuer == "" || l.ClientID == "" || l.Token == "":
 		return nil, bad(fserror.InvalidArgument, "it has no issuer, client or token: remove it, and log in again")
-	case !isToken(l.Token):
-		return nil, bad(fserror.InvalidArgument, "what it has as a token is none: remove it, and log in again")
+	case !proof.IsToken(l.Token):
+		return nil, bad(fserror.InvalidArgument, "it has no valid token: remove it, and log in again")
 	}
 	return l, nil
-}
-
-func isToken(s string) bool {
-	return s != "" && len(s) <= proof.MaxToken && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 // room is how many bytes are set aside for a login before the issuer is asked to renew it.
@@ -186,16 +183,13 @@ func (d *Draft) Keep(l *Login) error {
 		err = d.f.Sync()
 	}
 	if err == nil {
-		err = os.Rename(d.f.Name(), d.name)
+		err = vfs.Install(d.f.Name(), d.name)
 	}
 	if err != nil {
 		d.Drop()
 		return local(d.name, err)
 	}
 	_ = d.f.Close() // it is synced
-	if dir, err := os.Open(filepath.Dir(d.name)); err == nil {
-		_, _ = dir.Sync(), dir.Close() // it is there, and is after a crash, or the one before
-	}
 	return nil
 }
 

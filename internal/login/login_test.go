@@ -21,6 +21,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/proof"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -242,7 +243,7 @@ func TestFiles(t *testing.T) {
 		t.Errorf("no folder: %q", got)
 	}
 	bad := filepath.Join(dir, "bad")
-	for says, text := range map[string]string{"no login": "{secret", "no issuer": `{"token":"secret"}`, "is none": `{"issuer":"i","client_id":"c","token":"sec ret"}`} {
+	for says, text := range map[string]string{"no login": "{secret", "no issuer": `{"token":"secret"}`, "no valid token": `{"issuer":"i","client_id":"c","token":"sec ret"}`} {
 		if err := os.WriteFile(bad, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -272,7 +273,7 @@ func FuzzLogin(f *testing.F) {
 	f.Add([]byte(`{"issuer":"i","client_id":"c","token":"t.e.s","received":"2026-01-01T00:00:00Z"}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		l, err := parse(raw, func(k fserror.Kind, why string) error { return fserror.New(k, "", "", "%s", why) })
-		if err == nil && !isToken(l.Token) {
+		if err == nil && !proof.IsToken(l.Token) {
 			t.Errorf("%q is no token", l.Token)
 		}
 	})

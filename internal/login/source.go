@@ -99,7 +99,7 @@ func (s *Source) Token(ctx context.Context) (string, error) {
 	if !due {
 		return l.Token, nil
 	}
-	done := s.begin()
+	done := s.startRenewal()
 	if left > 0 {
 		return l.Token, nil
 	}
@@ -125,7 +125,7 @@ func (s *Source) Keep(ctx context.Context) {
 	for s != nil {
 		wait := lookEvery
 		if l, left, due := s.now(); due {
-			s.begin()
+			s.startRenewal()
 			wait = pause
 		} else {
 			wait = min(wait, max(left-l.Ends.Sub(l.Due()), 100*time.Millisecond))
@@ -140,9 +140,9 @@ func (s *Source) Keep(ctx context.Context) {
 	}
 }
 
-// begin begins a renewal unless one is under way, or failed just now. done is closed when
+// startRenewal begins a renewal unless one is under way, or failed just now. done is closed when
 // there is none any more.
-func (s *Source) begin() (done <-chan struct{}) {
+func (s *Source) startRenewal() (done <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.going != nil {

@@ -54,12 +54,6 @@ func OwnCaller(user string) *Caller { return door.Own(user) }
 // by the FS's user. Nil: for that user himself, whatever ctx says.
 func As(ctx context.Context, c *Caller) context.Context { return door.As(ctx, c) }
 
-// Keeping returns a context for a Writer's CloseContext. If the store or the namenode does not
-// answer in time, or has no room for the moment (fserror.Transient), the Writer stays open as if
-// it had not been called: nothing is dropped, its lease is renewed, and CloseContext can
-// be called again. That call may find that the first one was carried out: LeaseLost.
-func Keeping(ctx context.Context) context.Context { return door.Keeping(ctx) }
-
 // CallerOf is for whom calls under ctx are; nil: for the FS's user.
 func CallerOf(ctx context.Context) *Caller { c, _ := door.CallerOf(ctx); return c }
 
@@ -132,6 +126,15 @@ type Calls interface {
 	// earlier process of this user and client name has open, and takes no permission to write;
 	// LeaseLost: it has it open no longer.
 	AppendInode(ctx context.Context, inode uint64, path string, resume bool, opts ...client.OpenOption) (*client.Writer, error)
+	// CloseOrKeep is CloseContext of a Writer of this FS, which stays open as if it had not been
+	// called if the store or the namenode does not answer in time, or has no room for the moment
+	// (fserror.Transient): nothing is dropped, its lease is renewed, and it can be closed
+	// again. That call may find that the first one was carried out: LeaseLost.
+	CloseOrKeep(ctx context.Context, w *client.Writer) error
+	// ScratchLease is the granted lease of this FS for what is to be gone when the FS is: it is
+	// granted at its first use, kept alive, and revoked by Close. Should this process die, it
+	// ends two minutes later.
+	ScratchLease(ctx context.Context) (client.LeaseID, error)
 	// TruncateInode is Truncate for an inode.
 	TruncateInode(ctx context.Context, inode uint64, path string, length int64) error
 	// SetAttrInode is SetAttr for an inode.

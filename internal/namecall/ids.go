@@ -22,8 +22,8 @@ func NewIDs(session []byte) *IDs {
 	return &IDs{session: session, done: make(map[uint64]struct{})}
 }
 
-// Begin returns the id of a new call. End has to follow, whatever comes of it.
-func (c *IDs) Begin() *pb.CallId {
+// Next returns the id of a new call. Retire has to follow, whatever comes of it.
+func (c *IDs) Next() *pb.CallId {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.next++
@@ -42,8 +42,8 @@ func (c *IDs) acknowledge(req any) {
 	r.GetCall().Acked = c.low
 }
 
-// End tells that nobody will ask for the call's result any more.
-func (c *IDs) End(id *pb.CallId) {
+// Retire tells that nobody will ask for the call's result any more.
+func (c *IDs) Retire(id *pb.CallId) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if id.Seq != c.low+1 {

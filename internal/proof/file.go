@@ -145,7 +145,7 @@ func readFile(name string) ([]byte, error) {
 	case err != nil:
 		return nil, unreadable(name, err)
 	case n > maxFile:
-		return nil, fserror.New(fserror.TooLarge, "read", name, "it has over %d bytes: it is not what was meant, or has to be made smaller", maxFile)
+		return nil, fserror.New(fserror.TooLarge, "read", name, "larger than %d bytes; check that it is the right file", maxFile)
 	}
 	return b.Bytes(), nil
 }

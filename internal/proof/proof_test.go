@@ -79,7 +79,7 @@ func TestFile(t *testing.T) {
 	write(t, name, "three")
 	want("new", "three", true, "")
 	write(t, name, strings.Repeat("x", maxFile+1))
-	want("far too large", "three", false, "over")
+	want("far too large", "three", false, "larger than")
 	if err := errors.Join(os.Remove(name), unix.Mkfifo(name, 0o600)); err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,6 @@
 package proof
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -11,6 +9,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/rulefile"
 )
 
 // Proxies are the rules of a server's file: who may act for whom, from where.
@@ -46,19 +45,14 @@ const proxiesLine = "a line is: a user who may act for others; users= and groups
 func OpenProxies(c clock.Clock, name string) (*File[*Proxies], error) {
 	return Open(c, func(contents [][]byte) (*Proxies, error) {
 		p := &Proxies{rules: map[string][]proxyRule{}}
-		lines := bufio.NewScanner(bytes.NewReader(contents[0]))
-		for n := 1; lines.Scan(); n++ {
-			words := strings.Fields(lines.Text())
-			if len(words) == 0 || strings.HasPrefix(words[0], "#") {
-				continue
-			}
+		if err := rulefile.Each(contents[0], func(n int, words []string) error {
 			r, err := parseProxy(words)
 			if err != nil {
-				return nil, fserror.New(fserror.InvalidArgument, "read proxies", name, "line %d %v; %s", n, err, proxiesLine)
+				return fmt.Errorf("line %d %w; %s", n, err, proxiesLine)
 			}
 			p.rules[words[0]] = append(p.rules[words[0]], r)
-		}
-		if err := lines.Err(); err != nil {
+			return nil
+		}); err != nil {
 			return nil, fserror.New(fserror.InvalidArgument, "read proxies", name, "%v", err)
 		}
 		return p, nil

@@ -1,19 +1,19 @@
 package proof
 
 import (
-	"bufio"
-	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/hex"
+	"fmt"
 	"os"
 	"strings"
 	"unicode"
 
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/rulefile"
 )
 
 // MaxToken is how many bytes a token may have; those of some issuers are long.
@@ -70,22 +70,17 @@ func OpenTokens(c clock.Clock, name string) (*File[*Tokens], error) {
 	return Open(c, func(contents [][]byte) (*Tokens, error) {
 		t := &Tokens{known: map[[32]byte]known{}}
 		_, _ = rand.Read(t.secret[:]) // never fails
-		lines := bufio.NewScanner(bytes.NewReader(contents[0]))
 		bad := func(n int, why string) error {
 			// Not the line: it may be a token that somebody put there by mistake.
-			return fserror.New(fserror.InvalidArgument, "read tokens", name, "line %d %s; a line is: the token's SHA-256 in hexadecimal, a user, and groups if there are any", n, why)
+			return fmt.Errorf("line %d %s; a line is: the token's SHA-256 in hexadecimal, a user, and groups if there are any", n, why)
 		}
-		for n := 1; lines.Scan(); n++ {
-			words := strings.Fields(lines.Text())
-			if len(words) == 0 || strings.HasPrefix(words[0], "#") {
-				continue
-			}
+		if err := rulefile.Each(contents[0], func(n int, words []string) error {
 			raw, err := hex.DecodeString(words[0])
 			if err != nil || len(raw) != sha256.Size {
-				return nil, bad(n, "does not begin with a hash of 64 digits")
+				return bad(n, "does not begin with a hash of 64 digits")
 			}
 			if len(words) < 2 {
-				return nil, bad(n, "names no user")
+				return bad(n, "names no user")
 			}
 			k := known{sum: [32]byte(raw), bearer: Bearer{User: words[1]}}
 			if len(words) > 2 {
@@ -93,11 +88,11 @@ func OpenTokens(c clock.Clock, name string) (*File[*Tokens], error) {
 			}
 			key := t.key(k.sum)
 			if _, twice := t.known[key]; twice {
-				return nil, bad(n, "has the hash of an earlier line")
+				return bad(n, "has the hash of an earlier line")
 			}
 			t.known[key] = k
-		}
-		if err := lines.Err(); err != nil {
+			return nil
+		}); err != nil {
 			return nil, fserror.New(fserror.InvalidArgument, "read tokens", name, "%v", err)
 		}
 		return t, nil
@@ -122,13 +117,25 @@ type Own struct {
 // String tells no secret.
 func (o Own) String() string { return "a token of " + o.User }
 
+// OthersRead reports whether others than its owner may read a file with a secret.
+func OthersRead(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0
+}
+
+// IsToken reports whether a text can be a token: it is not too long, and has only characters that
+// tokens have.
+func IsToken(s string) bool {
+	return s != "" && len(s) <= MaxToken && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
+}
+
 // OpenOwn reads a client's file: the user and the token, or the token alone. Nobody but its
 // owner may be able to read it.
 func OpenOwn(c clock.Clock, name string) (*File[Own], error) {
 	return Open(c, func(contents [][]byte) (Own, error) {
 		bad := func(kind fserror.Kind, why string) error { return fserror.New(kind, "read token", name, "%s", why) }
 		// A token that others could read until now is to be replaced.
-		if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 {
+		if OthersRead(name) {
 			return Own{}, bad(fserror.Permission, "others may read it: make a new token, and set the mode of its file to 600 before it is in there")
 		}
 		words := strings.Fields(string(contents[0]))
@@ -141,8 +148,8 @@ func OpenOwn(c clock.Clock, name string) (*File[Own], error) {
 		default:
 			return o, bad(fserror.InvalidArgument, "it has to have a user and a token, or a token alone")
 		}
-		if len(o.Token) > MaxToken || strings.ContainsFunc(o.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-			return Own{}, bad(fserror.InvalidArgument, "what it has as a token is none: it is too long, or has characters that no token has")
+		if !IsToken(o.Token) {
+			return Own{}, bad(fserror.InvalidArgument, "not a valid token: it is too long, or has characters that no token has")
 		}
 		return o, nil
 	}, name)

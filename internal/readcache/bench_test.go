@@ -32,7 +32,7 @@ func store(b *testing.B, c *Cache[request, *int], r request, inode uint64) {
 		{2, 1, "home"}, {1, 2, ""}, {2, 2, "someone"}, {1, 3, ""}, {2, 3, "project"}, {1, 4, ""}, {2, 4, "data"}, {1, 5, ""},
 		{2, 5, "dir"}, {1, dir, ""}, {2, dir, r.path[len(r.path)-10:]}, {1, 1 << 20 * inode, ""},
 	}
-	if !c.Put(c.Begin(), r, nil, deps[:]) {
+	if !c.Put(c.Ticket(), r, nil, deps[:]) {
 		b.Fatal("not stored")
 	}
 }

@@ -149,8 +149,8 @@ func (c *Cache[K, V]) Extend(sent clock.Reading, term time.Duration) {
 	c.sent, c.term = sent, term
 }
 
-// Begin is called before a read is sent whose answer may be stored.
-func (c *Cache[K, V]) Begin() Ticket {
+// Ticket is for a read whose answer may be stored. It is taken before the read is sent.
+func (c *Cache[K, V]) Ticket() Ticket {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if !c.connected {
@@ -197,7 +197,7 @@ func (c *Cache[K, V]) Put(ticket Ticket, k K, v V, deps []Key) bool {
 	return c.put(ticket, k, v, deps, nil)
 }
 
-// put is Put for who has given up the keys own.
+// put is Put, or with the keys own, which were given up, GivenUp.Keep.
 func (c *Cache[K, V]) put(ticket Ticket, k K, v V, deps, own []Key) bool {
 	if ticket.life == 0 || len(deps) == 0 {
 		return false

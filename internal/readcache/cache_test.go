@@ -106,7 +106,7 @@ func wantMiss(t testing.TB, c *Cache[string, int], k string) {
 
 func put(t testing.TB, c *Cache[string, int], k string, v int, deps ...Key) {
 	t.Helper()
-	if !c.Put(c.Begin(), k, v, deps) {
+	if !c.Put(c.Ticket(), k, v, deps) {
 		t.Errorf("%s: not stored", k)
 	}
 }
@@ -136,9 +136,9 @@ func TestScenario55(t *testing.T) {
 // Scenario 55a: the reply was overtaken by its own revocation.
 func TestScenario55a(t *testing.T) {
 	c, _ := fresh(t)
-	early := c.Begin()
+	early := c.Ticket()
 	c.Revoke([]Key{attrs}, false)
-	late := c.Begin()
+	late := c.Ticket()
 	if c.Put(early, "/f", 1, []Key{name, attrs}) {
 		t.Error("stored what was revoked")
 	}
@@ -151,13 +151,13 @@ func TestScenario55a(t *testing.T) {
 		func() { c.Connected() },
 		func() { c.Disconnected(); c.Connected() },
 	} {
-		ticket := c.Begin()
+		ticket := c.Ticket()
 		drop()
 		if c.Put(ticket, "/f", 1, []Key{attrs}) {
 			t.Errorf("%d: stored", i)
 		}
 	}
-	if c.Put(Ticket{}, "/f", 1, []Key{attrs}) || c.Put(c.Begin(), "/f", 1, nil) {
+	if c.Put(Ticket{}, "/f", 1, []Key{attrs}) || c.Put(c.Ticket(), "/f", 1, nil) {
 		t.Error("stored without a ticket, or what depends on nothing")
 	}
 	if st := c.Stats(); st.Overtaken != 4 {
@@ -168,7 +168,7 @@ func TestScenario55a(t *testing.T) {
 // What is remembered of revocations is bounded: the oldest reads are not stored.
 func TestRemembered(t *testing.T) {
 	c, _ := fresh(t)
-	first := c.Begin()
+	first := c.Ticket()
 	revoke := func(n uint64) { c.Revoke([]Key{{Kind: 3, Inode: n}}, false) }
 	for i := range uint64(remembered) {
 		revoke(i)
@@ -179,7 +179,7 @@ func TestRemembered(t *testing.T) {
 	if c.Put(first, "/f", 1, []Key{{Kind: 3, Inode: 0}}) || c.Put(first, "/f", 1, []Key{{Kind: 3, Inode: remembered - 1}}) {
 		t.Error("stored what was revoked")
 	}
-	second := c.Begin()
+	second := c.Ticket()
 	revoke(0) // again, so that it is remembered by its later number
 	if c.Put(first, "/f", 1, []Key{attrs}) {
 		t.Error("stored, and it is not known whether it was revoked")
@@ -276,7 +276,7 @@ func TestExtend(t *testing.T) {
 func TestNotConnected(t *testing.T) {
 	c := New(Config[string, int]{Clock: new(clock.Fake)})
 	c.Extend(c.Now(), term)
-	if c.Put(c.Begin(), "/f", 1, []Key{attrs}) {
+	if c.Put(c.Ticket(), "/f", 1, []Key{attrs}) {
 		t.Error("stored without a stream")
 	}
 	wantMiss(t, c, "/f")
@@ -286,7 +286,7 @@ func TestNotConnected(t *testing.T) {
 	c.Close()
 	wantMiss(t, c, "/f")
 	c.Connected()
-	if c.Put(c.Begin(), "/f", 1, []Key{attrs}) {
+	if c.Put(c.Ticket(), "/f", 1, []Key{attrs}) {
 		t.Error("stored after Close")
 	}
 	c.Close()
@@ -313,7 +313,7 @@ func TestEviction(t *testing.T) {
 	if st := c.Stats(); st.Entries > 3 || st.Evictions < 2 {
 		t.Errorf("%+v", st)
 	}
-	if c.Put(c.Begin(), "d", 1<<20, []Key{attrs}) {
+	if c.Put(c.Ticket(), "d", 1<<20, []Key{attrs}) {
 		t.Error("stored what is too large")
 	}
 	wantMiss(t, c, "d") // the old answer does not stay
@@ -328,7 +328,7 @@ func TestEviction(t *testing.T) {
 	}
 
 	off, _ := fresh(t, func(c *Config[string, int]) { c.MaxEntries = -1 })
-	if off.Put(off.Begin(), "a", 1, []Key{attrs}) {
+	if off.Put(off.Ticket(), "a", 1, []Key{attrs}) {
 		t.Error("stored, and nothing is to be kept")
 	}
 }
@@ -374,7 +374,7 @@ func TestConcurrent(t *testing.T) {
 					t.Errorf("%d: %d, not %d", a, v, versions[a]+versions[b])
 				}
 				state.RUnlock()
-				ticket := c.Begin()
+				ticket := c.Ticket()
 				state.RLock()
 				v := versions[a] + versions[b]
 				state.RUnlock()

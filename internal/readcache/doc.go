@@ -14,7 +14,7 @@
 // acknowledges it after the call has returned, never before.
 //
 // A reply may be overtaken by its own revocation. So a [Ticket] is taken before
-// a read is sent ([Cache.Begin]), and [Cache.Put] stores the reply only if
+// a read is sent ([Cache.Ticket]), and [Cache.Put] stores the reply only if
 // nothing that it depends on was revoked since. The last 8,192 revoked keys are
 // remembered for that; a read older than these is not stored. Such a reply may be
 // used, it is not kept.
@@ -34,7 +34,7 @@
 //
 // To save that round trip, who makes a change may give up what it is about to
 // change before the call is sent ([Cache.GiveUp]) and say so with the call. From
-// then until the reply ([GivenUp.End]) nothing that depends on it is answered or
+// then until the reply ([GivenUp.Resume]) nothing that depends on it is answered or
 // kept; what is read meanwhile is not kept afterwards either, but for what came
 // with the reply. If the outcome of the call stays unknown the namenode may still
 // carry it out: the stream has to be ended, since the promise is one of a stream.

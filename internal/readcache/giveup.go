@@ -9,7 +9,7 @@ type GivenUp[K comparable, V any] struct {
 }
 
 // GiveUp drops what depends on the keys, and keeps nothing more that does until
-// End: so the namenode may be told, with the call that changes them, that this
+// Resume: so the namenode may be told, with the call that changes them, that this
 // holder need not be asked. What Config.Outlives is still answered (the
 // caller brings it up to date before the call is sent, see Peek), and dropped only when somebody else changes the keys: the namenode must continue telling of
 // that. Nil, which gives up nothing, if there is no connection.
@@ -26,21 +26,21 @@ func (c *Cache[K, V]) GiveUp(keys []Key) *GivenUp[K, V] {
 	return &GivenUp[K, V]{c, keys, Ticket{c.life, c.revoked.count}}
 }
 
-// Put stores, before End, what came with the reply to the change itself: it was
+// Keep stores, before Resume, what came with the reply to the change itself: it was
 // read after that. Like Cache.Put it returns false if something came in between,
 // another change of one's own under way included.
-func (g *GivenUp[K, V]) Put(k K, v V, deps []Key) bool {
+func (g *GivenUp[K, V]) Keep(k K, v V, deps []Key) bool {
 	if g == nil {
 		return false
 	}
 	return g.c.put(g.ticket, k, v, deps, g.keys)
 }
 
-// End is called when the reply is there, and nothing of the call can happen any
+// Resume is called when the reply is there, and nothing of the call can happen any
 // more: from now on answers to what is read after this may be kept. If what
-// became of the call is not known End must not be called, but the stream ended
+// became of the call is not known Resume must not be called, but the stream ended
 // (Disconnected), which ends it, too.
-func (g *GivenUp[K, V]) End() {
+func (g *GivenUp[K, V]) Resume() {
 	if g == nil {
 		return
 	}
@@ -54,7 +54,7 @@ func (g *GivenUp[K, V]) End() {
 		if c.given[k]--; c.given[k] == 0 {
 			delete(c.given, k)
 		}
-		c.revoked.add(k) // for reads that are under way; what Put stored stays
+		c.revoked.add(k) // for reads that are under way; what Keep stored stays
 	}
 }
 

@@ -12,7 +12,7 @@ func TestGiveUp(t *testing.T) {
 			t.Fatalf("%s is kept: %v", k, ok)
 		}
 	}
-	before := c.Begin()
+	before := c.Ticket()
 	c.Put(before, "stat", 1, []Key{attrs, name})
 	c.Put(before, "filter", 1, []Key{attrs, attrs})
 	c.Put(before, "twice", 1, []Key{attrs, attrs})
@@ -23,19 +23,19 @@ func TestGiveUp(t *testing.T) {
 	is("filter", true)
 	is("other", true)
 	// Whatever is read while the change is under way may be from before it.
-	during := c.Begin()
+	during := c.Ticket()
 	if c.Put(during, "stat", 2, []Key{attrs}) {
 		t.Fatal("kept what was given up")
 	}
-	if !g.Put("reply", 3, []Key{attrs, name}) {
+	if !g.Keep("reply", 3, []Key{attrs, name}) {
 		t.Fatal("what came with the reply was not kept")
 	}
-	g.End()
+	g.Resume()
 	is("reply", true)
 	if c.Put(during, "late", 4, []Key{attrs}) {
 		t.Fatal("kept what was read before the reply")
 	}
-	if !c.Put(c.Begin(), "new", 5, []Key{attrs}) {
+	if !c.Put(c.Ticket(), "new", 5, []Key{attrs}) {
 		t.Fatal("not kept though read after the reply")
 	}
 	// Somebody else's change drops it all.
@@ -49,18 +49,18 @@ func TestGiveUp(t *testing.T) {
 func TestGiveUpTwo(t *testing.T) {
 	c, _ := fresh(t)
 	a, b := c.GiveUp([]Key{attrs}), c.GiveUp([]Key{attrs, name})
-	if a.Put("a", 1, []Key{attrs}) {
+	if a.Keep("a", 1, []Key{attrs}) {
 		t.Fatal("B is still under way")
 	}
-	a.End()
-	if b.Put("b", 1, []Key{attrs}) {
+	a.Resume()
+	if b.Keep("b", 1, []Key{attrs}) {
 		t.Fatal("A came in between")
 	}
-	if !b.Put("name", 1, []Key{name}) {
+	if !b.Keep("name", 1, []Key{name}) {
 		t.Fatal("the name is B's alone")
 	}
-	b.End()
-	if !c.Put(c.Begin(), "after", 1, []Key{attrs, name}) {
+	b.Resume()
+	if !c.Put(c.Ticket(), "after", 1, []Key{attrs, name}) {
 		t.Fatal("both are over")
 	}
 }
@@ -70,10 +70,10 @@ func TestGiveUpRevoked(t *testing.T) {
 	c, _ := fresh(t)
 	g := c.GiveUp([]Key{attrs})
 	c.Revoke([]Key{name}, false)
-	if g.Put("a", 1, []Key{attrs, name}) {
+	if g.Keep("a", 1, []Key{attrs, name}) {
 		t.Fatal("kept what was revoked")
 	}
-	g.End()
+	g.Resume()
 }
 
 // TestGiveUpUnknown: a change whose outcome is not known goes with the stream.
@@ -86,13 +86,13 @@ func TestGiveUpUnknown(t *testing.T) {
 	}
 	c.Connected()
 	c.Extend(c.Now(), term)
-	if !c.Put(c.Begin(), "new", 1, []Key{attrs}) {
+	if !c.Put(c.Ticket(), "new", 1, []Key{attrs}) {
 		t.Fatal("a new stream begins without what was under way")
 	}
-	if g.Put("late", 1, []Key{attrs}) {
+	if g.Keep("late", 1, []Key{attrs}) {
 		t.Fatal("a reply of before")
 	}
-	g.End()
+	g.Resume()
 	if _, ok := c.Get("new"); !ok {
 		t.Fatal("the end of an old change dropped something")
 	}

@@ -126,7 +126,7 @@ func (c *client) hear() bool {
 }
 
 func (w *world) read(c *client, k int) {
-	ticket := c.cache.Begin()
+	ticket := c.cache.Ticket()
 	keys := tableKeys([]int{k, k + 1})
 	c.replies = append(c.replies, reply{ticket, k, w.value(k), w.t.Grant(c.id, keys)})
 }

@@ -51,7 +51,7 @@ func (s *Session) setLimits(soft, hard int64) {
 	}
 }
 
-// Add adds a file whose open was just answered; false: End came before, and the file
+// Add adds a file whose open was just answered; false: CloseFiles came before, and the file
 // is to be closed at once.
 func (s *Session) Add(f File) bool {
 	s.mu.Lock()
@@ -83,8 +83,8 @@ func (s *Session) Lost(f File) {
 	s.lost.Add(1)
 }
 
-// End lets no file be added any more, and returns those that are open.
-func (s *Session) End() []File {
+// CloseFiles lets no file be added any more, and returns those that are open.
+func (s *Session) CloseFiles() []File {
 	s.mu.Lock()
 	s.ended = true
 	s.mu.Unlock()

@@ -145,7 +145,7 @@ func (s *Session) Leave() {
 	s.background.Wait()
 	s.left.Store(true)
 	if st := s.stream.Load(); st != nil {
-		st.end()
+		st.sayGoodbye()
 	}
 }
 

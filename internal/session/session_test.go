@@ -515,7 +515,7 @@ func TestFiles(t *testing.T) {
 		if r.Add(old); len(r.wake) != 1 {
 			t.Error("one that was granted long ago was not renewed at once")
 		}
-		if end := r.End(); len(end) != 1 || end[0] != File(old) || r.Add(a) || len(r.End()) != 2 {
+		if end := r.CloseFiles(); len(end) != 1 || end[0] != File(old) || r.Add(a) || len(r.CloseFiles()) != 2 {
 			t.Errorf("the end had %v", end)
 		}
 	})

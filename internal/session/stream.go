@@ -258,9 +258,9 @@ func (st *Stream) Send(m *pb.SessionRequest) error {
 	return st.stream.Send(m)
 }
 
-// end tells the namenode that the session is over and keeps nothing, and waits a
+// sayGoodbye tells the namenode that the session is over and keeps nothing, and waits a
 // moment for it to take notice.
-func (st *Stream) end() {
+func (st *Stream) sayGoodbye() {
 	st.sendMu.Lock()
 	err := st.stream.CloseSend()
 	st.sendMu.Unlock()

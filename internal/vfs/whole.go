@@ -3,6 +3,7 @@ package vfs
 import (
 	"bytes"
 	"io"
+	"os"
 	"path/filepath"
 )
 
@@ -61,6 +62,16 @@ func WriteAtomic(fsys FS, name string, fill func(io.Writer) error) (size int64, 
 		return 0, err
 	}
 	return size, fsys.SyncDir(filepath.Dir(name))
+}
+
+// Install gives a file of this machine, which is durable, the name of another one. What a file
+// system cannot make durable of that is not there after a crash; then the other one is.
+func Install(file, name string) error {
+	err := os.Rename(file, name)
+	if err == nil {
+		_ = OS().SyncDir(filepath.Dir(name))
+	}
+	return err
 }
 
 // ReadFile reads a whole file.

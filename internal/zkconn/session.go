@@ -143,7 +143,7 @@ func open(ctx context.Context, cfg Config) (*Session, error) {
 		close(s.loopDone)
 	}()
 	if err := s.establish(ctx); err != nil {
-		s.end(ErrClosed)
+		s.expire(ErrClosed)
 		<-s.loopDone
 		return nil, err
 	}
@@ -212,13 +212,13 @@ func (s *Session) event(e zk.Event) {
 			s.id = id
 		case id:
 		default: // never, since a dead session dials no more
-			s.end(ErrExpired)
+			s.expire(ErrExpired)
 			return
 		}
 		s.hosts.success()
 		s.reconnected()
 	case zk.StateExpired:
-		s.end(ErrExpired)
+		s.expire(ErrExpired)
 	}
 }
 
@@ -258,8 +258,8 @@ func (s *Session) hold() {
 	}
 }
 
-// end makes the session over: nothing is sent on it, or on a later one, again.
-func (s *Session) end(why error) {
+// expire makes the session over: nothing is sent on it, or on a later one, again.
+func (s *Session) expire(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
@@ -285,7 +285,7 @@ func (s *Session) Close() error {
 	if s.Connected() {
 		s.conn.Close()
 	}
-	s.end(ErrClosed)
+	s.expire(ErrClosed)
 	<-s.loopDone
 	return nil
 }
@@ -293,7 +293,7 @@ func (s *Session) Close() error {
 // Abandon ends the session here only: ZooKeeper keeps its ephemeral nodes until
 // the time-out, as when the process had died.
 func (s *Session) Abandon() {
-	s.end(ErrClosed)
+	s.expire(ErrClosed)
 	<-s.loopDone
 }
 

@@ -55,8 +55,8 @@ type Config struct {
 	// Term is what a holder may count from the moment before it sent its
 	// renewal.
 	Term time.Duration
-	// Margin is how much later the grantor's end of the term is. The default is
-	// a tenth of Term.
+	// Margin is how much later than the session the grantor takes the term to end. The default
+	// is a tenth of Term.
 	Margin time.Duration
 	// Penalty is how long a session gets no lease after one that it let end
 	// with a revocation unacknowledged, or after several that it acknowledged late. The

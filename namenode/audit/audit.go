@@ -68,7 +68,7 @@ const (
 func (c *Config) Check() error {
 	switch {
 	case c.File == "" && (c.Only != All || len(c.Skip) > 0 || c.MaxBytes != 0 || c.Keep != 0):
-		return fserror.New(fserror.InvalidArgument, "", "", "it is said what the audit log keeps, and not where it is").Because(fserror.ReasonAudit)
+		return fserror.New(fserror.InvalidArgument, "", "", "what the audit log keeps is set, but no audit file").Because(fserror.ReasonAudit)
 	case c.Only != All && c.Only != Changes && c.Only != Denied:
 		return fserror.New(fserror.InvalidArgument, "", "", "%q is none of %s, %s: what the audit log keeps", c.Only, Changes, Denied)
 	case c.MaxBytes != 0 && c.MaxBytes < LeastBytes:

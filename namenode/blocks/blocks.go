@@ -175,7 +175,7 @@ func (bs *Blocks) Older(k blockstore.Key) bool {
 // have been handed out before a restart: until its URL is surely over, and
 // unless it is garbage (the tree knows), it may.
 func (bs *Blocks) MayCommit(w namespace.Writer, b namespace.Block) error {
-	refused := fserror.New(fserror.InvalidArgument, "", "", "block %d/%d was not allocated to this writer, or its time is over; allocate and put it again", b.Key.Term, b.Key.Seq)
+	refused := fserror.New(fserror.InvalidArgument, "", "", "block %d/%d was not allocated to this writer, or its URL has expired: allocate a new block and upload again", b.Key.Term, b.Key.Seq)
 	switch {
 	case bs.Older(b.Key):
 		return nil

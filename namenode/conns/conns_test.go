@@ -49,14 +49,14 @@ func TestIdleEndFirst(t *testing.T) {
 			t.Fatal("no room for", i)
 		}
 		if i < 4 {
-			c.Begin()
-			c.Begin()
-			c.End()
+			c.MarkBusy()
+			c.MarkBusy()
+			c.MarkIdle()
 			busy = append(busy, c)
 		}
 		all = append(all, s)
 	}
-	busy[3].End() // idle from now on, so the last to go
+	busy[3].MarkIdle() // idle from now on, so the last to go
 	for i := range 12 {
 		if _, c := admit(t, table, "127.0.0.1:99"); c == nil {
 			t.Fatal("no room for one more")
@@ -91,9 +91,9 @@ func TestGreedyAddress(t *testing.T) {
 		if _, last = admit(t, table, fmt.Sprintf("[2001:db8::%x]:1", i+1)); last == nil {
 			t.Fatal("idle ones of its own make no room")
 		}
-		last.Begin()
+		last.MarkBusy()
 		if i < 50 {
-			last.End()
+			last.MarkIdle()
 		}
 		if i == 144 {
 			break // three quarters of the places are taken
@@ -297,11 +297,11 @@ func TestArriving(t *testing.T) {
 			}
 		}
 		more(maxArriving)
-		conns[0].Begin()
+		conns[0].MarkBusy()
 		more(maxArriving + 1)
 		<-accepted
-		conns[0].End()
-		conns[0].Begin() // its second request
+		conns[0].MarkIdle()
+		conns[0].MarkBusy() // its second request
 		_ = conns[0].Close()
 		more(maxArriving + 1)
 		_ = conns[1].Close()

@@ -168,7 +168,7 @@ func (m *meter) data(id uint32, p []byte, left int) {
 			s.have = 0
 			if !s.began {
 				s.began = true
-				m.c.Begin()
+				m.c.MarkBusy()
 			}
 		}
 	}
@@ -188,7 +188,7 @@ func (m *meter) drop(id uint32) {
 	delete(m.streams, id)
 	m.hold(s, -s.held)
 	if s.began {
-		m.c.End()
+		m.c.MarkIdle()
 	}
 }
 

@@ -248,8 +248,8 @@ type Conn struct {
 // RemoteAddr implements net.Conn.
 func (c *Conn) RemoteAddr() net.Addr { return c.from }
 
-// Begin notes that a request is under way: until End the connection is not idle.
-func (c *Conn) Begin() {
+// MarkBusy notes that a request is under way: until MarkIdle the connection is not idle.
+func (c *Conn) MarkBusy() {
 	t := c.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -261,8 +261,8 @@ func (c *Conn) Begin() {
 	}
 }
 
-// End notes that a request has ended.
-func (c *Conn) End() {
+// MarkIdle notes that a request has ended.
+func (c *Conn) MarkIdle() {
 	t := c.table
 	t.mu.Lock()
 	defer t.mu.Unlock()

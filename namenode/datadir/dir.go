@@ -146,7 +146,7 @@ func (d *Dir) checkUse(want *[16]byte) error {
 	case want != nil && d.ID != *want:
 		return fmt.Errorf("data folder %s is of namespace %x, not of %x: name another folder", d.path, d.ID, *want)
 	case want != nil && (d.Backup != 0 || len(segments) > 0):
-		return fserror.New(fserror.Internal, "", "", "data folder %s holds a namespace itself, as a backup does and that of a namenode alone, and one of several namenodes would remove its images: name a new or empty folder", d.path).Because(fserror.ReasonData)
+		return fserror.New(fserror.Internal, "", "", "data folder %s already holds a whole namespace (a backup's, or a single namenode's), whose images one of several namenodes would remove; choose an empty folder", d.path).Because(fserror.ReasonData)
 	case want == nil && d.Backup == 0 && len(segments)+len(images) == 0:
 		return fserror.New(fserror.Damaged, "", "", "data folder %s has neither journal nor image: if it is of one of several namenodes, start it as such, as before; else put the journal's files back, or restore the folder from a backup", d.path).Because(fserror.ReasonAlone)
 	}

@@ -48,7 +48,7 @@ type Outcome struct {
 // before gets its first answer. An error, too, is answered only when what it was seen
 // from is durable.
 func (e *Engine) Do(ctx context.Context, r Request) (Outcome, error) {
-	out, wait, err := e.Begin(ctx, r)
+	out, wait, err := e.Submit(ctx, r)
 	if werr := e.WaitDurable(ctx, wait); werr != nil {
 		return Outcome{}, werr
 	}
@@ -58,16 +58,16 @@ func (e *Engine) Do(ctx context.Context, r Request) (Outcome, error) {
 // DoAnswer is Do for a change whose result is only answered: if the call has an Answer,
 // that waits until the change is durable, and DoAnswer does not.
 func (e *Engine) DoAnswer(ctx context.Context, r Request) (Outcome, error) {
-	out, wait, err := e.Begin(ctx, r)
+	out, wait, err := e.Submit(ctx, r)
 	if werr := e.AnswerAsOf(ctx, wait); werr != nil {
 		return Outcome{}, werr
 	}
 	return out, err
 }
 
-// Begin is Do without the last wait: the answer may be given when the txid that it
+// Submit is Do without the last wait: the answer may be given when the txid that it
 // returns is durable (WaitDurable).
-func (e *Engine) Begin(ctx context.Context, r Request) (out Outcome, wait uint64, err error) {
+func (e *Engine) Submit(ctx context.Context, r Request) (out Outcome, wait uint64, err error) {
 	ctx, span := tracing.Begin(ctx, "change")
 	defer func() { span.TxID(out.TxID); span.End(err) }()
 	recall := Recall{given: r.Given}
@@ -142,7 +142,7 @@ func (tx *Tx) change(ctx context.Context, r *Request, recall *Recall) (out Outco
 	if err != nil {
 		return out, err
 	}
-	r.Call.Begin()
+	r.Call.ResetAttempt()
 	op, err := r.Plan(tx)
 	if err != nil || op == nil {
 		out.Noop = err == nil

@@ -221,7 +221,7 @@ func (e *Engine) Read(fn func(*Tx) error) error {
 // View is Read for an answer to c: when it returns, what fn looked at is durable,
 // whether fn succeeded or not.
 func (e *Engine) View(ctx context.Context, c *namespace.Call, fn func(*Tx) error) error {
-	c.Begin()
+	c.ResetAttempt()
 	err := e.Read(fn)
 	if werr := e.WaitDurable(ctx, c.AsOf()); werr != nil {
 		return werr
@@ -232,7 +232,7 @@ func (e *Engine) View(ctx context.Context, c *namespace.Call, fn func(*Tx) error
 // ViewAnswer is View for a result that is only answered: if the call has an Answer, that
 // waits, and ViewAnswer does not.
 func (e *Engine) ViewAnswer(ctx context.Context, c *namespace.Call, fn func(*Tx) error) error {
-	c.Begin()
+	c.ResetAttempt()
 	err := e.Read(fn)
 	if werr := e.AnswerAsOf(ctx, c.AsOf()); werr != nil {
 		return werr

@@ -254,7 +254,7 @@ func TestAnswersWaitUntilDurable(t *testing.T) {
 				r := newRig(t)
 				*call = namespace.Call{User: "root", Super: true}
 				r.journal.hold()
-				out, wait, err := r.Begin(t.Context(), mkdir("/a")) // applied, and not durable
+				out, wait, err := r.Submit(t.Context(), mkdir("/a")) // applied, and not durable
 				if err != nil || wait != out.TxID || wait != 2 {
 					t.Fatal(out, wait, err)
 				}
@@ -351,7 +351,7 @@ func TestAnswersOfABrokenJournal(t *testing.T) {
 					r := newRig(t)
 					*call = namespace.Call{User: "root", Super: true}
 					r.journal.hold()
-					if _, _, err := r.Begin(t.Context(), mkdir("/a")); err != nil {
+					if _, _, err := r.Submit(t.Context(), mkdir("/a")); err != nil {
 						t.Fatal(err)
 					}
 					ctx, over := context.WithCancel(t.Context())
@@ -390,7 +390,7 @@ func TestReadsOfWhatIsDurable(t *testing.T) {
 	r.must(r.Do(t.Context(), mkdir("/a")))
 	r.journal.hold()
 	defer r.journal.release(nil)
-	if _, _, err := r.Begin(t.Context(), mkdir("/b")); err != nil {
+	if _, _, err := r.Submit(t.Context(), mkdir("/b")); err != nil {
 		t.Fatal(err)
 	}
 	call := &namespace.Call{User: "root", Super: true}
@@ -661,7 +661,7 @@ func TestLend(t *testing.T) {
 	}
 	r.journal.hold()
 	defer r.journal.release(nil)
-	if _, _, err := r.Begin(t.Context(), Request{Plan: plans(&namespace.OpMkdir{Parent: namespace.RootID, Names: []string{"late"}, User: "root", Group: "wheel", Mode: 0o755})}); err != nil {
+	if _, _, err := r.Submit(t.Context(), Request{Plan: plans(&namespace.OpMkdir{Parent: namespace.RootID, Names: []string{"late"}, User: "root", Group: "wheel", Mode: 0o755})}); err != nil {
 		t.Fatal(err)
 	}
 	if r.keeps(c, "/late", false) {

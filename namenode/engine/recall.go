@@ -96,7 +96,7 @@ func (e *Engine) await(ctx context.Context, r *Recall) error {
 	case ctx.Err() != nil:
 		return err
 	}
-	return fserror.New(fserror.Retry, "", "", "sessions that have cached what this changes are being asked for it, and have not answered yet; one that does not answer is waited for until its term of %s is over", e.cfg.CacheTerm)
+	return fserror.New(fserror.Retry, "", "", "waiting for clients to drop cached copies of what this changes; silent ones are waited for up to %s", e.cfg.CacheTerm)
 }
 
 func cacheKeys(changes []namespace.Change) []readlease.Key {

@@ -124,8 +124,8 @@ func (f *files) each(b []byte, fn func(*frame)) (left int) {
 	}
 }
 
-// begin says behind which record the files begin, if there are none.
-func (f *files) begin(at point) { f.end = at }
+// startAt says behind which record the files begin, if there are none.
+func (f *files) startAt(at point) { f.end = at }
 
 // write writes spans, and that they are all up to a record. After an error nothing was, and
 // it can be called again.

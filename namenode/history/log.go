@@ -97,7 +97,7 @@ func (l *Log) Begin(t *namespace.Tree) {
 	l.last, l.reign, l.image = here(t), 0, 0
 	l.skip = l.files.end.txid
 	if l.skip == 0 {
-		l.files.begin(l.last)
+		l.files.startAt(l.last)
 	} else if l.last.txid > l.skip {
 		l.gap(l.skip, l.last)
 	}
@@ -126,7 +126,7 @@ func (l *Log) Loaded(t *namespace.Tree) {
 	if !ours && end.txid > 0 {
 		l.discard("it is of another history of the namespace, as there is after a restore")
 		l.waiting, l.bytes = nil, 0
-		l.files.begin(l.last)
+		l.files.startAt(l.last)
 	}
 }
 

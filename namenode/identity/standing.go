@@ -172,8 +172,7 @@ func (c *Caller) mayStill(a *acted) bool {
 // realKey is the key of the real user in the context of what he does.
 type realKey struct{}
 
-// WithReal returns a context of what a request asks for, which may say that its caller acts
-// for another.
+// WithReal returns a context that notes the real user if the request acts for another.
 func WithReal(ctx context.Context, request any) context.Context {
 	if user := callerOf(request).GetRealUser(); user != "" {
 		return context.WithValue(ctx, realKey{}, user)

@@ -77,7 +77,7 @@ func (r *rig) begin(e *engine.Engine) {
 		ObservePass: func(d time.Duration) { r.held = append(r.held, d) },
 	})
 	e.BeginReign(1)
-	if err := r.Begin(r.t.Context()); err != nil {
+	if err := r.RebuildFromTree(r.t.Context()); err != nil {
 		r.t.Fatal(err)
 	}
 }

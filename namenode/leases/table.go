@@ -65,9 +65,9 @@ func (t *Table) Reap() {
 	}
 }
 
-// Begin builds the table from the tree, for a reign, and forgets the ages of
+// RebuildFromTree builds the table for a reign, and forgets the ages of
 // holders that hold nothing any more.
-func (t *Table) Begin(ctx context.Context) error {
+func (t *Table) RebuildFromTree(ctx context.Context) error {
 	safe := false
 	t.Engine.Look(func(tree *namespace.Tree) {
 		t.Rebuild(func(yield func(leasemanager.Holder, leasemanager.Ref) bool) {

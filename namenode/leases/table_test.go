@@ -92,7 +92,7 @@ func TestBeginWithABrokenJournal(t *testing.T) {
 	r := newRig(t)
 	r.apply(&namespace.OpAges{Ages: []namespace.Age{{AgeKey: namespace.AgeKey{Session: namespace.SessionID{2}}, MS: 90_000}}})
 	r.journal.broken = errTest
-	if err := r.Begin(t.Context()); !errors.Is(err, errTest) {
+	if err := r.RebuildFromTree(t.Context()); !errors.Is(err, errTest) {
 		t.Error(err)
 	}
 }

@@ -10,6 +10,8 @@ import (
 
 // OpAppendTail adds flushed bytes at the end of an open file.
 type OpAppendTail struct {
+	sparing
+
 	Inode  InodeID
 	Offset int64 // the file's length before
 	Data   []byte
@@ -70,6 +72,8 @@ func (op *OpAppendTail) apply(t applier) (Result, error) {
 	t.store(n)
 	return fileResult(n), nil
 }
+
+func (op *OpAppendTail) grows(g growing) { g.Lengthens(op.Inode, int64(len(op.Data))) }
 
 func (op *OpAppendTail) affects(a affected) affected { return a.attr(op.Inode) }
 

@@ -10,6 +10,8 @@ import (
 // OpAttach attaches an inode to a granted lease: it is deleted at its end, a directory
 // with all that is below it.
 type OpAttach struct {
+	modest
+
 	ID    LeaseID
 	Inode InodeID
 }

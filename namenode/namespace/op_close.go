@@ -8,6 +8,8 @@ import (
 
 // OpClose ends writing; Data are last bytes for the tail.
 type OpClose struct {
+	sparing
+
 	Inode InodeID
 	Data  []byte
 	MTime int64 // 0: the record's time
@@ -84,6 +86,8 @@ func (op *OpClose) apply(t applier) (Result, error) {
 	r.Closed = closed
 	return r, nil
 }
+
+func (op *OpClose) grows(g growing) { g.Lengthens(op.Inode, int64(len(op.Data))) }
 
 func (op *OpClose) affects(a affected) affected { return a.attr(op.Inode) }
 

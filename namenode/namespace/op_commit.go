@@ -12,6 +12,8 @@ import (
 // whose bytes it begins with (the namenode merging short blocks); Inode may
 // then be closed.
 type OpCommit struct {
+	sparing
+
 	Inode       InodeID
 	Offset      int64 // where the block begins in the file
 	Block       Block
@@ -130,24 +132,27 @@ func (op *OpCommit) apply(t applier) (Result, error) {
 	return fileResult(n), nil
 }
 
+// One that makes the file no longer is written by nobody, so that it adds nothing.
+func (op *OpCommit) grows(g growing) { g.Lengthens(op.written(), int64(op.Block.Used)-op.TailCovered) }
+
 func (op *OpCommit) affects(a affected) affected { return a.attr(op.Inode) }
 
 func (op *OpCommit) events(n news) news {
-	if !op.grows() {
+	if !op.lengthens() {
 		return n
 	}
 	return n.after(EventLength, op.Inode)
 }
 
-// grows reports whether it makes the file longer.
-func (op *OpCommit) grows() bool {
+// lengthens reports whether it makes the file longer.
+func (op *OpCommit) lengthens() bool {
 	return !op.ReplaceLast && int64(op.Block.Used) > op.TailCovered
 }
 
 // written is as of an OpAppendTail; a block that makes the file no longer may be
 // the namenode's.
 func (op *OpCommit) written() InodeID {
-	if !op.grows() {
+	if !op.lengthens() {
 		return 0
 	}
 	return op.Inode

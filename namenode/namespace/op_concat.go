@@ -10,6 +10,8 @@ import (
 // order, to the end of the target, and deletes the sources. All but the last
 // non-empty one have no tail.
 type OpConcat struct {
+	sparing
+
 	Target  InodeID
 	Sources []InodeID
 }
@@ -117,7 +119,7 @@ func shared(v view, s *snapshots.Snapshot) error {
 	if v.requireSearch(v.get(s.Dir), path) != nil {
 		path = "of another directory"
 	}
-	return v.errorf(fserror.Unsupported, "", "it is in a snapshot, %s, which has its blocks, so they cannot become a part of another file; copy it instead", path)
+	return v.errorf(fserror.Unsupported, "", "snapshot %s holds its blocks, so it cannot be concatenated; copy it instead", path)
 }
 
 func (op *OpConcat) apply(t applier) (Result, error) {
@@ -152,6 +154,8 @@ func (op *OpConcat) apply(t applier) (Result, error) {
 	t.store(n)
 	return fileResult(n), nil
 }
+
+func (op *OpConcat) grows(g growing) { g.Joins(op.Target, op.Sources) }
 
 func (op *OpConcat) affects(a affected) affected { return a.attr(op.Target).deleted(op.Sources...) }
 

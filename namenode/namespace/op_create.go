@@ -153,6 +153,14 @@ func (op *OpCreate) create(t applier, id InodeID) (Result, error) {
 // makes is the number of the file that it makes in a tree.
 func (op *OpCreate) makes(t *Tree) InodeID { return t.nextInode + InodeID(len(op.Dirs)) }
 
+func (op *OpCreate) takes() InodeID { return op.Replace }
+
+func (op *OpCreate) grows(g growing) {
+	g.Adds(op.Parent, len(op.Dirs)+1, int64(len(op.Data)))
+	g.Loses(op.Replace, op.Parent)
+	g.Clears(op.Parent, top(op.Dirs, op.Name))
+}
+
 func (op *OpCreate) affects(a affected) affected {
 	return a.newEntry(op.Parent, op.Dirs, op.Name).attr(op.Replace)
 }

@@ -6,6 +6,8 @@ import "github.com/leasefs/leasefs/internal/fserror"
 // If it was open it is taken from its holder, who may be the same one: the
 // epoch is new, so that nothing sent before the cut comes after it.
 type OpCut struct {
+	modest
+
 	Inode  InodeID
 	Length int64
 	Holder Holder

@@ -69,6 +69,9 @@ func (op *OpDelete) apply(t applier) (Result, error) {
 	return Result{Inode: n.ID, Closed: t.unlink(n)}, nil
 }
 
+func (op *OpDelete) takes() InodeID  { return op.Inode }
+func (op *OpDelete) grows(g growing) { g.Moves(op.Inode, op.Parent, 0) }
+
 func (op *OpDelete) affects(a affected) affected { return a.entry(op.Parent, op.Name).attr(op.Inode) }
 
 func (op *OpDelete) events(n news) news {

@@ -1,7 +1,11 @@
 package namespace
 
 // OpDetach takes an inode from its granted lease.
-type OpDetach struct{ Inode InodeID }
+type OpDetach struct {
+	modest
+
+	Inode InodeID
+}
 
 func (op *OpDetach) fields(c coder) { c.inode(&op.Inode) }
 

@@ -3,6 +3,8 @@ package namespace
 // OpEnd ends a granted lease. Everything attached to it is dead from then on: it is
 // no longer in the tree, though its memory is freed later, by OpReap.
 type OpEnd struct {
+	modest
+
 	ID     LeaseID
 	Reason string // LeaseExpired or LeaseRevoked
 }
@@ -47,7 +49,7 @@ func (op *OpEnd) apply(t applier) (Result, error) {
 	if first := t.Grants.Files(l, 0, endEvents); len(first) > 0 {
 		told = first[len(first)-1]
 	}
-	t.Grants.End(op.ID, t.now.TxID, true, told)
+	t.Grants.EndLease(op.ID, t.now.TxID, true, told)
 	t.AgeTable.Forget(AgeKey{Lease: op.ID})
 	t.touch(Change{Kind: ChangeLease, Inode: InodeID(op.ID)})
 	if l.Name != "" {

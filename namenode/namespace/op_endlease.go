@@ -3,6 +3,8 @@ package namespace
 // OpEndLease ends a granted lease as leasefs did before it had OpEnd: it deletes a few of
 // the files attached, and the others stay in the tree until OpReap deletes them.
 type OpEndLease struct {
+	modest
+
 	ID     LeaseID
 	Reason string
 }
@@ -22,7 +24,7 @@ func (op *OpEndLease) apply(t applier) (Result, error) {
 	}
 	r := Result{Lease: op.ID, LeaseEnded: true, LeaseOwner: l.Owner.User, Ended: l, Reason: op.Reason}
 	files := t.Grants.Files(l, 0, endFiles)
-	t.Grants.End(op.ID, t.now.TxID, false, 0)
+	t.Grants.EndLease(op.ID, t.now.TxID, false, 0)
 	t.AgeTable.Forget(AgeKey{Lease: op.ID})
 	t.touch(Change{Kind: ChangeLease, Inode: InodeID(op.ID)})
 	r.Closed = t.deleteAttached(files)

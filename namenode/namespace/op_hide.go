@@ -14,6 +14,8 @@ import (
 // not 0 then (FromParent, FromName), no directory, gets the name that became
 // free, as by OpRename.
 type OpHide struct {
+	sparing
+
 	Parent     InodeID
 	Name       string
 	Inode      InodeID
@@ -40,17 +42,14 @@ func (op *OpHide) fields(c coder) {
 func PlanHide(t *Tree, c *Call, op Op, h Hide) (Op, error) {
 	v := view{t, c, "hide"}
 	o := &OpHide{Inode: h.Inode, Hidden: h.Name, Lease: h.Lease}
-	loses := InodeID(0) // the inode that op replaces or removes, if any
+	if h.Inode == 0 || op.takes() != h.Inode {
+		return op, nil
+	}
 	switch p := op.(type) {
 	case *OpRename:
-		loses = p.Replace
 		o.Parent, o.Name, o.FromParent, o.FromName, o.Detach = p.ToParent, p.ToName, p.FromParent, p.FromName, p.Detach
 	case *OpDelete:
-		loses = p.Inode
 		o.Parent, o.Name = p.Parent, p.Name
-	}
-	if loses == 0 || loses != h.Inode {
-		return op, nil
 	}
 	n := t.get(h.Inode)
 	path := v.where(n)
@@ -129,6 +128,11 @@ func (op *OpHide) apply(t applier) (Result, error) {
 	}
 	r.Flag = true
 	return r, nil
+}
+
+func (op *OpHide) grows(g growing) {
+	g.Clears(op.Parent, op.Hidden)
+	g.Moves(g.Slots.Find(op.FromParent, op.FromName), op.FromParent, op.Parent)
 }
 
 func (op *OpHide) affects(a affected) affected {

@@ -27,5 +27,7 @@ func (op *OpImage) apply(t applier) (Result, error) {
 	return Result{}, nil
 }
 
+func (*OpImage) takes() InodeID              { return 0 }
+func (*OpImage) grows(growing)               {}
 func (*OpImage) affects(a affected) affected { return a }
 func (*OpImage) events(n news) news          { return n }

@@ -8,6 +8,8 @@ import (
 // OpMkdir makes one directory or, for -p, a chain of them: Names[1:] each
 // inside the one before.
 type OpMkdir struct {
+	sparing
+
 	Parent      InodeID
 	Names       []string
 	Mode        uint16
@@ -72,6 +74,11 @@ func (op *OpMkdir) apply(t applier) (Result, error) {
 		return Result{}, err
 	}
 	return Result{Inode: t.makeChain(&c, nil).ID}, nil
+}
+
+func (op *OpMkdir) grows(g growing) {
+	g.Adds(op.Parent, len(op.Names), 0)
+	g.Clears(op.Parent, op.Names[0])
 }
 
 func (op *OpMkdir) affects(a affected) affected { return a.entry(op.Parent, op.Names[0]) }

@@ -3,6 +3,8 @@ package namespace
 // OpOpen opens an existing file for append. If it was open, this takes it
 // from its holder: the epoch is new, the bytes stay.
 type OpOpen struct {
+	modest
+
 	Inode  InodeID
 	Holder Holder
 	Token  Token

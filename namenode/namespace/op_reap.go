@@ -3,6 +3,8 @@ package namespace
 // OpReap removes up to Limit inodes attached to an ended lease; if several of that id have
 // ended, to the one that ended first.
 type OpReap struct {
+	modest
+
 	ID    LeaseID
 	Limit uint32
 }

@@ -3,6 +3,8 @@ package namespace
 // OpRecover closes an abandoned file at its flushed length. It makes a new
 // epoch (its txid), so the old writer is fenced.
 type OpRecover struct {
+	modest
+
 	Inode  InodeID
 	Reason string // "soft limit", "hard limit", "forced", "same client", "repair"
 }

@@ -161,6 +161,14 @@ func (op *OpRename) apply(t applier) (Result, error) {
 	return r, nil
 }
 
+func (op *OpRename) takes() InodeID { return op.Replace }
+
+func (op *OpRename) grows(g growing) {
+	g.Loses(op.Replace, op.ToParent)
+	g.Clears(op.ToParent, op.ToName)
+	g.Moves(g.Slots.Find(op.FromParent, op.FromName), op.FromParent, op.ToParent)
+}
+
 func (op *OpRename) affects(a affected) affected {
 	return a.moved(op.FromParent, op.FromName).entry(op.ToParent, op.ToName).attr(op.Replace)
 }

@@ -71,6 +71,8 @@ func (v view) noACL(path string) error {
 
 // OpSetACL gives an inode a mode and ACLs.
 type OpSetACL struct {
+	modest
+
 	Inode InodeID
 	Mode  uint16
 	acl.Lists

@@ -10,6 +10,8 @@ import (
 
 // OpSetAttr changes attributes; what is not Set stays.
 type OpSetAttr struct {
+	modest
+
 	Inode       InodeID
 	SetMode     bool
 	Mode        uint16

@@ -71,7 +71,7 @@ func PlanAllowSnapshots(t *Tree, c *Call, r Ref, allow bool) (*OpSnapshot, error
 	case n.Type != TypeDir:
 		return nil, v.notDirectory(n, at.path)
 	case !c.IsSuper():
-		return nil, v.errorf(fserror.Permission, at.path, "user %s is no superuser, and may not say which directories have snapshots", c.User).Because(fserror.ReasonNotSuperuser)
+		return nil, v.errorf(fserror.Permission, at.path, "user %s is not a superuser, so it cannot say which directories have snapshots", c.User).Because(fserror.ReasonNotSuperuser)
 	case t.snaps.IsAllowed(n.ID) == allow:
 		return nil, nil
 	}

@@ -11,6 +11,8 @@ import (
 
 // OpSymlink makes a symbolic link.
 type OpSymlink struct {
+	sparing
+
 	Parent      InodeID
 	Dirs        []string
 	DirMode     uint16
@@ -72,6 +74,11 @@ func (op *OpSymlink) apply(t applier) (Result, error) {
 		return Result{}, err
 	}
 	return Result{Inode: t.makeChain(&c, nil).ID}, nil
+}
+
+func (op *OpSymlink) grows(g growing) {
+	g.Adds(op.Parent, len(op.Dirs)+1, 0)
+	g.Clears(op.Parent, top(op.Dirs, op.Name))
 }
 
 func (op *OpSymlink) affects(a affected) affected { return a.newEntry(op.Parent, op.Dirs, op.Name) }

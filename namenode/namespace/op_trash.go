@@ -30,6 +30,8 @@ const MaxTrashEmpty = 1000
 // which says that they are to be kept (tables.TrashXattr), each whole, by inode. They have no
 // place in the tree, so nobody can reach, open or change them.
 type OpTrash struct {
+	sparing
+
 	Do TrashAction
 
 	// Of TrashKeep: who deletes, under what name it is kept (empty: its own), and the record
@@ -130,16 +132,7 @@ func PlanKeep(t *Tree, c *Call, op Op) (keeps Op, fits bool) {
 	}
 	more := int64(0)
 	for _, part := range Parts(op) {
-		lost := InodeID(0)
-		switch p := part.(type) {
-		case *OpDelete:
-			lost = p.Inode
-		case *OpRename:
-			lost = p.Replace
-		case *OpCreate:
-			lost = p.Replace
-		}
-		if lost != 0 && t.keptFor(lost) > 0 {
+		if lost := part.takes(); lost != 0 && t.keptFor(lost) > 0 {
 			_, size := t.slots.Extent(lost)
 			more += tables.TrashOverhead + int64(size)
 		}
@@ -264,6 +257,16 @@ func (op *OpTrash) empty(t applier) (Result, error) {
 	}
 	t.touch(trashChange)
 	return Result{Length: int64(len(op.Inodes))}, nil
+}
+
+func (op *OpTrash) grows(g growing) {
+	switch op.Do {
+	case TrashKeep:
+		op.Op.grows(g)
+	case TrashRestore:
+		g.Clears(op.Parent, op.Name)
+		g.Moves(op.Inodes[0], 0, op.Parent)
+	}
 }
 
 func (op *OpTrash) affects(a affected) affected {

@@ -4,6 +4,8 @@ import "github.com/leasefs/leasefs/internal/fserror"
 
 // OpTruncate shrinks a closed file.
 type OpTruncate struct {
+	modest
+
 	Inode  InodeID
 	Length int64
 }

@@ -18,11 +18,13 @@ const MaxTxn = 128
 // OpXattr and OpSetACL. An OpCreate that is not Closed can only be the first part, and only
 // have OpXattr after it. Result.Inode and Length are the last part's.
 type OpTxn struct {
+	sparing
+
 	Parts []Op
 
 	tried *Tree        // the tree that all parts are known to fit,
 	at    uint64       // while its last txid is at
-	grows quota.Growth // of a planned one
+	adds  quota.Growth // of a planned one
 }
 
 // part reports whether a record can be a part of an OpTxn whose first part is first.
@@ -74,7 +76,7 @@ func PlanTxn(t *Tree, plans ...func(*Tree) (Op, error)) (op *OpTxn, failed int, 
 		if op.Parts = append(op.Parts, p); !part(p, op.Parts[0]) {
 			return nil, i, fserror.New(fserror.Internal, "txn", "", "a record of kind %s cannot be a part of another", opName(p))
 		}
-		grows(trial.Tree, p, &op.grows)
+		grows(trial.Tree, p, &op.adds)
 		if _, err := p.apply(trial); err != nil {
 			return nil, i, fserror.Wrap(fserror.Internal, "txn", "", err)
 		}
@@ -101,7 +103,7 @@ func PlanMade(t *Tree, c *Call, r CreateRequest, file *OpCreate) (*OpTxn, error)
 	if err = cmp.Or(err, xattrRoom(v, user, memory, "")); err != nil {
 		return nil, fserror.With(err, v.op, r.At.Path)
 	}
-	grows(t, file, &op.grows)
+	grows(t, file, &op.adds)
 	return op, nil
 }
 
@@ -186,6 +188,8 @@ func (op *OpTxn) apply(t applier) (Result, error) {
 	}
 	return all, nil
 }
+
+func (op *OpTxn) grows(g growing) { *g.Sum = op.adds }
 
 // affects asks each part on the tree as it is before all of them. That is enough for a part
 // about something that an earlier part makes or moves: it names inodes, and whatever else it

@@ -11,6 +11,8 @@ import (
 
 // OpXattr sets an extended attribute of an inode, or removes it.
 type OpXattr struct {
+	modest
+
 	Inode  InodeID
 	Name   string
 	Value  []byte

@@ -369,7 +369,7 @@ func TestQuotaLook(t *testing.T) {
 	r.tree.Track(true)
 	looks := func(what func(c *Call)) uint64 {
 		c := &Call{Super: true}
-		c.Begin()
+		c.ResetAttempt()
 		what(c)
 		return c.AsOf()
 	}

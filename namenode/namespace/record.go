@@ -120,6 +120,10 @@ type Op interface {
 	fields(c coder)
 	// apply checks that the record fits, all of it before it changes anything.
 	apply(t applier) (Result, error)
+	// takes is what it deletes or replaces, for the trash to keep; 0: nothing.
+	takes() InodeID
+	// grows tells what it adds to quotas.
+	grows(g growing)
 	// affects adds what Tree.Affects is to return.
 	affects(a affected) affected
 	// events adds what Result.Events is to have, but the news of Result.Opened.
@@ -161,8 +165,18 @@ var opTypes = func() map[reflect.Type]uint8 {
 // opType is the number of the kind of a record, its place in ops.
 func opType(op Op) uint8 { return opTypes[reflect.TypeOf(op)] }
 
-// unseen is of records that change nothing that a caller can have cached or watch.
-type unseen struct{}
+// sparing is of records that delete and replace nothing that the trash could keep.
+type sparing struct{}
+
+func (sparing) takes() InodeID { return 0 }
+
+// modest is of those of them that also add nothing to quotas.
+type modest struct{ sparing }
+
+func (modest) grows(growing) {}
+
+// unseen is of those of them that also change nothing that a caller can have cached or watch.
+type unseen struct{ modest }
 
 func (unseen) affects(a affected) affected { return a }
 func (unseen) events(n news) news          { return n }

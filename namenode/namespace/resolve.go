@@ -34,8 +34,8 @@ type place struct {
 	unmeasured bool
 }
 
-// begin is where the way of a Ref begins, and the rest of it. root is a place for the root.
-func (v view) begin(r Ref, root *inode) (at place, rest string, err error) {
+// base is where the way of a Ref begins, and the rest of it. root is a place for the root.
+func (v view) base(r Ref, root *inode) (at place, rest string, err error) {
 	if r.How&^(FollowLast|NoLinks) != 0 {
 		return at, "", v.errorf(fserror.InvalidArgument, r.Path, "a reference cannot be followed in the way %#x; the ways are %#x and %#x", uint32(r.How), uint32(FollowLast), uint32(NoLinks))
 	}
@@ -86,7 +86,7 @@ func (v view) seek(r Ref) (place, error) {
 
 func (v view) follow(r Ref) (place, error) {
 	var both [2]inode // a directory and its entry, in turn
-	at, rest, err := v.begin(r, &both[0])
+	at, rest, err := v.base(r, &both[0])
 	if err != nil {
 		return place{}, err
 	}

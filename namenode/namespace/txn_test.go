@@ -438,7 +438,7 @@ func TestLinksOfACall(t *testing.T) {
 		}
 	}
 	for range 2 {
-		c.Begin()
+		c.ResetAttempt()
 		_, failed, err := PlanTxn(r.tree, plans...)
 		if want := calls.MaxLinkBytes / len(target); failed != want || fserror.KindOf(err) != fserror.Loop {
 			t.Errorf("plan %d fails, not %d: %v", failed, want, err)

@@ -196,7 +196,7 @@ func (r *Role) activate(ctx context.Context, term uint64, token string, began ti
 	}}); err != nil {
 		return err
 	}
-	if err := r.rooms.Leases.Begin(ctx); err != nil {
+	if err := r.rooms.Leases.RebuildFromTree(ctx); err != nil {
 		return err
 	}
 	now := r.rooms.Engine.Facts()

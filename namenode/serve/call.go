@@ -46,7 +46,7 @@ func (f *Front) Park(ctx context.Context, who share.Taker) (back func(), err err
 	}, nil
 }
 
-// servedKey is under what the context of a unary call has who is served.
+// servedKey is the key of the share.Taker of a unary call in its context.
 type servedKey struct{}
 
 // servedFor is who takes a place among the calls that are served at once: an

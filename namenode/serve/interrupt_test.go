@@ -222,7 +222,7 @@ func TestAStuckTellerEnds(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(ss.Context())
 				defer cancel(nil)
 				proof <- cancel
-				line := new(sessions.Table).Begin(namespace.SessionID{1}, 1, "", func() {})
+				line := new(sessions.Table).Connect(namespace.SessionID{1}, 1, "", func() {})
 				defer line.Stop(func() bool { return Interrupt(ctx, err) })
 				line.Begin(func([]readlease.Revocation, *sessions.Loss) bool {
 					return Guard(ctx, func() error {

@@ -313,8 +313,8 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 func underWay(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, ok := r.Context().Value(connKey{}).(*conns.Conn); ok {
-			c.Begin()
-			defer c.End()
+			c.MarkBusy()
+			defer c.MarkIdle()
 		}
 		h.ServeHTTP(w, r)
 	})

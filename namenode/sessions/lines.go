@@ -82,11 +82,11 @@ func (t *Table) Applied(r namespace.Result) {
 	}
 }
 
-// Begin makes a stream its session's current one; nil if the client has opened
+// Connect makes a stream its session's current one; nil if the client has opened
 // that one later. release is that of the client, if it says so. connect runs under
-// the table's lock, as disconnect does in End, so that the lease table hears of
+// the table's lock, as disconnect does in Disconnect, so that the lease table hears of
 // streams in the order in which they became current.
-func (t *Table) Begin(id namespace.SessionID, number uint64, release string, connect func()) *Line {
+func (t *Table) Connect(id namespace.SessionID, number uint64, release string, connect func()) *Line {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.lines == nil {
@@ -120,8 +120,8 @@ func (t *Table) Releases() map[string]uint64 {
 	return all
 }
 
-// End runs disconnect if the stream was the session's current one.
-func (l *Line) End(disconnect func()) {
+// Disconnect runs disconnect if the stream was the session's current one.
+func (l *Line) Disconnect(disconnect func()) {
 	l.table.mu.Lock()
 	defer l.table.mu.Unlock()
 	if l.table.lines[l.id] == l {

@@ -27,13 +27,13 @@ func TestLines(t *testing.T) {
 	var tab Table
 	id := namespace.SessionID{1}
 	connected := 0
-	begin := func(number uint64) *Line { return tab.Begin(id, number, "", func() { connected++ }) }
+	begin := func(number uint64) *Line { return tab.Connect(id, number, "", func() { connected++ }) }
 	old := begin(2)
 	if begin(1) != nil || connected != 1 {
 		t.Fatal("an earlier stream is current")
 	}
 	l := begin(3)
-	old.End(func() { t.Error("the end of an old stream disconnects") })
+	old.Disconnect(func() { t.Error("the end of an old stream disconnects") })
 	for i := range uint64(maxLosses + 1) {
 		tab.Applied(lostFile(i+1, id))
 		tab.Applied(lostFile(i+1, namespace.SessionID{2}))
@@ -81,7 +81,7 @@ func TestLines(t *testing.T) {
 	if told(); len(revoked) != 1 || l.revoking {
 		t.Fatal("it is told after a failure")
 	}
-	l.End(func() { connected-- })
+	l.Disconnect(func() { connected-- })
 	if connected != 1 || len(tab.lines) != 0 {
 		t.Fatalf("connected %d times, %d lines", connected, len(tab.lines))
 	}
@@ -89,7 +89,7 @@ func TestLines(t *testing.T) {
 
 // The end of a stream interrupts what is being sent on it, and waits for that.
 func TestLineStops(t *testing.T) {
-	l := new(Table).Begin(namespace.SessionID{1}, 1, "", func() {})
+	l := new(Table).Connect(namespace.SessionID{1}, 1, "", func() {})
 	began, interrupted := make(chan bool), make(chan bool)
 	l.Begin(func([]readlease.Revocation, *Loss) bool {
 		close(began)
@@ -110,7 +110,7 @@ func TestLineStops(t *testing.T) {
 func TestRevocationsComeFirst(t *testing.T) {
 	var tab Table
 	id := namespace.SessionID{1}
-	l := tab.Begin(id, 1, "", func() {})
+	l := tab.Connect(id, 1, "", func() {})
 	began, durable, revoked := make(chan bool, 3), make(chan bool), make(chan uint64, 1)
 	var told []uint64
 	l.Begin(func(r []readlease.Revocation, loss *Loss) bool {
@@ -196,16 +196,16 @@ func TestLost(t *testing.T) {
 func TestReleases(t *testing.T) {
 	var tab Table
 	begin := func(n int, number uint64, release string) *Line {
-		return tab.Begin(namespace.SessionID{byte(n), byte(n >> 8)}, number, release, func() {})
+		return tab.Connect(namespace.SessionID{byte(n), byte(n >> 8)}, number, release, func() {})
 	}
 	old := begin(1, 1, "v1")
 	begin(1, 2, "v2") // it was upgraded
-	old.End(func() {})
+	old.Disconnect(func() {})
 	begin(2, 1, "v2")
 	begin(3, 1, "")
 	begin(4, 1, "v\n2")
 	begin(5, 1, strings.Repeat("v", maxRelease+1))
-	begin(6, 1, "v1").End(func() {})
+	begin(6, 1, "v1").Disconnect(func() {})
 	if got, want := tab.Releases(), map[string]uint64{"v2": 2, "": 3}; !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}

@@ -1,11 +1,11 @@
 package share
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/leasefs/leasefs/internal/rulefile"
 )
 
 // What callers share of which one can have a limit of his own.
@@ -44,17 +44,13 @@ const (
 // takes its share. An error says which line is wrong, and why.
 func ParseQuotas(content []byte, name func(address string) (string, error)) (*Quotas, error) {
 	q := &Quotas{most: map[string]map[string]int64{}}
-	lines := bufio.NewScanner(bytes.NewReader(content))
-	for n := 1; lines.Scan(); n++ {
-		words := strings.Fields(lines.Text())
-		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
-			continue
-		}
+	err := rulefile.Each(content, func(n int, words []string) error {
 		if err := q.line(words, name); err != nil {
-			return nil, fmt.Errorf("line %d: %w; a line is: user NAME, or address ADDRESS (* for all others), and WHAT=N with WHAT one of connections, sessions, keepalives, watches, leases, files, waiting, calls", n, err)
+			return fmt.Errorf("line %d: %w; a line is: user NAME, or address ADDRESS (* for all others), and WHAT=N with WHAT one of connections, sessions, keepalives, watches, leases, files, waiting, calls", n, err)
 		}
-	}
-	return q, lines.Err()
+		return nil
+	})
+	return q, err
 }
 
 func (q *Quotas) line(words []string, name func(string) (string, error)) error {

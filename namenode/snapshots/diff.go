@@ -46,7 +46,7 @@ func (s *Service) DiffSnapshots(ctx context.Context, r *pb.DiffSnapshotsRequest)
 	if err != nil {
 		return nil, err
 	}
-	c.Begin()
+	c.ResetAttempt()
 	list, next, err := t.SnapshotDiff(c, d.at, d.from, d.to, from.next, page(r.GetLimit()))
 	if err != nil {
 		return nil, err
@@ -96,8 +96,8 @@ func (c cursor) continues(to cursor) bool {
 	return c == to
 }
 
-// differ words what changed from one snapshot to another one, either of which may be the directory
-// as it is (an empty name).
+// differ describes the changes from one snapshot to another. Either can be the directory as it is
+// now (an empty name).
 type differ struct {
 	ctx      context.Context //nolint:containedctx // one call's
 	from, to string

@@ -48,7 +48,7 @@ func TestHungStore(t *testing.T) {
 	h, b := hung{asked: make(chan struct{})}, new(noBlocks)
 	s := New(Config{Log: slog.New(slog.DiscardHandler), Dir: d, Store: h, Blocks: b, Reserve: 1 << 20, Memory: 1 << 40})
 	began := make(chan struct{})
-	go func() { s.Begin(t.Context()); close(began) }()
+	go func() { s.MeasureFirst(t.Context()); close(began) }()
 	select {
 	case <-h.asked:
 	case <-began:

@@ -99,8 +99,8 @@ func (s *Space) StoreReading(ctx context.Context) []forecast.Reading {
 // patience is how long a measurement waits for the store, which may hang.
 const patience = 2 * time.Second
 
-// Begin measures for the first time in a reign.
-func (s *Space) Begin(ctx context.Context) {
+// MeasureFirst measures for the first time in a reign.
+func (s *Space) MeasureFirst(ctx context.Context) {
 	if err := s.Measure(ctx); err != nil {
 		s.Log.Error("the room that is left could not be measured; it will be tried again", "cause", err)
 	}

@@ -39,9 +39,9 @@ func poke(ch chan struct{}) {
 	}
 }
 
-// Begin shows all that is durable at once: a watch that begins after it is not told of
+// PublishDurable shows all that is durable at once: a watch that begins after it is not told of
 // what was before.
-func (f *Feed) Begin(j Journal) { f.Publish(min(f.applied.Load(), j.Durable())) }
+func (f *Feed) PublishDurable(j Journal) { f.Publish(min(f.applied.Load(), j.Durable())) }
 
 // Show shows watchers what is durable, and nothing else, until the context ends.
 func (f *Feed) Show(ctx context.Context, j Journal) error {

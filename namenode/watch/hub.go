@@ -261,7 +261,7 @@ func (h *Hub) Close() {
 	defer h.mu.Unlock()
 	h.closed = true
 	for w := range h.watchers {
-		w.end(ErrClosed)
+		w.unsubscribe(ErrClosed)
 		w.poke()
 	}
 	h.wakeWaits()

@@ -63,8 +63,8 @@ func (w *Watcher) progress() uint64 {
 	return w.upTo
 }
 
-// end takes the watcher out of the hub. The first cause stays.
-func (w *Watcher) end(cause error) {
+// unsubscribe takes the watcher out of the hub. The first cause stays.
+func (w *Watcher) unsubscribe(cause error) {
 	if w.err != nil {
 		return
 	}
@@ -91,7 +91,7 @@ func (w *Watcher) fall(dropped uint64) {
 	if w.err != nil {
 		return
 	}
-	w.end(&TooOldError{From: w.progress() + 1, Oldest: dropped + 1})
+	w.unsubscribe(&TooOldError{From: w.progress() + 1, Oldest: dropped + 1})
 	w.hub.dropped++
 }
 
@@ -109,7 +109,7 @@ func (w *Watcher) UpTo() uint64 {
 func (w *Watcher) Close() {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
-	w.end(ErrClosed)
+	w.unsubscribe(ErrClosed)
 	w.poke()
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/proof"
+	"github.com/leasefs/leasefs/internal/vfs"
 )
 
 // Get makes a token and puts it into a file of mode 600, in place of one that may be
@@ -31,7 +32,7 @@ func Get(ctx context.Context, fs *client.FS, file, renewer string, ttl time.Dura
 	}
 	_, err = fmt.Fprintf(f, "%s %s\n", fs.Info().User, token)
 	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), file)
+		err = vfs.Install(f.Name(), file)
 	}
 	if err != nil {
 		return t, errors.Join(local(file, err), os.Remove(f.Name()), client.NewDelegationTokens(fs).Cancel(ctx, client.TokenRef{ID: t.ID}))

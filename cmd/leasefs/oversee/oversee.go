@@ -21,9 +21,9 @@ import (
 func Flags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "pages", Usage: "serve /metrics, /healthz, /readyz, /activez and profiles at `ADDR` instead of --http"},
-		&cli.DurationFlag{Name: "lease-history", Usage: "keep for so `LONG` who held files and granted leases; 0: not at all", Value: history.DefaultKeep},
+		&cli.DurationFlag{Name: "lease-history", Usage: "keep for this `LONG` who held files and granted leases; 0: not at all", Value: history.DefaultKeep},
 		&cli.StringFlag{Name: "lease-history-size", Usage: "keep at most `SIZE` of it, the latest", Value: "256M"},
-		&cli.DurationFlag{Name: "scrub", Usage: "read and verify all blocks and images once in so `LONG`; 0: never", Value: scrub.DefaultEvery},
+		&cli.DurationFlag{Name: "scrub", Usage: "read and verify all blocks and images once in this `LONG`; 0: never", Value: scrub.DefaultEvery},
 		&cli.StringFlag{Name: "scrub-rate", Usage: "read at most `SIZE` of blocks a second for that", Value: "32M"},
 		&cli.DurationFlag{Name: "archive", Usage: "keep every moment of the last `LONG` in the block store, and deleted blocks as long, for leasefs admin restore --at; 0: nothing; without it: as the active namenode before"},
 		&cli.StringFlag{Name: "shares", Usage: "`FILE` of how many calls a second, sessions, watches, … each user and address may have", EnvVars: []string{"LEASEFS_SHARES"}},

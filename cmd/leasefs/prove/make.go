@@ -21,6 +21,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/proof"
+	"github.com/leasefs/leasefs/internal/vfs"
 )
 
 // Token makes a token, puts the user and it into a new file that only its owner may read,
@@ -113,7 +114,7 @@ func Revoke(dir, file string, now time.Time) (list string, err error) {
 	if err := create(fresh, pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der}), 0o644); err != nil {
 		return "", err
 	}
-	if err := os.Rename(fresh, list); err != nil {
+	if err := vfs.Install(fresh, list); err != nil {
 		return "", local(list, err)
 	}
 	return list, nil

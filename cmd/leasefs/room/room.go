@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// soon is within which time what will be full is shown, nearly from which part on what is
-	// nearly full, whether it grows or not.
+	// What will be full within soon is shown, and what is full to the part nearly, whether it
+	// grows or not.
 	soon   = 30 * 24 * time.Hour
 	nearly = 0.9
 )

@@ -52,7 +52,7 @@ func TestRecoveryOfOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.users.Put(eve)
+	defer r.users.Release(eve)
 	_, b := r.create("c", "/f", 4*kib)
 	p := r.pipe(b)
 	defer p.Close()
@@ -286,7 +286,7 @@ func TestTokensOfOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.users.Put(ann)
+	defer r.users.Release(ann)
 	l, err := r.files.Locate(t.Context(), ann, "/f", 0, 10)
 	if err != nil {
 		t.Fatal(err)
@@ -361,7 +361,7 @@ func TestManyWriters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.users.Put(eve)
+	defer r.users.Release(eve)
 	if err := r.fs.Mkdir(t.Context(), "/eve", 0o777); err != nil {
 		t.Fatal(err)
 	}
@@ -488,7 +488,7 @@ func TestTwoGateways(t *testing.T) {
 	one.srv.Close()
 	one.files.Close(t.Context())
 	b.Length = 1024
-	one.users.Put(one.u)
+	one.users.Release(one.u)
 	one.users.Close()
 	one.users.Hold(one.u)
 	var next files.Block

@@ -73,7 +73,7 @@ func gateway(t testing.TB, nn *env.Namenode, key []byte, mods ...func(*data.Conf
 		ctx, cancel := context.WithTimeout(context.Background(), patience) //nolint:usetesting // the test's own is over
 		defer cancel()
 		r.files.Close(ctx)
-		r.users.Put(r.u)
+		r.users.Release(r.u)
 		r.users.Close()
 		kill()
 	})

@@ -57,10 +57,10 @@ func (c *conn) open(g files.Grant) (*reading, error) {
 	defer cancel()
 	r, _, err := u.FS.OpenInode(ctx, g.Block.Inode(), fmt.Sprintf("block %d", g.Block.ID))
 	if err != nil {
-		c.cfg.Users.Put(u)
+		c.cfg.Users.Release(u)
 		return nil, err
 	}
-	c.read = reading{r, g, u, func() { c.cfg.Users.Put(u) }}
+	c.read = reading{r, g, u, func() { c.cfg.Users.Release(u) }}
 	if r.Cut() != g.Cut() {
 		c.read.close()
 		return nil, errors.New("the file was cut since the block was located; ask for its location again")

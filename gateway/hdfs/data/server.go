@@ -211,8 +211,8 @@ func (c *conn) one() error {
 		return err
 	}
 	if cc, ok := c.Conn.(*conns.Conn); ok { // it makes room for others only between requests
-		cc.Begin()
-		defer cc.End()
+		cc.MarkBusy()
+		defer cc.MarkIdle()
 	}
 	_ = c.SetDeadline(time.Now().Add(headTime))
 	if _, err := io.ReadFull(c.in, head[1:]); err != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/leasefs/leasefs/gateway/hadoop"
 	"github.com/leasefs/leasefs/gateway/users"
 	"github.com/leasefs/leasefs/internal/fserror"
-	"github.com/leasefs/leasefs/internal/lowlevel"
 )
 
 // file is one that a client writes.
@@ -269,7 +268,7 @@ func (t *Table) Complete(ctx context.Context, u *users.User, name, path string, 
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.closeTime)
 	defer cancel()
-	err = f.w.CloseContext(lowlevel.Keeping(ctx))
+	err = f.u.FS.CloseOrKeep(ctx, f.w)
 	switch kind := fserror.KindOf(err); {
 	case err == nil:
 	case kind == fserror.Closed: // another call does it
@@ -305,7 +304,7 @@ func (t *Table) closeLeft(ctx context.Context, all []*file) {
 		if at := f.left.Load(); at == 0 || !t.isSilent(f.u, at) {
 			return
 		}
-		err := f.w.CloseContext(lowlevel.Keeping(ctx))
+		err := f.u.FS.CloseOrKeep(ctx, f.w)
 		if err != nil && (fserror.Transient(err) || fserror.KindOf(err) == fserror.Closed) {
 			return // a later renewal tries it, or another call does
 		}

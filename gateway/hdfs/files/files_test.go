@@ -54,7 +54,7 @@ func gateway(t testing.TB, nn *env.Namenode) *rig {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute) //nolint:usetesting // the test's own may be over
 		defer cancel()
 		r.Close(ctx)
-		all.Put(r.u)
+		all.Release(r.u)
 		all.Close()
 		kill()
 	})

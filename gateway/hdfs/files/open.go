@@ -173,7 +173,7 @@ func (t *Table) Recover(ctx context.Context, u *users.User, path string) (done b
 		return false, err
 	}
 	if f != nil {
-		t.end(f)
+		t.dropLost(f)
 	}
 	return true, nil
 }

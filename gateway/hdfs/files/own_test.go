@@ -13,7 +13,7 @@ import (
 // as has a rig's calls be made by a user.
 func (r *rig) as(user string) {
 	r.t.Helper()
-	r.cfg.Users.Put(r.u)
+	r.cfg.Users.Release(r.u)
 	u, err := r.cfg.Users.Get(r.t.Context(), users.Key{User: user})
 	if err != nil {
 		r.t.Fatal(err)
@@ -120,7 +120,7 @@ func TestReadOnlyFileIsItsWriters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer second.cfg.Users.Put(eve)
+	defer second.cfg.Users.Release(eve)
 	_, err = second.AddBlock(ctx, eve, name, "/tmp/made", made.Info.Inode, nil)
 	second.kind("another user's client of that name", err, fserror.LeaseLost)
 	_, err = second.AddBlock(ctx, u, "another", "/tmp/made", made.Info.Inode, nil)

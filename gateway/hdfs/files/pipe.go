@@ -37,7 +37,7 @@ func (t *Table) Pipe(ctx context.Context, g Grant, s Setup) (*Pipe, error) {
 			return nil, err
 		}
 		f, err = t.find(ctx, op, u, g.Client, "", max(s.Block.Inode(), 1))
-		t.cfg.Users.Put(u)
+		t.cfg.Users.Release(u)
 		if err != nil {
 			return nil, err
 		}

@@ -130,7 +130,7 @@ func (t *Table) takeOut(silent *users.User) (gone []*file) {
 		delete(t.byFile, f.w.Inode())
 	}
 	if len(gone) > 0 {
-		t.cfg.Users.End(silent)
+		t.cfg.Users.Retire(silent)
 	}
 	return gone
 }

@@ -62,7 +62,7 @@ func TestSilentIsBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.cfg.Users.Put(next)
+	defer r.cfg.Users.Release(next)
 	if next == f.u {
 		t.Error("the client who is back has the session that is ending")
 	}
@@ -91,7 +91,7 @@ func TestSilentOfOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.cfg.Users.Put(u)
+	defer r.cfg.Users.Release(u)
 	_, err = r.Create(ctx, u, "hers", "/hers", Create{Mode: 0o644, Create: true})
 	r.kind("where a place of another's makes no room", err, fserror.Retry)
 	if r.open(inode) == nil {

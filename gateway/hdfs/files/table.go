@@ -143,7 +143,7 @@ func (t *Table) place(ctx context.Context, op, path string, key users.Key) (*wri
 		})
 	}
 	return &writing{u, sync.OnceFunc(func() {
-		t.cfg.Users.Put(u)
+		t.cfg.Users.Release(u)
 		t.places.Give(1, who)
 	})}, nil
 }
@@ -167,20 +167,20 @@ func (t *Table) add(p *writing, w *client.Writer, path string, a hadoop.Attr, re
 	t.byFile[w.Inode()] = f
 	t.mu.Unlock()
 	if old != nil { // it has lost the file, and is about to learn of it
-		t.end(old)
+		t.dropLost(old)
 	}
 	context.AfterFunc(w.Context(), func() {
 		if errors.Is(context.Cause(w.Context()), fserror.LeaseLost) {
-			t.end(f)
+			t.dropLost(f)
 		}
 	})
 	return f, nil
 }
 
-// end lets go of a file whose lease is lost. The connection of its writer ends, too, so
+// dropLost lets go of a file whose lease is lost. The connection of its writer ends, too, so
 // that he sees it soon; but of a file that is gone only when he sends more: a client of
 // HDFS asks to complete it then, and learns the reason.
-func (t *Table) end(f *file) {
+func (t *Table) dropLost(f *file) {
 	if !t.forget(f) {
 		return
 	}

@@ -52,9 +52,9 @@ func (a *answer) bytes() int64 {
 	return int64(len(a.body) + len(a.key.user) + len(a.key.client) + overhead)
 }
 
-// begin returns the answer to a call that was made before, or that the caller has to make
-// it: then it has to call end.
-func (as *answers) begin(ctx context.Context, key callKey) (body []byte, a *answer, err error) {
+// claim returns the answer to a call that was made before, or that the caller has to make
+// it: then it has to call record.
+func (as *answers) claim(ctx context.Context, key callKey) (body []byte, a *answer, err error) {
 	for {
 		as.mu.Lock()
 		as.expire()
@@ -77,8 +77,8 @@ func (as *answers) begin(ctx context.Context, key callKey) (body []byte, a *answ
 	}
 }
 
-// end notes the answer of a call, nil if it failed, and lets those go that are too many.
-func (as *answers) end(a *answer, body []byte) {
+// record notes the answer of a call, nil if it failed, and lets those go that are too many.
+func (as *answers) record(a *answer, body []byte) {
 	as.mu.Lock()
 	defer as.mu.Unlock()
 	defer close(a.done)

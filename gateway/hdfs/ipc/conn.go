@@ -240,12 +240,12 @@ func (c *conn) message(frame []byte, sasl bool, free func()) (again bool, err er
 	call := &Call{Protocol: r.GetDeclaringClassProtocolName(), Method: r.GetMethodName(), User: c.user, Real: c.real, Proof: c.method, Local: c.nc.LocalAddr(), Repeated: h.GetRetryCount() > 0, Taker: c.taker, body: rest}
 	c.slots <- struct{}{} // while there is none, nothing more is read
 	if cc, ok := c.nc.(*conns.Conn); ok {
-		cc.Begin() // it does not make room for others, see package conns
+		cc.MarkBusy() // it does not make room for others, see package conns
 	}
 	c.calls.Add(1)
 	end := func() {
 		if cc, ok := c.nc.(*conns.Conn); ok {
-			cc.End()
+			cc.MarkIdle()
 		}
 		<-c.slots
 		free()
@@ -319,7 +319,7 @@ func (c *conn) run(h *pb.RpcRequestHeaderProto, call *Call) (frame []byte, leave
 	leave = func() { call.end(); out(); cancel() }
 	var mine *answer
 	if once {
-		body, a, err := s.answers.begin(ctx, callKey{c.user, string(h.GetClientId()), h.GetCallId()})
+		body, a, err := s.answers.claim(ctx, callKey{c.user, string(h.GetClientId()), h.GetCallId()})
 		if err != nil {
 			return c.failure(h, err), leave
 		}
@@ -330,7 +330,7 @@ func (c *conn) run(h *pb.RpcRequestHeaderProto, call *Call) (frame []byte, leave
 	}
 	body, err := c.make(ctx, call)
 	if mine != nil {
-		s.answers.end(mine, body)
+		s.answers.record(mine, body)
 	}
 	if err != nil {
 		s.log.Debug("refused", "method", call.Method, "user", c.user, "cause", err)

@@ -597,11 +597,11 @@ func TestAnswersAreBounded(t *testing.T) {
 	now := time.Unix(1, 0)
 	as := newAnswers(func() time.Time { return now })
 	add := func(user string, id int32) {
-		_, a, err := as.begin(t.Context(), callKey{user, "c", id})
+		_, a, err := as.claim(t.Context(), callKey{user, "c", id})
 		if err != nil || a == nil {
 			t.Fatal(a, err)
 		}
-		as.end(a, make([]byte, 64<<10))
+		as.record(a, make([]byte, 64<<10))
 	}
 	kept := func(user string, id int32) bool { return as.byKey[callKey{user, "c", id}] != nil }
 	const all = maxAnswers / (65 << 10) // and some more have room

@@ -115,7 +115,7 @@ type folders struct {
 	m  map[place]*folder
 }
 
-// get returns the folder of p, pinned in the cache until put.
+// get returns the folder of p, pinned in the cache until release.
 func (f *folders) get(p place, path string) *folder {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -134,7 +134,7 @@ func (f *folders) get(p place, path string) *folder {
 	return d
 }
 
-func (f *folders) put(d *folder) {
+func (f *folders) release(d *folder) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	d.users--

@@ -56,7 +56,7 @@ func (s *Store) put(ctx context.Context, key blockstore.Key, src source) error {
 
 	p, what := placeOf(key), called(key)
 	d := s.folders.get(p, s.folderPath(p))
-	defer s.folders.put(d)
+	defer s.folders.release(d)
 	if err := d.make(); err != nil {
 		return diskError("put", what, err)
 	}

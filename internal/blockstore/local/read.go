@@ -103,7 +103,7 @@ func (s *Store) Delete(ctx context.Context, keys ...blockstore.Key) error {
 		if err := d.sync(); err != nil {
 			note(key, err)
 		}
-		s.folders.put(d)
+		s.folders.release(d)
 	}
 	return first
 }

@@ -260,7 +260,7 @@ func TestFolderCacheIsBounded(t *testing.T) {
 	f := folders{fs: crashfs.New()}
 	kept := f.get(place{1, 0}, "/x")
 	for i := range uint64(3 * maxFolders) {
-		f.put(f.get(place{2, i}, "/y"))
+		f.release(f.get(place{2, i}, "/y"))
 	}
 	if len(f.m) > maxFolders || f.get(place{1, 0}, "/x") != kept {
 		t.Fatalf("%d folders; the pinned one must stay", len(f.m))

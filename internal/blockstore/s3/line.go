@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
 	"github.com/leasefs/leasefs/internal/clock"
 )
 
@@ -43,11 +45,21 @@ type tries struct {
 	unsure bool
 }
 
-type triesKey struct{}
+// watch is an option of a call: its tries are noted in t.
+func (t *tries) watch(o *s3.Options) { o.HTTPClient = noted{o.HTTPClient, t} }
 
-// watch makes Do note in t the tries of calls with the context.
-func (t *tries) watch(ctx context.Context) context.Context {
-	return context.WithValue(ctx, triesKey{}, t)
+// noted is the HTTP client of one call.
+type noted struct {
+	s3.HTTPClient
+	t *tries
+}
+
+func (n noted) Do(req *http.Request) (*http.Response, error) {
+	resp, err := n.HTTPClient.Do(req)
+	if err != nil || resp.StatusCode >= 500 {
+		n.t.unsure = true
+	}
+	return resp, err
 }
 
 // stalled is the end of a try in which nothing moved.
@@ -68,12 +80,8 @@ func (l *line) Do(req *http.Request) (*http.Response, error) {
 	if l.observe != nil {
 		l.observe(strings.ToLower(req.Method), l.clock.Mono()-began)
 	}
-	t, _ := req.Context().Value(triesKey{}).(*tries)
 	if err != nil {
 		l.counts.request(req, 0)
-		if t != nil {
-			t.unsure = true
-		}
 		timer.Stop()
 		err = why(ctx, err)
 		cancel(nil)
@@ -81,9 +89,6 @@ func (l *line) Do(req *http.Request) (*http.Response, error) {
 	}
 	timer.Stop()
 	l.counts.request(req, resp.StatusCode)
-	if t != nil && resp.StatusCode >= 500 {
-		t.unsure = true
-	}
 	if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
 		skew := answered(date, time.Second)
 		l.skew.Store(&skew)

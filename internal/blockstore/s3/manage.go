@@ -86,7 +86,7 @@ func (b *bucket) list(ctx context.Context, prefix, after string, limit int, each
 				}
 			}
 			if name <= after || !strings.HasPrefix(name, prefix) {
-				return fserror.New(fserror.Unsupported, "list", "", "%s: the block store lists %.128q after %.128q, which is not the order of names: use another", what, name, after)
+				return fserror.New(fserror.Unsupported, "list", "", "%s: the block store lists %.128q after %.128q, out of order; use another store", what, name, after)
 			}
 			after = name
 			if !each(name, o) {

@@ -91,10 +91,10 @@ func (b *bucket) uploadParts(ctx context.Context, o object, id string, body io.R
 // out whether it is there.
 func (b *bucket) complete(ctx context.Context, o object, id string, parts []types.CompletedPart, c content) error {
 	var t tries
-	out, err := b.api.CompleteMultipartUpload(t.watch(ctx), &s3.CompleteMultipartUploadInput{
+	out, err := b.api.CompleteMultipartUpload(ctx, &s3.CompleteMultipartUploadInput{
 		Bucket: aws.String(b.cfg.Bucket), Key: aws.String(o.name), UploadId: aws.String(id),
 		MultipartUpload: &types.CompletedMultipartUpload{Parts: parts}, IfNoneMatch: aws.String(blockstore.IfNoneMatchAny),
-	})
+	}, t.watch)
 	if err == nil {
 		if aws.ToString(out.VersionId) != "" {
 			b.warnVersions()

@@ -45,14 +45,14 @@ func (b *bucket) put(ctx context.Context, o object, body io.ReadSeeker, c conten
 		return err
 	}
 	var t tries
-	out, err := b.api.PutObject(t.watch(ctx), &s3.PutObjectInput{
+	out, err := b.api.PutObject(ctx, &s3.PutObjectInput{
 		Bucket:         aws.String(b.cfg.Bucket),
 		Key:            aws.String(o.name),
 		Body:           body,
 		ContentLength:  aws.Int64(c.size),
 		ChecksumCRC32C: aws.String(blockstore.EncodeChecksum(c.crc)),
 		IfNoneMatch:    aws.String(blockstore.IfNoneMatchAny),
-	}, s3.WithAPIOptions(v4.SwapComputePayloadSHA256ForUnsignedPayloadMiddleware)) // the CRC covers the bytes
+	}, t.watch, s3.WithAPIOptions(v4.SwapComputePayloadSHA256ForUnsignedPayloadMiddleware)) // the CRC covers the bytes
 	if err == nil {
 		if aws.ToString(out.VersionId) != "" {
 			b.warnVersions()

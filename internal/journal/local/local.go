@@ -127,7 +127,7 @@ func Open(cfg Config) (*Journal, error) {
 		Header: batchHeaderSize, Target: batchTarget, MaxBacklog: cfg.MaxBacklog, Mono: cfg.Mono, Wrote: cfg.Wrote, Log: j.log.With("dir", j.dir),
 	})
 	j.Commit = j.group.Commit
-	j.group.OnClose(j.end)
+	j.group.OnClose(j.flushAndStop)
 	if err := j.enter(); err != nil {
 		return nil, fmt.Errorf("open journal %s: %w", cfg.Dir, err)
 	}

@@ -86,9 +86,9 @@ func (j *Journal) Size() (total, sinceRoll int64) {
 	return total, j.group.SinceRoll()
 }
 
-// end is what Close does. Its error wraps journal.ErrFailed if something that was
+// flushAndStop is what Close does. Its error wraps journal.ErrFailed if something that was
 // appended did not become durable.
-func (j *Journal) end() error {
+func (j *Journal) flushAndStop() error {
 	j.group.Stop()
 	j.replayMu.Lock() // a Replay or Purge under way
 	defer j.replayMu.Unlock()

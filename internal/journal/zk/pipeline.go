@@ -210,7 +210,7 @@ func (w *writer) pop(confirm func(), reuse bool) {
 	w.flight = w.flight[1:]
 	confirm()
 	if b.ends {
-		// First what Replay goes by, so that it sees what is durable.
+		// Replay reads up to what is noted here, so it is noted before anybody is told that it is durable.
 		w.j.written(b.header.offset+uint64(len(b.node)), b.header.number+1)
 		w.j.group.Finish(reuse && b.header.parts == 1)
 	}

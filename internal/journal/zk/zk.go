@@ -137,7 +137,7 @@ func Open(ctx context.Context, cfg Config) (*Journal, error) {
 		Header: headerSize, Target: cfg.MaxNode, MaxBacklog: cfg.MaxBacklog, Mono: cfg.Clock.Mono, Wrote: cfg.Wrote, Log: cfg.Logger.With("path", cfg.Path),
 	})
 	j.Commit = j.group.Commit
-	j.group.OnClose(j.end)
+	j.group.OnClose(j.flushAndStop)
 	j.life, j.endLife = context.WithCancelCause(context.WithoutCancel(ctx))
 	ctx, cancel := j.bounded(ctx)
 	defer cancel()
@@ -211,10 +211,10 @@ func (j *Journal) Size() (total, sinceRoll int64) {
 
 var errCloseTimeout = errors.New("ZooKeeper did not take all that was appended before the journal was closed")
 
-// end is what Close does: it makes all that was appended durable, if that can be
+// flushAndStop is what Close does: it makes all that was appended durable, if that can be
 // done within CloseTimeout. Its error wraps journal.ErrFailed if something that was
 // appended is not known to be durable.
-func (j *Journal) end() error {
+func (j *Journal) flushAndStop() error {
 	late := time.AfterFunc(j.cfg.CloseTimeout, func() { j.endLife(errCloseTimeout) })
 	j.group.Stop()
 	late.Stop()

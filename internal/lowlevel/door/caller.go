@@ -23,8 +23,9 @@ func NewCaller(user string, groups []string, nobody bool) *Caller {
 	return &Caller{user, groups, nobody, Key(user, groups, nobody), false}
 }
 
-// Own returns a Caller for whom calls are the FS's own user's as without it, but whose rights
-// are looked at where an answer is by what others had the FS keep: nobody has checked them before.
+// Own returns a Caller that is the FS's own user, as without a Caller. But its permissions are
+// checked where an answer comes from the cache, which others may have filled: without a Caller
+// somebody, such as the kernel, has checked them before.
 func Own(user string) *Caller { return &Caller{User: user, own: true} }
 
 // callerKey is the key of a Caller in the context of what it asks for.
@@ -83,13 +84,3 @@ func (c *Caller) Surely(mode uint32, user string, want uint32) bool {
 	}
 	return mode&want == want
 }
-
-// keptKey is in the context of a Close that may leave its Writer open.
-type keptKey struct{}
-
-// Keeping returns a context for Close of a Writer that stays open after an error that another Close
-// may not have.
-func Keeping(ctx context.Context) context.Context { return context.WithValue(ctx, keptKey{}, true) }
-
-// Keeps tells whether a context is one of Keeping.
-func Keeps(ctx context.Context) bool { return ctx.Value(keptKey{}) != nil }

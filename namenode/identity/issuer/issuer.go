@@ -152,7 +152,7 @@ func New(c clock.Clock, configs ...Config) (*Issuers, error) {
 // apart refuses two issuers of which one can name users or groups of the other by chance.
 func (c *Config) apart(o *Config) error {
 	mix := func(what, a, b string) error {
-		return fserror.New(fserror.InvalidArgument, "", "", "the issuers %s and %s have the prefixes of %s %q and %q, of which one begins with the other, so that one issuer could name %[3]s of the other: choose another for one",
+		return fserror.New(fserror.InvalidArgument, "", "", "the issuers %s and %s have the prefixes of %s %q and %q, which overlap, so issuers could name each other's %[3]s: choose another for one",
 			c.URL, o.URL, what, a, b).Because(fserror.ReasonIdentity)
 	}
 	switch {

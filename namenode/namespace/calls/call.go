@@ -59,15 +59,15 @@ type Call struct {
 	DirLooks int
 
 	asOf  uint64
-	links int // bytes of the targets of links that were followed since Begin
+	links int // bytes of the targets of links that were followed since ResetAttempt
 }
 
 // MaxLinkBytes is how long the targets are, in all, of the symbolic links that an attempt
 // of a call leads through: each of their names is looked up under the namespace's lock.
 const MaxLinkBytes = 256 << 10
 
-// Begin begins an attempt of the call.
-func (c *Call) Begin() {
+// ResetAttempt is called when an attempt of the call begins.
+func (c *Call) ResetAttempt() {
 	if c != nil {
 		c.links = 0
 	}
@@ -171,7 +171,7 @@ func (c *Call) MayTrash(t *tables.Trash, id tables.InodeID) error {
 	case e == nil:
 		return fserror.New(fserror.NotFound, "", "", "there is no entry %d in the trash: it was restored or removed, or its number is wrong", uint64(id))
 	case !c.IsSuper() && (c.Nobody || !e.IsOf(c.User)):
-		return fserror.New(fserror.Permission, "", "", "user %s neither deleted entry %d of the trash nor owned it; only who did, and superusers, may have it", c.User, uint64(id)).Because(NotOwner)
+		return fserror.New(fserror.Permission, "", "", "user %s neither deleted entry %d of the trash nor owned it; only its deleter, its owner or a superuser may access it", c.User, uint64(id)).Because(NotOwner)
 	}
 	return nil
 }

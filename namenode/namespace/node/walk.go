@@ -129,8 +129,8 @@ func Ended(err error) error {
 	return err
 }
 
-// Path is the path of an inode from what it hangs from, which is no part of it unless that is
-// the root.
+// Path is the path of an inode below the topmost inode above it, such as /a/b, whether that is the
+// root or not. A topmost inode itself has the path / if it is the root, else none.
 func (t *Table) Path(n *Inode) string {
 	if n.ID == calls.RootID {
 		return "/"

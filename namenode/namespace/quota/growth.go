@@ -82,6 +82,54 @@ func (t *Table[X]) Grows(s *slots.Table[X], id, from, to tables.InodeID, g *Grow
 	}, g.Add)
 }
 
+// Growing is told what a record, planned on the tree as it is, is going to do, and adds to Sum what
+// that adds to quotas.
+type Growing[X any] struct {
+	Quotas *Table[X]
+	Slots  *slots.Table[X]
+	Dead   func(tables.InodeID) bool // whether an entry gives its name up
+	Sum    *Growth
+}
+
+// Adds says that names and bytes come into a directory.
+func (g Growing[X]) Adds(dir tables.InodeID, names int, bytes int64) {
+	for _, e := range g.Quotas.Above(nil, g.Slots, dir) {
+		g.Sum.Add(e, Use{Names: int64(names), Bytes: bytes}, 1)
+	}
+}
+
+// Lengthens says that bytes come to a file.
+func (g Growing[X]) Lengthens(file tables.InodeID, bytes int64) {
+	g.Adds(g.Slots.Up(file), 0, bytes)
+}
+
+// Loses says that something in a directory goes, to make room for what else the record says.
+func (g Growing[X]) Loses(id, dir tables.InodeID) { g.Quotas.Grows(g.Slots, id, dir, 0, g.Sum) }
+
+// Clears says that a name is needed: a dead entry that has it goes.
+func (g Growing[X]) Clears(dir tables.InodeID, name string) {
+	if id := g.Slots.Find(dir, name); id != 0 && g.Dead(id) {
+		g.Loses(id, dir)
+	}
+}
+
+// Joins says that files become a part of another one.
+func (g Growing[X]) Joins(file tables.InodeID, sources []tables.InodeID) {
+	for _, id := range sources {
+		g.Lengthens(file, g.Quotas.UseOf(g.Slots, id).Bytes)
+		g.Loses(id, g.Slots.Up(id))
+	}
+}
+
+// Moves says that something goes from one directory to another; 0 is none. It is the last that a
+// record says. If nothing follows (Growth.Alone) and it enters no quota it can only take, and is
+// not counted, which could take long.
+func (g Growing[X]) Moves(id, from, to tables.InodeID) {
+	if !g.Sum.Alone || g.Quotas.Enters(g.Slots, from, to) {
+		g.Quotas.Grows(g.Slots, id, from, to, g.Sum)
+	}
+}
+
 // Fits returns an error of kind NoSpace if a quota grows beyond a limit, whether it was within
 // it or not. path says where a directory is.
 func (t *Table[X]) Fits(g Growth, path func(tables.InodeID) string) error {

@@ -164,7 +164,7 @@ func (t *Table[X]) Moves(s *slots.Table[X], id, from, to tables.InodeID, fn func
 	t.moves(s, from, to, func([]Entry) Use { return t.UseOf(s, id) }, fn)
 }
 
-// moves is Moves of an inode of which use says what it has, told what it enters.
+// moves is Moves with a use of the inode that use counts; use is told which quotas it enters.
 func (t *Table[X]) moves(s *slots.Table[X], from, to tables.InodeID, use func(entered []Entry) Use, fn func(e Entry, u Use, sign int64)) {
 	if t.set.Len() == 0 {
 		return

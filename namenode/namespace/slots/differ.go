@@ -30,7 +30,8 @@ type side[X any] struct {
 	level uint
 }
 
-// sub is what of it is below a branch of that level which it may be lower than.
+// sub is what the side has below child i of a branch of that level, which may be higher than the
+// side.
 func (s side[X]) sub(level uint, i int) side[X] {
 	switch {
 	case s.b == nil || s.level < level && i > 0:

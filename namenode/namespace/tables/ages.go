@@ -96,7 +96,7 @@ func (a Age) fits(can func(AgeKey) bool) bool { return a.MS != 0 && a.Good() && 
 func (t *Ages) Check(problem Problem, can func(AgeKey) bool) {
 	t.set.Ascend(func(a Age) bool {
 		if !a.fits(can) {
-			problem("there is an age of %d ms of what cannot have one: %+v", a.MS, a.AgeKey)
+			problem("age %d ms on an entry that cannot have one: %+v", a.MS, a.AgeKey)
 		}
 		return true
 	})

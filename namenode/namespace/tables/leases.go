@@ -355,9 +355,9 @@ func (t *Leases) Grant(l *Lease) {
 	}
 }
 
-// End ends a living lease. With dead, what is attached is dead from then on, and its
+// EndLease ends a living lease. With dead, what is attached is dead from then on, and its
 // deletion is reported up to told. A lease without files is forgotten.
-func (t *Leases) End(id LeaseID, txid uint64, dead bool, told InodeID) {
+func (t *Leases) EndLease(id LeaseID, txid uint64, dead bool, told InodeID) {
 	l := *t.Get(id)
 	l.Ended, l.Dead, l.Told = txid, dead, told
 	t.living.Delete(leaseName{id: id})

@@ -32,11 +32,11 @@ func filled() *all {
 		a.leases.Attach(id+1, InodeID(10+id), 5, id == 1)
 	}
 	a.leases.Attach(3, 13, 6, true)
-	a.leases.End(3, 7, true, 12)
+	a.leases.EndLease(3, 7, true, 12)
 	a.leases.Grant(&Lease{ID: 3, TTL: 1000, Owner: LeaseOwner{User: "u"}, Name: "n-3"}) // free again
 	a.leases.Grant(&Lease{ID: 4, TTL: 1000})
 	a.leases.Attach(4, 14, 5, false)
-	a.leases.End(4, 5, false, 0)
+	a.leases.EndLease(4, 5, false, 0)
 	a.ages.Put(Age{AgeKey{Lease: 1}, 5})
 	a.ages.Put(Age{AgeKey{Session: SessionID{1}}, 6})
 	a.cachers.SetAside(SessionID{1}, 20, 20)
