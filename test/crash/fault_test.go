@@ -228,7 +228,7 @@ func (r *run) probes(may []*model) []*model {
 			}
 			continue
 		}
-		if k := fserror.KindOf(err); k != fserror.NotActive && k != fserror.NoSpace {
+		if k := fserror.KindOf(err); k != fserror.NotActive && k != fserror.Unknown && k != fserror.NoSpace {
 			r.failf("%s on a failing disk: %v (%v)", path, err, k)
 		}
 		if errors.Is(err, fserror.NoSpace) && (strings.Contains(err.Error(), "are kept for deleting") || strings.Contains(err.Error(), "disk cannot be written") || strings.Contains(err.Error(), "the block store is full")) {

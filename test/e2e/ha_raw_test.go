@@ -53,7 +53,7 @@ func (a *allMembers) Invoke(ctx context.Context, method string, req, reply any, 
 		case err == nil:
 			a.at.Store(i)
 			return nil
-		case ctx.Err() != nil, !over && !errors.Is(err, fserror.NotActive) && !errors.Is(err, fserror.Unavailable):
+		case ctx.Err() != nil, !over && !errors.Is(err, fserror.NotActive) && !errors.Is(err, fserror.Unknown) && !errors.Is(err, fserror.Unavailable):
 			return err
 		}
 		rest(ctx, 5*time.Millisecond)

@@ -133,7 +133,7 @@ func TestScenario42PausedPastItsSession(t *testing.T) {
 		var refused, answered atomic.Int64
 		outcome := func(err error) {
 			switch {
-			case errors.Is(err, fserror.NotActive), errors.Is(err, fserror.Unavailable):
+			case errors.Is(err, fserror.NotActive), errors.Is(err, fserror.Unknown), errors.Is(err, fserror.Unavailable):
 				refused.Add(1)
 			case err == nil:
 				answered.Add(1)

@@ -3,7 +3,6 @@ package env
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -123,14 +122,14 @@ func (r *Raw) CallInTurn() *pb.CallId {
 }
 
 // insist repeats a call, for two minutes at most, that the namenode does not
-// answer because it cannot tell whether it is active: where a machine stands still
-// for seconds that is so until the next write.
+// answer, or whose outcome it does not know, because it cannot tell whether it is active: where a
+// machine stands still for seconds that is so until the next write.
 func (r *Raw) insist(call func() error) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for began := time.Now(); ; <-tick.C {
 		err := call()
-		if !errors.Is(wire.FromStatus(err), fserror.NotActive) || time.Since(began) > 2*time.Minute {
+		if k := fserror.KindOf(wire.FromStatus(err)); k != fserror.NotActive && k != fserror.Unknown || time.Since(began) > 2*time.Minute {
 			return err
 		}
 	}
