@@ -133,6 +133,7 @@ func (c *conn) stream(r *reading, from, end int64, checksums bool) error {
 	who := share.User(r.grant.User)
 	defer func() {
 		if ahead {
+			c.read.close() // it keeps the blocks that were fetched ahead, and the next request may never come
 			c.ahead.Give(1, who)
 		}
 	}()
