@@ -132,6 +132,9 @@ type Calls interface {
 	// earlier process of this user and client name has open, and takes no permission to write;
 	// LeaseLost: it has it open no longer.
 	AppendInode(ctx context.Context, inode uint64, path string, resume bool, opts ...client.OpenOption) (*client.Writer, error)
+	// RecoverOpening is Recover, by force, of an inode that is open under that epoch: if it is closed, or
+	// open under another one, nothing happens.
+	RecoverOpening(ctx context.Context, inode, epoch uint64, path string) (client.RecoverResult, error)
 	// TruncateInode is Truncate for an inode.
 	TruncateInode(ctx context.Context, inode uint64, path string, length int64) error
 	// SetAttrInode is SetAttr for an inode.
