@@ -132,6 +132,6 @@ func (t *tenure) recoverOwn(ctx context.Context) (done bool, err error) {
 	if err != nil {
 		return !fserror.Transient(err), err
 	}
-	_, err = t.fs.recoverEpoch(ctx, resp.GetPath(), pb.Inode(t.key.Inode), true, t.key.Epoch)
+	_, err = t.fs.recoverEpoch(ctx, resp.GetPath(), followPath(ctx, resp.GetPath()), true, t.key.Epoch)
 	return !fserror.Transient(err), err
 }
