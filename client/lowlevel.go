@@ -137,6 +137,10 @@ func (f lowLevel) AppendInode(ctx context.Context, inode uint64, path string, re
 	return f.append(ctx, path, &o)
 }
 
+func (f lowLevel) RecoverOpening(ctx context.Context, inode, epoch uint64, path string) (RecoverResult, error) {
+	return f.recoverEpoch(ctx, path, pb.Inode(inode), true, epoch)
+}
+
 func (f lowLevel) TruncateInode(ctx context.Context, inode uint64, path string, length int64) error {
 	return f.truncate(ctx, path, pb.Inode(inode), length)
 }

@@ -206,22 +206,19 @@ func (f *FS) CloseFile(ctx context.Context, path string) (length int64, err erro
 // holder that lives is only touched with force: Held otherwise. A file that is
 // closed already is no error.
 func (f *FS) Recover(ctx context.Context, path string, force bool) (RecoverResult, error) {
-	return f.recoverEpoch(ctx, path, force, 0)
-}
-
-// recoverEpoch is Recover of what is open under one epoch only (0: any).
-func (f *engine) recoverEpoch(ctx context.Context, path string, force bool, epoch uint64) (RecoverResult, error) {
 	path, err := clean("recover", path)
 	if err != nil {
 		return RecoverResult{}, err
 	}
-	req := &pb.RecoverRequest{Call: f.ids.Next(), Caller: f.by(ctx), At: followPath(ctx, path), Force: force, Epoch: epoch}
+	return f.recoverEpoch(ctx, path, followPath(ctx, path), force, 0)
+}
+
+// recoverEpoch is Recover of what is open under one epoch only (0: any). The path is for errors.
+func (f *engine) recoverEpoch(ctx context.Context, path string, at *pb.Ref, force bool, epoch uint64) (RecoverResult, error) {
+	req, resp := &pb.RecoverRequest{Call: f.ids.Next(), Caller: f.by(ctx), At: at, Force: force, Epoch: epoch}, new(pb.RecoverResponse)
 	defer f.ids.Retire(req.Call)
-	resp := new(pb.RecoverResponse)
-	if err := f.nn.Do(ctx, &namecall.Call{Op: "recover", Path: path, Mutates: true}, pb.Namenode_Recover_FullMethodName, req, resp); err != nil {
-		return RecoverResult{}, err
-	}
-	return RecoverResult{WasOpen: resp.GetWasOpen(), Length: resp.GetLength(), Epoch: resp.GetEpoch()}, nil
+	err := f.nn.Do(ctx, &namecall.Call{Op: "recover", Path: path, Mutates: true}, pb.Namenode_Recover_FullMethodName, req, resp)
+	return RecoverResult{WasOpen: resp.GetWasOpen(), Length: resp.GetLength(), Epoch: resp.GetEpoch()}, err
 }
 
 // tailRefused reports whether the namenode has no room for bytes in a tail, so

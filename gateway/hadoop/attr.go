@@ -21,6 +21,10 @@ const AttrXattr = "user.leasefs.hadoop"
 // MaxReplication is HDFS's.
 const MaxReplication = 512
 
+// MaxBlockSize is the largest block, in bytes: each number that a block can have in its file leads to
+// a place that there can be.
+const MaxBlockSize = 1 << 38
+
 // Attr is what Hadoop's clients say of a file, and are told again: how often it is kept,
 // and its block size in bytes. Nothing of leasefs depends on it.
 type Attr struct{ Replication, BlockSize int64 }
@@ -60,7 +64,7 @@ func decodeAttr(value []byte) (a Attr) {
 		case err != nil || n < 1:
 		case name == "replication" && n <= MaxReplication:
 			a.Replication = n
-		case name == "blocksize":
+		case name == "blocksize" && n <= MaxBlockSize:
 			a.BlockSize = n
 		}
 	}

@@ -21,6 +21,7 @@ const (
 	FileExists          = "org.apache.hadoop.fs.FileAlreadyExistsException"
 	FileNotFound        = "java.io.FileNotFoundException"
 	HadoopIllegal       = "org.apache.hadoop.HadoopIllegalArgumentException"
+	HealthCheckFailed   = "org.apache.hadoop.ha.HealthCheckFailedException"
 	IllegalArgument     = "java.lang.IllegalArgumentException"
 	InvalidPath         = "org.apache.hadoop.fs.InvalidPathException"
 	IOException         = "java.io.IOException"

@@ -38,7 +38,7 @@ func TestAttr(t *testing.T) {
 			t.Errorf("%v: %q", a, got)
 		}
 	}
-	for _, text := range []string{"", "nonsense", "replication=-1 blocksize=0", "replication=9999999 blocksize=x", "replication=\x00"} {
+	for _, text := range []string{"", "nonsense", "replication=-1 blocksize=0", "replication=9999999 blocksize=x", "blocksize=274877906945", "replication=\x00"} {
 		if got := decodeAttr([]byte(text)).Or(DefaultAttr); got != DefaultAttr {
 			t.Errorf("%q: %v", text, got)
 		}

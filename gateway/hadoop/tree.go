@@ -122,6 +122,30 @@ func (f FS) MayFlush(ctx context.Context, inode uint64) error {
 	return f.FS.Access(ctx, lowlevel.Inode(inode), uint32(Write))
 }
 
+// RecoverLease has the file at a path closed, whoever writes it. flush is told before that what is
+// open, and can refuse; ended is told what has ended. The path may lead to another file, or the
+// file may have another writer, from one of the calls to the next: what is looked at is what
+// ends, or it is looked at once more. NotFound, also for a directory.
+func (f FS) RecoverLease(ctx context.Context, path string, flush func(*client.FileInfo) error, ended func(*client.FileInfo)) error {
+	for {
+		i, err := f.File(ctx, "recover", path)
+		if err != nil || i.Open == nil {
+			return err
+		}
+		if err := flush(i); err != nil {
+			return err
+		}
+		r, err := f.RecoverOpening(ctx, i.Inode, i.Open.Epoch, path)
+		switch {
+		case err != nil && fserror.KindOf(err) != fserror.NotFound:
+			return err
+		case err == nil && r.WasOpen:
+			ended(i)
+			return nil
+		}
+	}
+}
+
 // maxSources is how many files one Concat takes.
 const maxSources = 4096
 

@@ -39,7 +39,10 @@ type raw struct {
 	retry int32 // what calls say of how often they were made before
 }
 
-const clientProtocol = "org.apache.hadoop.hdfs.protocol.ClientProtocol"
+const (
+	clientProtocol = "org.apache.hadoop.hdfs.protocol.ClientProtocol"
+	haProtocol     = "org.apache.hadoop.ha.HAServiceProtocol"
+)
 
 // dial connects as a user, by another where that is not empty.
 func dial(t *testing.T, s *hdfs.Server, user, by string) *raw {
@@ -368,14 +371,28 @@ func TestNoNamenode(t *testing.T) {
 func TestNoNamenodeOfOne(t *testing.T) {
 	n, s := start(t, func(c *hdfs.Config) { c.Client.Timeout, c.Pair = time.Second, true })
 	root := dial(t, s, "root", "")
+	healthy := func(r *raw) (state pb.HAServiceStateProto, err error) {
+		t.Helper()
+		st := new(pb.GetServiceStatusResponseProto)
+		check(t, r.call(haProtocol, "getServiceStatus", new(pb.EmptyProto), st))
+		return st.GetState(), r.call(haProtocol, "monitorHealth", new(pb.EmptyProto), new(pb.EmptyProto))
+	}
 	answers := func() bool { // in a second, which a busy machine may take, and gRPC tries to connect after a while
 		return root.call(clientProtocol, "getFileInfo", of("/"), new(pb.StatusResponseProto)) == nil
 	}
 	env.Eventually(t, "a namenode answers", answers)
+	env.Eventually(t, "it says that it is active", func() bool {
+		state, err := healthy(root)
+		return state == pb.HAServiceStateProto_ACTIVE && err == nil
+	})
 	n.Stop(t)
 	for _, user := range []string{"root", "ann"} {
 		r := dial(t, s, user, "")
 		wantClass(t, user, r.call(clientProtocol, "getFileInfo", of("/"), new(pb.StatusResponseProto)), hadoop.Standby)
+		state, err := healthy(r)
+		if wantClass(t, user, err, hadoop.HealthCheckFailed); state != pb.HAServiceStateProto_STANDBY {
+			t.Errorf("%s is told that the gateway is %s", user, state)
+		}
 	}
 	n.Start(t)
 	env.Eventually(t, "it finds the namenode again", answers)

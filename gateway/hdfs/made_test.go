@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/gateway/hadoop"
 	pb "github.com/leasefs/leasefs/gateway/hdfs/hadoop"
 )
 
@@ -41,6 +42,13 @@ func TestCreateIsOneRecord(t *testing.T) {
 		}
 	}
 	create("/shut/first", 0o644, 3, 128<<20) // with the session
+	for _, size := range []uint64{0, hadoop.MaxBlockSize + 1, 1<<63 - 512, 1 << 63} {
+		err := r.call(clientProtocol, "create", &pb.CreateRequestProto{
+			Src: proto.String("/shut/large"), ClientName: proto.String("c"), CreateFlag: proto.Uint32(3), CreateParent: proto.Bool(false),
+			Masked: &pb.FsPermissionProto{Perm: proto.Uint32(0o644)}, Replication: proto.Uint32(3), BlockSize: &size,
+		}, new(pb.StatusResponseProto))
+		wantClass(t, fmt.Sprintf("blocks of %d bytes", size), err, hadoop.IOException)
+	}
 	for i, c := range []struct {
 		mode, replication uint32
 		size              uint64

@@ -93,8 +93,9 @@ const (
 )
 
 var (
-	empty  = new(pb.EmptyProto)
-	active = pb.HAServiceStateProto_ACTIVE.Enum()
+	empty   = new(pb.EmptyProto)
+	active  = pb.HAServiceStateProto_ACTIVE.Enum()
+	standby = pb.HAServiceStateProto_STANDBY.Enum()
 )
 
 // protocols are the methods of each, by name.
@@ -238,8 +239,8 @@ var protocols = map[string]map[string]method{
 		"listReconfigurableProperties": operators,
 	},
 	haProtocol: {
-		"monitorHealth":       always(empty),
-		"getServiceStatus":    always(&pb.GetServiceStatusResponseProto{State: active, ReadyToBecomeActive: proto.Bool(true)}),
+		"monitorHealth":       monitorHealth,
+		"getServiceStatus":    serviceStatus,
 		"transitionToActive":  operators,
 		"transitionToStandby": operators,
 	},
@@ -295,6 +296,9 @@ func (s *Server) answer(ctx context.Context, c *ipc.Call) (proto.Message, error)
 		return nil, err
 	}
 	q := &request{Server: s, call: c}
+	if c.Protocol == haProtocol { // which is asked whether there can be a session
+		return m(ctx, q)
+	}
 	if q.user, err = s.users.Get(ctx, users.Key{User: c.User}); err != nil {
 		return nil, err
 	}

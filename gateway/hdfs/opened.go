@@ -45,8 +45,8 @@ func (q opened) create(ctx context.Context, m *pb.CreateRequestProto) (proto.Mes
 	switch {
 	case flag&pb.CreateFlagProto_APPEND != 0:
 		return nil, hadoop.Refuse(hadoop.HadoopIllegal, "%s: create does not append", p)
-	case m.GetBlockSize() == 0 || m.GetBlockSize() > math.MaxInt64:
-		return nil, hadoop.Refuse(hadoop.IOException, "%s: a block size of %d makes no sense", p, m.GetBlockSize())
+	case m.GetBlockSize() == 0 || m.GetBlockSize() > hadoop.MaxBlockSize:
+		return nil, hadoop.Refuse(hadoop.IOException, "%s: a block size of %d makes no sense; give 1 to %d bytes", p, m.GetBlockSize(), hadoop.MaxBlockSize)
 	case m.GetEcPolicyName() != "":
 		return nil, hadoop.Refuse(hadoop.Unsupported, "%s: leasefs has no erasure coding", p)
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/gateway/users"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
@@ -44,21 +45,21 @@ func (q lookup) isFileClosed() error {
 
 // recoverLease closes a file, whoever writes it, with what has arrived.
 func (q change) recoverLease() error {
-	i, err := q.fs.File(q.ctx, "recover", q.path)
-	if err != nil {
-		return err
+	lost := func(i *client.FileInfo) func(o *opening) bool {
+		return func(o *opening) bool { return o.w.Inode() == i.Inode && o.w.Token() == i.Open.Epoch }
 	}
-	if i.Open != nil {
-		lost := func(o *opening) bool { return o.w.Inode() == i.Inode && o.w.Token() == i.Open.Epoch }
+	err := q.fs.RecoverLease(q.ctx, q.path, func(i *client.FileInfo) error {
 		if err := q.fs.MayFlush(q.ctx, i.Inode); err != nil {
 			return err
 		}
-		q.openings.flush(q.ctx, lost)
-		if _, err := q.fs.Recover(q.ctx, q.path, true); err != nil {
-			return err
-		}
-		q.openings.wake(lost) // the place is free for others
-		q.openings.abandon(lost)
+		q.openings.flush(q.ctx, lost(i))
+		return nil
+	}, func(i *client.FileInfo) {
+		q.openings.wake(lost(i)) // the place is free for others
+		q.openings.abandon(lost(i))
+	})
+	if err != nil {
+		return err
 	}
 	return q.yes(true)
 }

@@ -60,7 +60,12 @@ func looks(f func(lookup) error) operation {
 }
 
 func changes(f func(change) error) operation {
-	return func(q *request) error { return f(change{q}) }
+	return func(q *request) error {
+		if err := ifThere(q.r); err != nil {
+			return err
+		}
+		return f(change{q})
+	}
 }
 
 func moves(f func(transfer) error) operation {

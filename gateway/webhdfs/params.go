@@ -147,7 +147,7 @@ const maxMillis = 253402300799999
 func (p params) replication() (int64, error) {
 	return p.number("replication", 0, 1, math.MaxInt16)
 }
-func (p params) blockSize() (int64, error) { return p.number("blocksize", 0, 1, math.MaxInt64) }
+func (p params) blockSize() (int64, error) { return p.number("blocksize", 0, 1, hadoop.MaxBlockSize) }
 
 // xattrMode is the parameter flag of SETXATTR: CREATE, REPLACE, or both.
 func (p params) xattrMode() (client.XattrMode, error) {

@@ -190,10 +190,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		ConnState: func(c net.Conn, state http.ConnState) {
 			s.visits.note(c, state)
 			// Idle connections make room for others, see package conns.
-			if t, ok := c.(*tls.Conn); ok {
-				c = t.NetConn()
-			}
-			if cc, ok := c.(*conns.Conn); ok && state == http.StateActive {
+			if cc, ok := plain(c).(*conns.Conn); ok && state == http.StateActive {
 				cc.MarkBusy()
 			} else if ok && state == http.StateIdle {
 				cc.MarkIdle()

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/gateway/hadoop"
 	"github.com/leasefs/leasefs/gateway/webhdfs"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/test/env"
@@ -413,6 +414,14 @@ func TestManyLocations(t *testing.T) {
 			t.Errorf("%s: %d, %d blocks", op, r.status, got)
 		}
 	}
+}
+
+// TestBlockSizeHasABound: blocks are not so large that no number has one.
+func TestBlockSizeHasABound(t *testing.T) {
+	_, s := start(t)
+	want(t, "too large", once(t, s, "PUT", fmt.Sprintf("/f?op=CREATE&blocksize=%d", hadoop.MaxBlockSize+1), ""), 400, "is too large")
+	want(t, "the largest", both(t, s, "PUT", fmt.Sprintf("/f?op=CREATE&blocksize=%d", hadoop.MaxBlockSize), "x"), 201, "")
+	want(t, "it is kept", once(t, s, "GET", "/f?op=GETFILESTATUS", ""), 200, fmt.Sprintf(`"blockSize":%d`, hadoop.MaxBlockSize))
 }
 
 // TestHugeRequests: a request that says too much is refused, and others are served.

@@ -2,11 +2,15 @@ package webhdfs
 
 import (
 	"context"
+	"crypto/tls"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
+
+	"github.com/leasefs/leasefs/namenode/conns"
 )
 
 // visits tell the log of connections that end before a whole request has come: net/http answers or
@@ -21,6 +25,7 @@ type visits struct {
 
 // visit is a connection.
 type visit struct {
+	conn   net.Conn
 	begun  bool        // something has come; used by the connection's own goroutine
 	served atomic.Bool // the last request that has begun was whole
 }
@@ -29,11 +34,33 @@ type visitKey struct{}
 
 // connContext is http.Server.ConnContext.
 func (vs *visits) connContext(ctx context.Context, c net.Conn) context.Context {
-	v := new(visit)
+	v := &visit{conn: plain(c)}
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
 	vs.of[c] = v
 	return context.WithValue(ctx, visitKey{}, v)
+}
+
+// plain is the connection below TLS.
+func plain(c net.Conn) net.Conn {
+	if t, ok := c.(*tls.Conn); ok {
+		return t.NetConn()
+	}
+	return c
+}
+
+// errGone ends a request before it changes anything.
+var errGone = fmt.Errorf("the client had gone before the request began: %w", errCut)
+
+// ifThere returns errGone if the client has ended the connection. A gateway that was stopped for a
+// while finds requests whose clients have made them by another one long ago, and more since then.
+func ifThere(r *http.Request) error {
+	if v, ok := r.Context().Value(visitKey{}).(*visit); ok {
+		if cc, ok := v.conn.(*conns.Conn); ok && cc.Gone() {
+			return errGone
+		}
+	}
+	return nil
 }
 
 // served notes that a request is whole, but for its body.

@@ -271,7 +271,10 @@ func (q transfer) first(from int64, here bool, open func(context.Context) (*clie
 	if err != nil {
 		return err
 	}
-	w, err := open(context.WithoutCancel(q.ctx))
+	var w *client.Writer
+	if err = ifThere(q.r); err == nil {
+		w, err = open(context.WithoutCancel(q.ctx))
+	}
 	if err != nil {
 		leave()
 		return err

@@ -135,6 +135,9 @@ type Calls interface {
 	// granted at its first use, kept alive, and revoked by Close. Should this process die, it
 	// ends two minutes later.
 	ScratchLease(ctx context.Context) (client.LeaseID, error)
+	// RecoverOpening is Recover, by force, of an inode that is open under that epoch: if it is closed, or
+	// open under another one, nothing happens.
+	RecoverOpening(ctx context.Context, inode, epoch uint64, path string) (client.RecoverResult, error)
 	// TruncateInode is Truncate for an inode.
 	TruncateInode(ctx context.Context, inode uint64, path string, length int64) error
 	// SetAttrInode is SetAttr for an inode.

@@ -431,3 +431,31 @@ func TestChecksumsEnd(t *testing.T) {
 	_ = w.Close()
 	env.Eventually(t, "nobody waits any more", nobodyThere)
 }
+
+// TestNothingIsKeptAhead: a connection whose stream had blocks fetched ahead keeps none of them for
+// its next request, for as long as that does not come.
+func TestNothingIsKeptAhead(t *testing.T) {
+	r := start(t)
+	all := random(3<<20, 2)
+	if err := r.fs.WriteFile(t.Context(), "/f", all); err != nil {
+		t.Fatal(err)
+	}
+	l, err := r.files.Locate(t.Context(), r.u, "/f", 0, 1<<40)
+	if err != nil || l.Blocks.Len() != 1 {
+		t.Fatal(l, err)
+	}
+	_, uses := r.users.InUse()
+	w := r.dial()
+	for range 2 { // the place is free again
+		if got := w.read(r, l.Blocks.At(0), 0, 3<<20, true); !bytes.Equal(got, all) {
+			t.Error("the bytes are others")
+		}
+		env.Eventually(t, "the end of the file's use", func() bool { _, now := r.users.InUse(); return now == uses })
+	}
+	if got := w.read(r, l.Blocks.At(0), 0, 1000, true); !bytes.Equal(got, all[:1000]) {
+		t.Error("the bytes are others")
+	}
+	if _, now := r.users.InUse(); now == uses {
+		t.Error("a file of which little was read is not kept open")
+	}
+}

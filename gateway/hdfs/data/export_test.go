@@ -3,10 +3,13 @@ package data
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"net"
 	"strconv"
 	"time"
 
 	"github.com/leasefs/leasefs/gateway/gate"
+	"github.com/leasefs/leasefs/gateway/hdfs/files"
 	"github.com/leasefs/leasefs/namenode/share"
 )
 
@@ -32,6 +35,30 @@ func Decode(b []byte) {
 		}
 		if got != n {
 			panic("a packet is not whole")
+		}
+	}
+}
+
+// silent is a connection from which bytes come, and that takes all that is sent.
+type silent struct {
+	net.Conn // the rest is not used
+	in       *bytes.Reader
+}
+
+func (s *silent) Read(p []byte) (int, error)     { return s.in.Read(p) }
+func (*silent) Write(p []byte) (int, error)      { return len(p), nil }
+func (*silent) SetDeadline(time.Time) error      { return nil }
+func (*silent) SetReadDeadline(time.Time) error  { return nil }
+func (*silent) SetWriteDeadline(time.Time) error { return nil }
+
+// Requests reads requests as a connection does, until the end or an error. No token of theirs is good.
+func Requests(b []byte) {
+	raw := &silent{in: bytes.NewReader(b)}
+	s := &Server{cfg: Config{Files: files.New(files.Config{}), Idle: time.Hour}, life: context.Background()}
+	c := &conn{Server: s, Conn: raw, in: bufio.NewReader(raw)}
+	for {
+		if err := c.one(); err != nil {
+			return
 		}
 	}
 }

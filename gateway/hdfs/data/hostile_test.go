@@ -570,6 +570,30 @@ func FuzzPackets(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) { data.Decode(b) })
 }
 
+// FuzzRequests feeds a server's connection whatever comes instead of a request.
+func FuzzRequests(f *testing.F) {
+	header := &pb.BaseHeaderProto{
+		Block: &pb.ExtendedBlockProto{PoolId: proto.String("p"), BlockId: proto.Uint64(1 << 24), GenerationStamp: proto.Uint64(1)},
+		Token: &pb.TokenProto{Identifier: make([]byte, 80), Password: make([]byte, 32), Kind: proto.String(files.TokenKind), Service: proto.String("")},
+	}
+	client := &pb.ClientOperationHeaderProto{BaseHeader: header, ClientName: proto.String("c")}
+	for op, m := range map[byte]proto.Message{
+		80: &pb.OpWriteBlockProto{
+			Header: client, Stage: pb.OpWriteBlockProto_PIPELINE_SETUP_CREATE.Enum(), PipelineSize: proto.Uint32(1), MinBytesRcvd: proto.Uint64(0), MaxBytesRcvd: proto.Uint64(0),
+			LatestGenerationStamp: proto.Uint64(1), RequestedChecksum: &pb.ChecksumProto{Type: pb.ChecksumTypeProto_CHECKSUM_CRC32C.Enum(), BytesPerChecksum: proto.Uint32(512)},
+		},
+		81: &pb.OpReadBlockProto{Header: client, Offset: proto.Uint64(0), Len: proto.Uint64(1)},
+		85: &pb.OpBlockChecksumProto{Header: header},
+	} {
+		var b bytes.Buffer
+		if _, err := protodelim.MarshalTo(&b, m); err != nil {
+			f.Fatal(err)
+		}
+		f.Add(append([]byte{0, 28, op}, b.Bytes()...))
+	}
+	f.Fuzz(func(_ *testing.T, b []byte) { data.Requests(b) })
+}
+
 // TestEndWithoutNamenode: the gateway ends while a flush waits for a namenode that is not there.
 func TestEndWithoutNamenode(t *testing.T) {
 	r := start(t)

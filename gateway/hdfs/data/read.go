@@ -45,7 +45,7 @@ func (r *reading) close() {
 // connection's next request, which often is for the same one.
 func (c *conn) open(g files.Grant) (*reading, error) {
 	if r := &c.read; r.Reader != nil && r.grant.User == g.User && r.Reader.Cut() == g.Cut() &&
-		r.grant.Block.ID == g.Block.ID && r.Length() >= g.Block.Offset+g.Block.Length {
+		r.grant.Block.ID == g.Block.ID && r.grant.Block.Offset == g.Block.Offset && r.Length() >= g.Block.Offset+g.Block.Length {
 		return r, nil
 	}
 	c.read.close()
@@ -133,6 +133,7 @@ func (c *conn) stream(r *reading, from, end int64, checksums bool) error {
 	who := share.User(r.grant.User)
 	defer func() {
 		if ahead {
+			c.read.close() // it keeps the blocks that were fetched ahead, and the next request may never come
 			c.ahead.Give(1, who)
 		}
 	}()

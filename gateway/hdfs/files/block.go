@@ -35,16 +35,22 @@ func (b Block) Inode() uint64 {
 func (b Block) Index() int64 { return b.ID & maxIndex }
 
 // ranges are the blocks of a file with so many bytes that a range touches, at most
-// MaxLocated.
+// MaxLocated. A file that has more blocks than there are numbers has larger ones.
 func ranges(inode uint64, stamp int64, cut uint64, offset, end, length, size int64) Blocks {
+	for !numbered(length, size) {
+		size *= 2
+	}
 	end = min(end, length)
 	if offset >= end {
 		return Blocks{}
 	}
 	b := Blocks{inode: inode, stamp: stamp, cut: cut, first: offset / size, length: length, size: size}
-	b.n = max(0, min((end-1)/size+1-b.first, MaxLocated, maxIndex+1-b.first))
+	b.n = min((end-1)/size+1-b.first, MaxLocated)
 	return b
 }
+
+// numbered tells whether there are numbers for all blocks of a file.
+func numbered(length, size int64) bool { return (length-1)/size <= maxIndex }
 
 // Len is how many there are.
 func (b Blocks) Len() int { return int(b.n) }

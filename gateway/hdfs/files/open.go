@@ -155,27 +155,31 @@ const recoverFlush = closeTime / 6
 // Recover closes a file, whoever writes it, with what has arrived. NotFound, also for a
 // directory. It is done when it returns.
 func (t *Table) Recover(ctx context.Context, u *users.User, path string) (done bool, err error) {
-	const op = "recover"
-	i, err := hadoop.FS{FS: u.FS}.File(ctx, op, path)
-	if err != nil || i.Open == nil {
-		return err == nil, err
+	h := hadoop.FS{FS: u.FS}
+	here := func(i *client.FileInfo) *file { // nil: another has it
+		if f := t.open(i.Inode); f != nil && f.w.Token() == i.Open.Epoch {
+			return f
+		}
+		return nil
 	}
-	f := t.open(i.Inode)
-	if f != nil {
-		if err := (hadoop.FS{FS: u.FS}).MayFlush(ctx, i.Inode); err != nil {
-			return false, err
+	err = h.RecoverLease(ctx, path, func(i *client.FileInfo) error {
+		f := here(i)
+		if f == nil {
+			return nil
+		}
+		if err := h.MayFlush(ctx, i.Inode); err != nil {
+			return err
 		}
 		fctx, cancel := context.WithTimeout(ctx, recoverFlush)
+		defer cancel()
 		_ = f.w.Flush(fctx) // what cannot be kept was not acknowledged as kept
-		cancel()
-	}
-	if _, err := u.FS.Recover(ctx, path, true); err != nil {
-		return false, err
-	}
-	if f != nil {
-		t.dropLost(f)
-	}
-	return true, nil
+		return nil
+	}, func(i *client.FileInfo) {
+		if f := here(i); f != nil {
+			t.dropLost(f)
+		}
+	})
+	return err == nil, err
 }
 
 // Truncate cuts a closed file. It is done when it returns. InvalidArgument: the file is

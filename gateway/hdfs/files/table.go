@@ -157,6 +157,11 @@ func (t *Table) add(p *writing, w *client.Writer, path string, a hadoop.Attr, re
 		err := fserror.New(fserror.Unsupported, "open", path, "inode %d and epoch %d do not fit the numbers that blocks of HDFS have", w.Inode(), w.Token())
 		return nil, errors.Join(err, w.Abort())
 	}
+	if !numbered(w.Length(), a.BlockSize) {
+		err := fserror.New(fserror.TooLarge, "open", path, "a file has at most %d blocks, and this one has more, of %d bytes; write it with larger ones", maxIndex+1, a.BlockSize)
+		w.KeepModTime()
+		return nil, errors.Join(err, w.Abort())
+	}
 	t.mu.Lock()
 	if t.closed {
 		t.mu.Unlock()

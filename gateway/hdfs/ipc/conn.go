@@ -326,6 +326,10 @@ func (c *conn) run(h *pb.RpcRequestHeaderProto, call *Call) (frame []byte, leave
 		if a == nil {
 			return c.success(h, body), leave
 		}
+		if c.isGone() {
+			s.answers.record(a, nil)
+			return c.failure(h, hadoop.Refuse(hadoop.Retriable, "%s: the client had gone before the call began", call.Method)), leave
+		}
 		mine = a
 	}
 	body, err := c.make(ctx, call)
@@ -337,6 +341,17 @@ func (c *conn) run(h *pb.RpcRequestHeaderProto, call *Call) (frame []byte, leave
 		return c.failure(h, err), leave
 	}
 	return c.success(h, body), leave
+}
+
+// isGone tells whether the client may have given up, and made the call by another gateway: then
+// this one must not make it later. The connection ends.
+func (c *conn) isGone() bool {
+	cc, ok := c.nc.(*conns.Conn)
+	gone := c.life.Err() != nil || c.server.stoodStill() > 0 || ok && cc.Gone()
+	if gone {
+		c.end()
+	}
+	return gone
 }
 
 // make makes a call; the answer is nil if it failed.

@@ -17,6 +17,9 @@
 // client and number, and a call does not end with its
 // connection. Answers are this server's: another one makes the call again.
 //
+// Such a call does not begin when its client has ended the connection, or after the process stood
+// still: the client may have made it by another server.
+//
 // # Limits
 //
 // Connections are bounded by package conns, the calls under way by package gate with fair

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -33,6 +34,12 @@ const (
 	writeTime = time.Minute      // for a client to read an answer
 	callTime  = 2 * time.Minute  // for a call
 	bodies    = 64 << 20         // bytes of messages under way that are not small
+
+	// Each pulse the server notes that it runs. If that comes later than stillTime, the process stood
+	// still: a machine that is only busy does not keep it for so long, and a client of HDFS waits
+	// longer, 20 s at least, before it turns to another gateway.
+	pulse     = time.Second
+	stillTime = 15 * time.Second
 )
 
 // Call is one call of a client.
@@ -91,6 +98,8 @@ type Config struct {
 	// Message is the largest message in bytes, Calls how many calls are under way at once, and
 	// Conns how many connections there are. 0: their defaults.
 	Message, Calls, Conns int
+	// Now is the time, with a monotonic clock; nil: time.Now.
+	Now func() time.Time
 	// Logger gets what an operator should know of; nil: nothing is logged.
 	Logger *slog.Logger
 }
@@ -107,7 +116,9 @@ type Server struct {
 	life     context.Context
 	kill     context.CancelFunc
 	served   chan struct{}
-	err      error // once served is closed
+	err      error                     // once served is closed
+	ran      atomic.Pointer[time.Time] // when the process is known to have run last
+	beats    sync.WaitGroup            // beat
 
 	mu     sync.Mutex
 	open   map[*conn]struct{}
@@ -124,6 +135,9 @@ func Serve(l net.Listener, cfg Config) *Server {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
 	if cfg.Once == nil {
 		cfg.Once = func(string, string) bool { return false }
 	}
@@ -134,12 +148,14 @@ func Serve(l net.Listener, cfg Config) *Server {
 		listener: table.Listener(l),
 		calls:    gate.New(int64(cfg.Calls), gateTime),
 		room:     share.New(bodies),
-		answers:  newAnswers(time.Now),
+		answers:  newAnswers(cfg.Now),
 		workers:  newWorkers(),
 		served:   make(chan struct{}),
 		open:     map[*conn]struct{}{},
 	}
 	s.life, s.kill = context.WithCancel(context.Background())
+	s.runs()
+	s.beats.Go(s.beat)
 	s.work.Go(s.accept)
 	return s
 }
@@ -186,6 +202,46 @@ func (s *Server) accept() {
 	}
 }
 
+func (s *Server) runs() {
+	now := s.cfg.Now()
+	s.ran.Store(&now)
+}
+
+// stoodStill is for how long the process stood still just now; 0: it did not.
+func (s *Server) stoodStill() time.Duration {
+	if d := s.cfg.Now().Sub(*s.ran.Load()); d > stillTime {
+		return d
+	}
+	return 0
+}
+
+// beat ends all connections after the process stood still. What they have sent may be old, and a
+// client that has turned to another gateway may not have been able to end its own.
+func (s *Server) beat() {
+	t := time.NewTicker(pulse)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			if d := s.stoodStill(); d > 0 {
+				s.log.Warn("the process stood still; connections end, since clients may have made their calls elsewhere", "for", d)
+				s.endAll()
+			}
+			s.runs() // not before: until then no call begins that must not happen twice
+		case <-s.life.Done():
+			return
+		}
+	}
+}
+
+func (s *Server) endAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.open {
+		c.end()
+	}
+}
+
 // welcome serves a connection.
 func (s *Server) welcome(nc net.Conn) {
 	c := newConn(s, nc)
@@ -222,15 +278,12 @@ func (s *Server) Close(ctx context.Context) error {
 	s.mu.Unlock()
 	ended := context.AfterFunc(ctx, func() {
 		s.kill()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		for c := range s.open {
-			c.end()
-		}
+		s.endAll()
 	})
 	s.work.Wait()
 	ended()
 	s.kill()
+	s.beats.Wait()
 	s.workers.close()
 	if errors.Is(err, net.ErrClosed) {
 		err = nil

@@ -1,0 +1,68 @@
+package webhdfs
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/gateway/gate"
+	"github.com/leasefs/leasefs/gateway/users"
+	"github.com/leasefs/leasefs/namenode/conns"
+	"github.com/leasefs/leasefs/test/env"
+)
+
+// TestClientHasGone: a request whose client ended the connection before it was read changes nothing:
+// the client may have made it by another gateway, and more since then.
+func TestClientHasGone(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	theirs, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine, err := conns.New(1, 0).Listener(l).Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = mine.Close() }()
+
+	n := env.Start(t)
+	fs := n.Client(t)
+	s := &Server{streams: gate.New(1, gateTime), users: users.New(t.Context(), client.Config{Namenodes: []string{n.Addr()}}, 1, nil)}
+	defer s.users.Close()
+	r := (&http.Request{Method: http.MethodPut}).WithContext((&visits{of: map[net.Conn]*visit{}}).connContext(t.Context(), mine))
+	u, err := s.users.Get(t.Context(), users.Key{User: "root"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.users.Release(u)
+	q := &request{Server: s, r: r, ctx: t.Context(), user: u}
+	made := 0
+	changed := changes(func(change) error { made++; return nil })
+	if err := changed(q); err != nil || made != 1 {
+		t.Fatalf("while the client is there: %v, made %d times", err, made)
+	}
+	if _, err := io.WriteString(theirs, "PUT / HTTP/1.1\r\n"); err != nil { // the end is behind it
+		t.Fatal(err)
+	}
+	if err := theirs.Close(); err != nil {
+		t.Fatal(err)
+	}
+	env.Eventually(t, "the end of the connection", mine.(*conns.Conn).Gone)
+	if err := changed(q); !errors.Is(err, errCut) || made != 1 {
+		t.Errorf("a change: %v, made %d times", err, made)
+	}
+	if err := (transfer{q}).first(-1, false, func(ctx context.Context) (*client.Writer, error) { return fs.Create(ctx, "/f") }); !errors.Is(err, errCut) {
+		t.Errorf("a file to be written: %v", err)
+	}
+	if _, err := fs.Stat(t.Context(), "/f"); client.KindOf(err) != client.ErrNotFound {
+		t.Errorf("it was made: %v", err)
+	}
+}
