@@ -153,7 +153,7 @@ func (f *FS) Close() error {
 		_ = r.Close() // of a reader: nothing to lose
 	}
 	var g errgroup.Group
-	g.SetLimit(16)
+	g.SetLimit(256) // while no namenode answers each takes as long as a call may
 	errs := make([]error, len(writers))
 	for i, file := range writers {
 		w := file.(openFile).Writer //nolint:errcheck,forcetypeassert // nobody else adds any

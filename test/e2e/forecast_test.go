@@ -208,7 +208,7 @@ func TestForecasts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			run(deadline(t, 4*time.Minute), t)
+			run(deadline(t, 8*time.Minute), t) // the program is built in it
 		})
 	}
 }
