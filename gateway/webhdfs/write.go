@@ -272,7 +272,10 @@ func (q transfer) first(from int64, here bool, open func(context.Context) (*clie
 		return err
 	}
 	var w *client.Writer
-	if err = ifThere(q.r); err == nil {
+	if !here { // else who has sent a part of the body, and says so by closing his half, writes that
+		err = ifThere(q.r)
+	}
+	if err == nil {
 		w, err = open(context.WithoutCancel(q.ctx))
 	}
 	if err != nil {

@@ -606,7 +606,7 @@ class CoreWriter:
         self._core.spawn(self._close_late())
 
     async def _close_late(self) -> None:
-        """The token is the right to do so: by now the file may have another name, or one that the user may not write."""
+        """The token is the right to do so: by now the file may have another name, or be read-only."""
         began, n = _clock.now(), 0
         while _clock.now() - began < _clock.sure(self._core.session.hard):
             req = pb.CloseRequest(writer=self._id, length=-1, mtime_unix_ms=_KEEP_MTIME)
