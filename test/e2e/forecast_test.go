@@ -44,7 +44,7 @@ func (f *filling) rooms(ctx context.Context) []client.Room {
 
 // foretells fills something, each minute by as much, for longer than an hour, and sees that status
 // tells what will be used up, and when: the resources that are named, the first one first, and each
-// within that part of the time. The disk is others', too, unless it is named.
+// within that part of the time. Disk and store are others', too, unless they are named.
 func (f *filling) foretells(ctx context.Context, aMinute int64, within float64, fill func(minute int), resources ...string) {
 	f.t.Helper()
 	const minutes = 70
@@ -53,7 +53,8 @@ func (f *filling) foretells(ctx context.Context, aMinute int64, within float64, 
 		fill(minute)
 		f.ahead("forecast", time.Duration(minute)*time.Minute)
 		grow = slices.DeleteFunc(f.rooms(ctx), func(r client.Room) bool {
-			return r.Full == nil || r.Resource == "disk" && !slices.Contains(resources, "disk")
+			others := r.Resource == "disk" || r.Resource == "store" // which others fill, too
+			return r.Full == nil || others && !slices.Contains(resources, r.Resource)
 		})
 		if minute < 50 && len(grow) > 0 {
 			f.t.Fatalf("after %d minutes: %+v", minute, grow)
