@@ -9,6 +9,7 @@ import (
 	"github.com/leasefs/leasefs/gateway/hadoop"
 	pb "github.com/leasefs/leasefs/gateway/hdfs/hadoop"
 	"github.com/leasefs/leasefs/gateway/users"
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 // readyTime is for how long a namenode is waited for until this gateway is told to be a standby:
@@ -20,6 +21,9 @@ func (q *request) standby(ctx context.Context) (why string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readyTime)
 	defer cancel()
 	u, err := q.users.Get(ctx, users.Key{User: q.call.User})
+	if fserror.KindOf(err) == fserror.Retry { // this gateway has no room for another user, and works for others
+		return "", nil
+	}
 	if err == nil {
 		defer q.users.Release(u)
 		_, err = hadoop.FS{FS: u.FS}.Usage(ctx)

@@ -2,6 +2,7 @@ package space
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -64,5 +65,39 @@ func TestHungStore(t *testing.T) {
 	}
 	if s.Refuse() == nil || b.expired != 2 {
 		t.Errorf("the disk is full, and the shortage is %q; blocks were looked at %d times", s.Short(), b.expired)
+	}
+}
+
+// fails is a store that says how much room it has, or fails.
+type fails struct {
+	blockstore.Store
+	err error
+}
+
+func (f *fails) Usage(context.Context) (free, total int64, err error) {
+	if f.err != nil {
+		return 0, 0, f.err
+	}
+	return 0, 1 << 30, nil
+}
+
+// TestFailingStore: what a full store fails to say does not end the shortage.
+func TestFailingStore(t *testing.T) {
+	d, err := datadir.Open(vfs.OS(), t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	if err := d.WriteVersion(); err != nil {
+		t.Fatal(err)
+	}
+	store := new(fails)
+	s := New(Config{Log: slog.New(slog.DiscardHandler), Dir: d, Store: store, Blocks: new(noBlocks), Memory: 1 << 40})
+	if err := s.Measure(t.Context()); err != nil || s.Refuse() == nil {
+		t.Fatalf("a full store: %v, the shortage is %q", err, s.Short())
+	}
+	store.err = errors.New("input/output error")
+	if err := s.Measure(t.Context()); !errors.Is(err, store.err) || s.Refuse() == nil {
+		t.Errorf("a full store that fails: %v, the shortage is %q", err, s.Short())
 	}
 }

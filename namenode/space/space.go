@@ -106,7 +106,7 @@ func (s *Space) MeasureFirst(ctx context.Context) {
 	}
 }
 
-// Measure looks how much room there is. Of a store that does not answer soon, what it has said last
+// Measure looks how much room there is. Of a store that fails, or does not answer soon, what it has said last
 // counts: one that hangs hides no shortage of disk or memory.
 func (s *Space) Measure(ctx context.Context) error {
 	why, err := s.Dir.Shortage(s.Reserve)
@@ -137,8 +137,15 @@ func (s *Space) askStore(ctx context.Context) usage {
 		soon, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
 		_, _ = loops.Within(soon, func(context.Context) (struct{}, error) {
+			said := usage{}
+			if was := s.store.Load(); was != nil {
+				said = *was
+			}
 			free, total, err := s.Store.Usage(ctx)
-			s.store.Store(&usage{free, total, err})
+			if said.err = err; err == nil {
+				said.free, said.total = free, total
+			}
+			s.store.Store(&said)
 			s.asking.Store(false)
 			return struct{}{}, nil
 		})
