@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,18 +60,20 @@ func TestLargeFilesAreWholeOrNotAtAll(t *testing.T) {
 			fs := start(t, f)
 			check(t, fs.WriteFile(t.Context(), "/a", []byte("old")))
 			check(t, fs.WriteFile(t.Context(), "/b", []byte("b")))
-			broken, looked := true, 0
+			var broken atomic.Bool // closes come in the background, too
+			var looked atomic.Int64
+			broken.Store(true)
 			f.set(func() {
 				f.before = func(method string, req any) error {
 					switch r := req.(type) {
 					case *pb.CreateRequest:
 						return noTails(r)
 					case *pb.CloseRequest, *pb.CommitRequest:
-						looked++
+						looked.Add(1)
 						if got := string(f.content("/a")); got != "old" {
 							t.Errorf("%s: %d bytes are to be seen", method, len(got))
 						}
-						if _, is := r.(*pb.CloseRequest); is && broken {
+						if _, is := r.(*pb.CloseRequest); is && broken.Load() {
 							return fserror.New(fserror.Permission, "", "", "no")
 						}
 					}
@@ -82,10 +85,10 @@ func TestLargeFilesAreWholeOrNotAtAll(t *testing.T) {
 			if strings.Contains(err.Error(), "leasefs-") || !strings.Contains(err.Error(), "/a") {
 				t.Errorf("the error names something else: %v", err)
 			}
-			if got := string(f.content("/a")); got != "old" || len(f.names()) != 2 || looked == 0 {
+			if got := string(f.content("/a")); got != "old" || len(f.names()) != 2 || looked.Load() == 0 {
 				t.Fatalf("%d bytes; there are %q", len(got), f.names())
 			}
-			broken = false
+			broken.Store(false)
 			check(t, tc.write(fs, tc.data))
 			if !bytes.Equal(f.content("/a"), tc.data) || len(f.names()) != 2 {
 				t.Fatalf("not what was written; there are %q", f.names())
