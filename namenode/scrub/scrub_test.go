@@ -159,17 +159,24 @@ func TestPass(t *testing.T) {
 	})
 }
 
-// TestStoreIsAway: while the store does not answer nothing is found and nothing is passed over.
-func TestStoreIsAway(t *testing.T) {
-	r := newRig(t)
-	want := r.blocks()
-	away := true
+// goesAway has the store not answer while what it returns is true, which it is.
+func (r *rig) goesAway() (away *bool) {
+	away = new(bool)
+	*away = true
 	r.fetch = func(namespace.Block) error {
-		if away {
+		if *away {
 			return fserror.New(fserror.Unavailable, "", "", "the store is away")
 		}
 		return nil
 	}
+	return away
+}
+
+// TestStoreIsAway: while the store does not answer nothing is found and nothing is passed over.
+func TestStoreIsAway(t *testing.T) {
+	r := newRig(t)
+	want := r.blocks()
+	away := r.goesAway()
 	synctest.Test(t, func(t *testing.T) {
 		r.t = t
 		s, stop := r.start()
@@ -177,7 +184,7 @@ func TestStoreIsAway(t *testing.T) {
 		if n := len(r.reads); n < 30 || n > 61 || s.Stats().Found != 0 {
 			t.Errorf("in an hour it asked %d times; %+v", n, s.Stats())
 		}
-		away, r.reads = false, nil
+		*away, r.reads = false, nil
 		r.passes(24 * time.Hour)
 		if !slices.Equal(r.reads[:min(len(want), len(r.reads))], want) {
 			t.Errorf("it read\n%v, not\n%v", r.reads, want)
@@ -414,13 +421,7 @@ func TestRateIsKept(t *testing.T) {
 // it has to be.
 func TestLatePass(t *testing.T) {
 	r := newRig(t)
-	away := true
-	r.fetch = func(namespace.Block) error {
-		if away {
-			return fserror.New(fserror.Unavailable, "", "", "the store is away")
-		}
-		return nil
-	}
+	away := r.goesAway()
 	synctest.Test(t, func(t *testing.T) {
 		r.t = t
 		s, stop := r.start()
@@ -432,7 +433,7 @@ func TestLatePass(t *testing.T) {
 		if late := s.Stats().Late; late < time.Hour {
 			t.Errorf("after 26 hours of 24 it is late by %s", late)
 		}
-		away = false
+		*away = false
 		r.passes(time.Hour)
 		if st := s.Stats(); st.Late != 0 || st.Whole == 0 {
 			t.Errorf("%+v", st)

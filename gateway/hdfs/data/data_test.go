@@ -82,10 +82,10 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
-// TestOneConnection: one connection serves one read after the other.
-func TestOneConnection(t *testing.T) {
-	r := start(t)
-	all := random(3<<20, 2)
+// fileOfOneBlock makes /f with 3 MiB.
+func (r *rig) fileOfOneBlock(t *testing.T) (all []byte, l files.Located) {
+	t.Helper()
+	all = random(3<<20, 2)
 	if err := r.fs.WriteFile(t.Context(), "/f", all); err != nil {
 		t.Fatal(err)
 	}
@@ -93,6 +93,13 @@ func TestOneConnection(t *testing.T) {
 	if err != nil || l.Blocks.Len() != 1 {
 		t.Fatal(l, err)
 	}
+	return all, l
+}
+
+// TestOneConnection: one connection serves one read after the other.
+func TestOneConnection(t *testing.T) {
+	r := start(t)
+	all, l := r.fileOfOneBlock(t)
 	w := r.dial()
 	for _, c := range [][2]int64{{0, 3 << 20}, {100, 1}, {1 << 20, 100_000}} {
 		if got := w.read(r, l.Blocks.At(0), c[0], c[1], true); !bytes.Equal(got, all[c[0]:][:c[1]]) {
@@ -436,14 +443,7 @@ func TestChecksumsEnd(t *testing.T) {
 // its next request, for as long as that does not come.
 func TestNothingIsKeptAhead(t *testing.T) {
 	r := start(t)
-	all := random(3<<20, 2)
-	if err := r.fs.WriteFile(t.Context(), "/f", all); err != nil {
-		t.Fatal(err)
-	}
-	l, err := r.files.Locate(t.Context(), r.u, "/f", 0, 1<<40)
-	if err != nil || l.Blocks.Len() != 1 {
-		t.Fatal(l, err)
-	}
+	all, l := r.fileOfOneBlock(t)
 	_, uses := r.users.InUse()
 	w := r.dial()
 	for range 2 { // the place is free again

@@ -502,9 +502,9 @@ class Core:
         r = await self.names.do(Call("create", path), "Namenode/Stat", req, pb.StatResponse)
         return _Place(r.path or path, r.attr.mode)
 
-    async def recover(self, path: StrPath, *, force: bool, epoch: int = 0) -> Recovered:
+    async def recover(self, path: StrPath, *, force: bool) -> Recovered:
         at = clean("recover", path)
-        req = pb.RecoverRequest(caller=self.caller, at=_follow(at), force=force, epoch=epoch)
+        req = pb.RecoverRequest(caller=self.caller, at=_follow(at), force=force)
         r = await self.change(Call("recover", at, mutates=True), "Namenode/Recover", req, pb.RecoverResponse)
         return Recovered(r.was_open, r.length, r.epoch)
 
