@@ -3,6 +3,7 @@ package env
 import (
 	"errors"
 	"path"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -64,6 +65,10 @@ func EndLentZooKeepers() {
 	idle.all = nil
 }
 
+// perMulti is how many nodes one request deletes: ZooKeeper ends the connection
+// of one that has more than a megabyte.
+const perMulti = 1000
+
 // empty deletes all nodes but ZooKeeper's own.
 func (z *ZooKeeper) empty() error {
 	conn, _, err := zookeeper.Connect(z.Addrs(), patience, zookeeper.WithLogInfo(false))
@@ -74,8 +79,11 @@ func (z *ZooKeeper) empty() error {
 	defer conn.Close()
 	for began := time.Now(); ; {
 		var all []any
-		if all, err = deletes(conn, "/", nil); err == nil && len(all) > 0 {
-			_, err = conn.Multi(all...)
+		all, err = deletes(conn, "/", nil)
+		for some := range slices.Chunk(all, perMulti) {
+			if err == nil {
+				_, err = conn.Multi(some...)
+			}
 		}
 		switch {
 		case errors.Is(err, zookeeper.ErrNoNode): // of a session that has just ended
