@@ -167,7 +167,7 @@ func (im *Inodes) link() {
 		n.OwnExt().N = im.in[i]
 		im.Slots.PutInode(n)
 	}
-	if id, hangs := im.Slots.Hanging(im.dirs, uint8(calls.TypeDir)); hangs {
+	if id, hangs := im.Slots.Hanging(im.dirs, uint8(calls.TypeDir), false); hangs {
 		im.Wrong("directory %d hangs from nothing", id)
 		return
 	}

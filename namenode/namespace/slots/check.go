@@ -4,17 +4,24 @@ import "github.com/leasefs/leasefs/namenode/namespace/tables"
 
 // Hanging returns the first of some inodes from which going up by parents leads to what is
 // not there or is no directory, or in a circle, and true; false if all ways end at an
-// inode without a parent. dir is the Type of directories.
-func (t *Table[X]) Hanging(ids []tables.InodeID, dir uint8) (tables.InodeID, bool) {
+// inode without a parent. dir is the Type of directories. The inodes of a whole tree are
+// themselves directories; those of a part may be of any type, and what is above them missing.
+func (t *Table[X]) Hanging(ids []tables.InodeID, dir uint8, part bool) (tables.InodeID, bool) {
 	const onWay, good = 1, 2
 	state := make(map[tables.InodeID]uint8, len(ids))
 	var way []tables.InodeID
 	for _, first := range ids {
 		way = way[:0]
-		for id := first; id != 0 && state[id] != good; {
+		for id := first; id != 0; {
 			n, _ := t.Get(id)
-			if n == nil || n.Type != dir || state[id] == onWay {
+			if n == nil && part {
+				break
+			}
+			if n == nil || n.Type != dir && !(part && id == first) || state[id] == onWay {
 				return first, true
+			}
+			if state[id] == good {
+				break
 			}
 			state[id] = onWay
 			way = append(way, id)

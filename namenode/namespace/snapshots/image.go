@@ -328,37 +328,8 @@ func (s *Snapshot) read(c *node.Coder, newer *node.Table) (files []tables.InodeI
 			s.In.ACLs.Forget(id)
 		}
 	}
-	if id, is := astray(in, ids); is {
+	if id, is := in.Hanging(ids, uint8(calls.TypeDir), true); is {
 		c.Wrong("inode %d is inside itself, or in what is no directory, in snapshot %d", id, uint64(s.ID))
 	}
 	return files
-}
-
-// astray returns one of some inodes from which going up leads to what is no directory, or does not
-// end, and true. What is above one may be missing.
-func astray(in *node.Table, ids []tables.InodeID) (tables.InodeID, bool) {
-	const onWay, good = 1, 2
-	state := make(map[tables.InodeID]uint8, len(ids))
-	var way []tables.InodeID
-	for _, first := range ids {
-		way = way[:0]
-		for id := first; id != 0; {
-			n, _ := in.Get(id)
-			switch {
-			case n == nil:
-			case state[id] == onWay || id != first && calls.Type(n.Type) != calls.TypeDir:
-				return first, true
-			}
-			if n == nil || state[id] == good {
-				break
-			}
-			state[id] = onWay
-			way = append(way, id)
-			id = n.Parent
-		}
-		for _, id := range way {
-			state[id] = good
-		}
-	}
-	return 0, false
 }

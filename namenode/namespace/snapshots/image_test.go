@@ -34,7 +34,7 @@ func TestAstray(t *testing.T) {
 				ids = append(ids, id)
 			}
 		}
-		if id, is := astray(&in, ids); is != c.astray {
+		if id, is := in.Hanging(ids, uint8(dir), true); is != c.astray {
 			t.Errorf("%s: %d %v", name, id, is)
 		}
 	}
