@@ -48,6 +48,12 @@ var grown = map[string]drift.Bound{
 	"zookeeper_journal_bytes": {Part: 0.5, Floor: 8 << 20},
 }
 
+// sawn is what an image takes away, or a collection: it has teeth of some minutes, as high as
+// what happened between two of them.
+var sawn = map[string]bool{
+	"nodes": true, "zookeeper_journal_nodes": true, "zookeeper_journal_bytes": true, "journal_bytes": true, "garbage_blocks": true, "disk": true,
+}
+
 // ofMetrics are the values of a namenode that are sampled, by the names of its metrics.
 var ofMetrics = map[string]string{
 	"process_resident_memory_bytes": "resident", "go_memstats_heap_alloc_bytes": "heap", "go_goroutines": "goroutines", "process_open_fds": "descriptors",
@@ -281,7 +287,11 @@ func (s *sampler) judge() {
 		if !ok {
 			continue
 		}
-		trend, ok := drift.Of(s.of[key])
+		trendOf := drift.Of
+		if sawn[key[1]] {
+			trendOf = drift.OfSaw
+		}
+		trend, ok := trendOf(s.of[key])
 		switch {
 		case !ok && long:
 			s.f.w.Break("%s of %s: %d samples are too few to tell whether it grew", key[1], key[0], len(s.of[key]))

@@ -28,47 +28,55 @@ type Trend struct {
 	Over   time.Duration // how long the half is
 }
 
-// parts is into how many pieces of equal length the half is cut, of which each counts once; it
-// takes at least least of them.
-const parts, least = 40, 8
+// least is how many pieces of the half have to have a sample: fewer are no trend.
+const least = 8
 
-// Of is the trend of samples in the order of time. Fewer than eight pieces of its last half
-// with a sample are no trend: ok is false.
+// Of is the trend of samples in the order of time. The half is cut into 40 pieces of equal
+// length; if fewer than eight of them have a sample, ok is false.
 //
 // The slope is the median of the slopes between each two pieces' medians (Theil and Sen), so
 // nearly a third of the pieces may be anything.
-func Of(samples []Sample) (t Trend, ok bool) {
+func Of(samples []Sample) (t Trend, ok bool) { return of(samples, 40, median) }
+
+// OfSaw is the trend of what is left between the teeth of a saw, which are few, long and
+// unlike: of the least value of each of ten pieces. A piece has to be longer than a tooth.
+func OfSaw(samples []Sample) (t Trend, ok bool) {
+	return of(samples, 10, func(v []float64) float64 { return slices.Min(v) })
+}
+
+// of cuts the half into pieces, of which each counts with one value.
+func of(samples []Sample, pieces int, value func([]float64) float64) (t Trend, ok bool) {
 	if len(samples) == 0 {
 		return t, false
 	}
 	from, to := samples[0].At, samples[len(samples)-1].At
 	from += (to - from) / 2
 	t.Over = to - from
-	in := make([][]float64, parts)
+	in := make([][]float64, pieces)
 	var all []float64
 	for _, s := range samples {
 		if s.At < from || t.Over <= 0 {
 			continue
 		}
-		i := min(int(int64(s.At-from)*parts/int64(t.Over)), parts-1)
+		i := min(int(int64(s.At-from)*int64(pieces)/int64(t.Over)), pieces-1)
 		in[i] = append(in[i], s.Value)
 		all = append(all, s.Value)
 	}
-	var slopes, medians, at []float64
+	var slopes, ones, at []float64
 	for i, values := range in {
 		if len(values) > 0 {
-			medians, at = append(medians, median(values)), append(at, float64(i))
+			ones, at = append(ones, value(values)), append(at, float64(i))
 		}
 	}
-	if len(medians) < least {
+	if len(ones) < least {
 		return t, false
 	}
-	for i := range medians {
+	for i := range ones {
 		for j := range i {
-			slopes = append(slopes, (medians[i]-medians[j])/(at[i]-at[j]))
+			slopes = append(slopes, (ones[i]-ones[j])/(at[i]-at[j]))
 		}
 	}
-	t.Median, t.Grown = median(all), median(slopes)*parts
+	t.Median, t.Grown = median(all), median(slopes)*float64(pieces)
 	return t, true
 }
 

@@ -71,3 +71,27 @@ func TestTooFew(t *testing.T) {
 		t.Error("20 samples are no trend")
 	}
 }
+
+// TestOfSaw: teeth of one to two minutes, which are as steep as they like, are no growth of
+// what is left between them; a leak beneath them is.
+func TestOfSaw(t *testing.T) {
+	bound := Bound{Part: 0.25, Floor: 200}
+	for seed := range uint64(50) {
+		r := rand.New(rand.NewPCG(seed, 2)) //nolint:gosec // reproducible
+		value, left, steep := 0.0, 0, 0.0
+		saw := func(int) float64 {
+			if left--; left < 0 {
+				value, left, steep = 200+100*r.Float64(), 12+r.IntN(12), 40+100*r.Float64()
+			}
+			value += steep
+			return value
+		}
+		if trend, ok := OfSaw(samples(720, saw)); !ok || trend.Exceeds(bound) {
+			t.Errorf("seed %d: a saw: %+v, %v", seed, trend, ok)
+		}
+		leak := func(i int) float64 { return saw(i) + 4*float64(i) }
+		if trend, ok := OfSaw(samples(720, leak)); !ok || !trend.Exceeds(bound) {
+			t.Errorf("seed %d: a saw on what grows: %+v, %v", seed, trend, ok)
+		}
+	}
+}
