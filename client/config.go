@@ -261,6 +261,6 @@ func (c *Config) namenodes(caller *pb.Caller) namecall.Config {
 	return namecall.Config{
 		Namenodes: c.Namenodes, Caller: caller, Timeout: cmp.Or(c.callTimeout, c.Timeout),
 		Attempt: min(max(c.Timeout/4, time.Second), 15*time.Second), Conns: c.Conns, TLS: c.TLS, Roots: c.prover.Roots, DialOptions: c.DialOptions,
-		Token: c.prover.Token, Show: c.prover.Show, OnWait: c.OnWait,
+		Token: c.prover.Token, Show: c.prover.Show, OnWait: c.OnWait, Clock: c.Clock,
 	}
 }

@@ -1,6 +1,7 @@
 package namecall
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -20,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/leasefs/leasefs/internal/callstream"
+	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fserror/wire"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -78,6 +80,9 @@ type Config struct {
 	Inactive func(*Node)
 	// OnWait is told what a call waits for; nil: nobody is.
 	OnWait func(Waiting)
+	// Clock is the caller's clock; nil: the machine's. Which one tells that a call was
+	// under way for longer than Timeout though the process stood still.
+	Clock clock.Clock
 }
 
 // Shower shows who a caller is.
@@ -111,6 +116,7 @@ func New(ctx context.Context, cfg Config) (*Namenodes, error) {
 	if cfg.TLS != nil {
 		creds = trusting{credentials.NewTLS(cfg.TLS), &cfg}
 	}
+	cfg.Clock = cmp.Or[clock.Clock](cfg.Clock, clock.System{})
 	s := &Namenodes{cfg: cfg, ids: NewIDs(cfg.Caller.GetSession())}
 	s.opts = append([]grpc.DialOption{
 		grpc.WithTransportCredentials(creds),

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
@@ -48,6 +49,7 @@ type Waits struct {
 	s        *Namenodes
 	op, path string
 	began    time.Time
+	read     clock.Reading // by the holder's clocks
 	deadline time.Time     // no pause ends later; zero: none
 	limit    time.Duration // as it is reported
 	told     []string      // causes reported
@@ -56,7 +58,7 @@ type Waits struct {
 // Waits begins the waiting of a call, which Config.Timeout limits.
 func (s *Namenodes) Waits(op, path string) Waits {
 	now := time.Now()
-	return Waits{s: s, op: op, path: path, began: now, deadline: now.Add(s.cfg.Timeout), limit: s.cfg.Timeout}
+	return Waits{s: s, op: op, path: path, began: now, read: clock.Read(s.cfg.Clock), deadline: now.Add(s.cfg.Timeout), limit: s.cfg.Timeout}
 }
 
 // Endless begins a waiting that only its context limits.
@@ -94,6 +96,11 @@ func (w *Waits) Next(ctx context.Context, c *Call, pause time.Duration, e *fserr
 	}
 	if !w.Again(ctx, pause, e, answered) && ctx.Err() != nil {
 		return c.ended(ctx)
+	}
+	// A deadline's clock stands still while the machine is suspended. A namenode tells a
+	// repetition from a new call only for some minutes.
+	if c.AnyLost && clock.Read(w.s.cfg.Clock).Since(w.read) > w.s.cfg.Timeout {
+		return w.s.over(c, e)
 	}
 	return nil
 }

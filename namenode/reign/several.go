@@ -122,7 +122,8 @@ func (s *several) failover(ctx context.Context, term uint64) (next string, err e
 	if err != nil {
 		return "", err
 	}
-	s.active.Store(&next) // clients go there at once
+	told := next
+	s.active.Store(&told) // clients go there at once
 	err = s.HandOver(ctx)
 	s.Fail(errHandedOver) // also half way: there is no going back
 	if err != nil {

@@ -280,6 +280,8 @@ class Namenodes:
                 raise self._over(c, e) from cause
             n += 1
             await asyncio.sleep(pause)
+            if c.any_lost and _clock.now() - began > self._config.timeout:  # the machine was suspended meanwhile
+                raise self._over(c, e) from cause
             call = getattr(req, "call", None)
             if isinstance(call, pb.CallId):
                 self.ids.again(call)
