@@ -80,6 +80,8 @@ func (b *batch) add(c *pb.CarriedCall) (more bool, err error) {
 		return false, nil
 	case c.GetId() <= l.last:
 		return false, status.Errorf(codes.InvalidArgument, "call %d comes after call %d: ids of calls have to grow", c.GetId(), l.last)
+	case len(c.GetRequest()) > maxCarried:
+		return false, status.Errorf(codes.InvalidArgument, "call %d has a request of %d bytes: one of more than %d travels by itself", c.GetId(), len(c.GetRequest()), maxCarried)
 	case len(l.under) >= l.most:
 		return false, status.Errorf(codes.ResourceExhausted, "more than %d calls of one stream at once: wait for answers", l.most)
 	}

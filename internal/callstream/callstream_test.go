@@ -363,6 +363,16 @@ func TestABrokenStream(t *testing.T) {
 		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "5") {
 			t.Error("the same id twice:", err)
 		}
+		raw, err = pb.NewCallsClient(s.cc.ClientConn).Carry(t.Context())
+		if err == nil {
+			err = raw.Send(&pb.CarryRequest{Calls: []*pb.CarriedCall{{Id: 1, Method: "Namenode/Stat", Request: make([]byte, 64<<10+1)}}})
+		}
+		for err == nil {
+			_, err = raw.Recv()
+		}
+		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "65537") {
+			t.Error("a large request:", err)
+		}
 		select {
 		case err := <-got:
 			t.Fatal("another's stream broke:", err)

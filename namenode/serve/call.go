@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/leasefs/leasefs/internal/callstream"
 	"github.com/leasefs/leasefs/internal/fserror"
@@ -24,30 +25,48 @@ import (
 )
 
 // Park is called by a call of who that is going to wait for others: it takes no place
-// among those served meanwhile. The func that it returns ends that.
+// among those served meanwhile, but among those that wait as many as its request is large,
+// which is kept until then. The func that it returns ends that.
 func (f *Front) Park(ctx context.Context, who share.Taker) (back func(), err error) {
 	callstream.Waits(ctx)
 	_, span := tracing.Begin(ctx, "wait for others")
-	if !f.Parked.Take(1, who) {
-		err := TooMany(f.Parked, 1, who)
+	served, counts := ctx.Value(servedKey{}).(*call) // a stream, and the namenode's own work, do not
+	n := int64(1)
+	if counts {
+		n = places(served.req)
+	}
+	if !f.Parked.Take(n, who) {
+		err := TooMany(f.Parked, n, who)
 		span.End(err)
 		return nil, err
 	}
-	served, counts := ctx.Value(servedKey{}).(share.Taker) // a stream, and the namenode's own work, do not
 	if counts {
-		f.Served.Give(1, served)
+		f.Served.Give(1, served.who)
 	}
 	return func() {
 		if counts {
-			f.Served.Hold(1, served)
+			f.Served.Hold(1, served.who)
 		}
-		f.Parked.Give(1, who)
+		f.Parked.Give(n, who)
 		span.End(nil)
 	}, nil
 }
 
-// servedKey is the key of the share.Taker of a unary call in its context.
+// servedKey is the key of the *call of a unary call in its context.
 type servedKey struct{}
+
+// placeBytes is how many bytes of a request a place among the calls that wait has. Most
+// have fewer; in memory one takes several times as much.
+const placeBytes = 512
+
+// places is how many places a call takes that waits.
+func places(req any) int64 {
+	m, ok := req.(proto.Message)
+	if !ok {
+		return 1
+	}
+	return 1 + int64(proto.Size(m)/placeBytes)
+}
 
 // servedFor is who takes a place among the calls that are served at once: an
 // address, since nothing of the call was checked yet. What a superuser on this
@@ -130,7 +149,7 @@ func (f *Front) carry(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 		return c
 	}
 	c.began = f.cfg.Clock.Mono()
-	ctx, c.answer = f.cfg.Answer(context.WithValue(identity.WithReal(ctx, req), servedKey{}, c.who), callstream.Waits)
+	ctx, c.answer = f.cfg.Answer(context.WithValue(identity.WithReal(ctx, req), servedKey{}, c), callstream.Waits)
 	if _, ok := ctx.Deadline(); !ok {
 		ctx, c.cancel = context.WithTimeout(ctx, callstream.DefaultTimeout)
 	}

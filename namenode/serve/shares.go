@@ -107,10 +107,11 @@ func (f *Front) slow(ctx context.Context, who share.Taker, req any) error {
 	}
 	f.calls.delayed.Add(wait.Seconds())
 	callstream.Waits(ctx)
-	if !f.Parked.Take(1, callers) {
-		return TooMany(f.Parked, 1, callers)
+	n := places(req)
+	if !f.Parked.Take(n, callers) {
+		return TooMany(f.Parked, n, callers)
 	}
-	defer f.Parked.Give(1, callers)
+	defer f.Parked.Give(n, callers)
 	t := time.NewTimer(wait)
 	defer t.Stop()
 	select {
