@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/pelletier/go-toml/v2"
 
@@ -69,6 +70,7 @@ type Dir struct {
 	Backup uint64   // txid of the image, if the folder came from a backup
 	Info   Version  // what WriteVersion writes; see Version
 	update sync.Mutex
+	asked  question
 }
 
 // Open opens the folder, and formats it when it is new or empty: for the
@@ -303,10 +305,50 @@ func (d *Dir) makeSecret() error {
 	return vfs.WriteFile(d.fs, d.File(secretFile), d.Secret)
 }
 
+// question is what the disk is asked: one at most is under way, also of a disk that hangs.
+type question struct {
+	mu    sync.Mutex
+	since time.Time
+	said  chan struct{} // closed when there is an answer; nil: none is under way
+	why   string
+	err   error
+}
+
+// patience is how long a disk may take to say how much room it has. A busy one takes seconds.
+const patience = 10 * time.Second
+
 // Shortage says why growth is refused on account of the folder's disk: it has no room
-// beyond reserve, or is read-only, as after an error of the disk; it is empty while
-// neither is so.
+// beyond reserve, or is read-only, as after an error of the disk, or does not answer for
+// ten seconds; it is empty while none is so.
 func (d *Dir) Shortage(reserve int64) (why string, err error) {
+	q := &d.asked
+	q.mu.Lock()
+	if q.said == nil {
+		said := make(chan struct{})
+		q.said, q.since = said, time.Now()
+		go func() {
+			why, err := d.shortage(reserve)
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			q.why, q.err, q.said = why, err, nil
+			close(said)
+		}()
+	}
+	said := q.said
+	late := time.NewTimer(patience - time.Since(q.since))
+	q.mu.Unlock()
+	defer late.Stop()
+	select {
+	case <-said:
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return q.why, q.err
+	case <-late.C:
+		return "the namenode's disk does not answer; look for its errors in the kernel's log", nil
+	}
+}
+
+func (d *Dir) shortage(reserve int64) (why string, err error) {
 	f, err := d.fs.OpenWrite(d.File(VersionFile)) // nothing is written: it has to be allowed
 	if err == nil {
 		err = f.Close()

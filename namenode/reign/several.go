@@ -216,9 +216,14 @@ func (s *several) takeOver(ctx context.Context) error {
 		return err
 	}
 	read := s.cfg.Clock.Mono()
-	hand, err := s.shared.TakeOver(ctx, term, s.applyTailed)
+	soon, progress := s.impatient(ctx)
+	hand, err := s.shared.TakeOver(soon, term, func(r journal.Record) error {
+		progress(true)
+		return s.applyTailed(r)
+	})
+	progress(false)
 	if err != nil {
-		return err
+		return stalled(soon, err)
 	}
 	if hand.Idle >= 0 {
 		s.rooms.Engine.Idle(hand.Idle)
@@ -270,7 +275,31 @@ func (s *several) electedTerm(ctx context.Context, last uint64) (uint64, error) 
 
 // errStalled: the journal could not be written for so long that another
 // namenode, on another machine, may fare better.
-var errStalled = fmt.Errorf("%w: ZooKeeper has taken nothing for too long", journal.ErrFailed)
+var errStalled = fmt.Errorf("%w: ZooKeeper has taken, or given, nothing for too long", journal.ErrFailed)
+
+// impatient returns a context that ends when a namenode that was elected does not come
+// further for so long: ZooKeeper takes it for alive, so no other one is elected until it
+// resigns. It is told of each progress, and of the end of what is watched.
+func (s *several) impatient(ctx context.Context) (soon context.Context, progress func(further bool)) {
+	soon, cancel := context.WithCancelCause(ctx)
+	late := time.AfterFunc(s.cfg.HA.StallAfter(), func() { cancel(errStalled) })
+	return soon, func(further bool) {
+		if further {
+			late.Reset(s.cfg.HA.StallAfter())
+			return
+		}
+		late.Stop()
+		cancel(nil)
+	}
+}
+
+// stalled is the error of what was done with a context of impatient.
+func stalled(soon context.Context, err error) error {
+	if errors.Is(context.Cause(soon), errStalled) {
+		return fmt.Errorf("%w since this namenode was elected (%w)", errStalled, err)
+	}
+	return err
+}
 
 // unwritable reports whether the journal takes nothing more from this reign.
 func unwritable(err error) bool {

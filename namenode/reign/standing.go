@@ -202,13 +202,14 @@ func (s *several) beElected(ctx context.Context) (last zk.Reign, err error) {
 		}
 		s.log.Info("elected")
 		own := s.standing()
-		others, err := s.others(ctx)
-		if err != nil {
-			return last, err
+		soon, progress := s.impatient(ctx)
+		others, err := s.others(soon)
+		if err == nil {
+			last, err = s.shared.Term(soon)
 		}
-		last, err = s.shared.Term(ctx)
+		progress(false)
 		if err != nil {
-			return last, err
+			return last, stalled(soon, err)
 		}
 		next := w.makeFor(s.cfg.Clock.Mono(), last.Released, own, others)
 		if next == "" {
