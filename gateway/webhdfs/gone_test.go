@@ -10,11 +10,14 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/gateway/gate"
 	"github.com/leasefs/leasefs/gateway/hadoop"
+	"github.com/leasefs/leasefs/gateway/still"
 	"github.com/leasefs/leasefs/gateway/users"
+	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/namenode/conns"
 	"github.com/leasefs/leasefs/test/env"
 )
@@ -41,7 +44,7 @@ func TestClientHasGone(t *testing.T) {
 	fs := n.Client(t)
 	s := &Server{streams: gate.New(1, gateTime), users: users.New(t.Context(), client.Config{Namenodes: []string{n.Addr()}}, 1, nil)}
 	defer s.users.Close()
-	r := (&http.Request{Method: http.MethodPut}).WithContext((&visits{of: map[net.Conn]*visit{}}).connContext(t.Context(), mine))
+	r := (&http.Request{Method: http.MethodPut}).WithContext((&visits{still: still.New(nil), of: map[net.Conn]*visit{}}).connContext(t.Context(), mine))
 	u, err := s.users.Get(t.Context(), users.Key{User: "root"})
 	if err != nil {
 		t.Fatal(err)
@@ -98,5 +101,34 @@ func TestClientHasGone(t *testing.T) {
 		if got, err := fs.ReadFile(t.Context(), path); err != nil || string(got) != want {
 			t.Errorf("%s holds %q, %v", path, got, err)
 		}
+	}
+}
+
+// TestStandstill: of a connection that is older than a standstill of the process nothing is taken that
+// changes something: its client may not have been able to end it.
+func TestStandstill(t *testing.T) {
+	var c clock.Fake
+	vs := &visits{still: still.New(&c), of: map[net.Conn]*visit{}}
+	mine, theirs := net.Pipe()
+	defer func() { _, _ = mine.Close(), theirs.Close() }()
+	visit := func() *http.Request {
+		return (&http.Request{Method: http.MethodPut}).WithContext(vs.connContext(t.Context(), mine))
+	}
+	old := visit()
+	c.Advance(still.Limit - still.Pulse) // a machine that is busy
+	if err := ifThere(old); err != nil {
+		t.Errorf("before: %v", err)
+	}
+	c.Advance(2 * still.Pulse)
+	if err := ifThere(old); !errors.Is(err, errCut) {
+		t.Errorf("before the standstill is noted: %v", err)
+	}
+	life, end := context.WithCancel(t.Context())
+	vs.still.Run(life, func(time.Duration) { end() })
+	if err := ifThere(old); !errors.Is(err, errCut) {
+		t.Errorf("after: %v", err)
+	}
+	if err := ifThere(visit()); err != nil {
+		t.Errorf("of a new connection: %v", err)
 	}
 }

@@ -103,7 +103,7 @@ func TestHadoopPausedGateway(t *testing.T) {
 		return c
 	}
 	fs := n.client(ctx)
-	names := []string{"/created", "/deleted", "/renamed", "/half", "/silent", "/web", "/web-deleted"}
+	names := []string{"/created", "/deleted", "/renamed", "/half", "/silent", "/web", "/web-deleted", "/web-silent"}
 	for _, name := range names {
 		if err := fs.WriteFile(ctx, name, []byte("before")); err != nil {
 			t.Fatal(err)
@@ -139,6 +139,16 @@ func TestHadoopPausedGateway(t *testing.T) {
 	ended.send(half[:len(half)/2])
 	web := leave(ctx, t, paused.addr, "a client of WebHDFS that brings bytes")
 	web.send([]byte("PUT /webhdfs/v1/web?op=CREATE&overwrite=true&data=true&user.name=root HTTP/1.1\r\nHost: localhost\r\n"))
+	webSilent := leave(ctx, t, paused.addr, "a client of WebHDFS that cannot end its connection")
+	webSilent.send([]byte("GET /webhdfs/v1/?op=GETFILESTATUS&user.name=root HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+	resp, err := http.ReadResponse(bufio.NewReader(webSilent), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	if err = errors.Join(err, resp.Body.Close()); err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatal(resp.Status, err)
+	}
 	paused.stop(ctx)
 	began := time.Now()
 
@@ -150,6 +160,7 @@ func TestHadoopPausedGateway(t *testing.T) {
 		remove(4, "/deleted"),
 		hdfsCall(5, "rename2", &pb.Rename2RequestProto{Src: proto.String("/renamed"), Dst: proto.String("/created"), OverwriteDest: proto.Bool(true)}))
 	silent.send(remove(2, "/silent"))
+	webSilent.send([]byte("DELETE /webhdfs/v1/web-silent?op=DELETE&user.name=root HTTP/1.1\r\nHost: localhost\r\n\r\n"))
 	web.send([]byte("Content-Length: 3\r\n\r\nold"))
 	gone := leave(ctx, t, paused.addr, "a client of WebHDFS")
 	gone.send([]byte("DELETE /webhdfs/v1/web-deleted?op=DELETE&user.name=root HTTP/1.1\r\nHost: localhost\r\n\r\n"))
@@ -194,7 +205,7 @@ func TestHadoopPausedGateway(t *testing.T) {
 	rest(ctx, 17*time.Second-time.Since(began)) // the gateway has stood still for long enough to drop all calls
 
 	paused.signal(syscall.SIGCONT)
-	for _, c := range []leaving{ended, silent, web, gone} {
+	for _, c := range []leaving{ended, silent, web, gone, webSilent} {
 		c.ends()
 	}
 	if err := <-late; err == nil {
