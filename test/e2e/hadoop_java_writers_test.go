@@ -93,10 +93,10 @@ func TestHadoopKilledWriter(t *testing.T) {
 func TestHadoopSilentWriters(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t, 3*time.Minute)
-	const soft = 15 * time.Second
+	const soft = 30 * time.Second
 	n := startNamenode(ctx, t, "--soft-limit", soft.String())
 	g := startGateway(ctx, n)
-	conf := "<configuration>" + property("ipc.client.rpc-timeout.ms", "10000") + "</configuration>\n" // Hadoop's clients renew at half of it
+	conf := "<configuration>" + property("ipc.client.rpc-timeout.ms", "20000") + "</configuration>\n" // Hadoop's clients renew at half of it
 	if err := os.WriteFile(filepath.Join(g.conf, "core-site.xml"), []byte(conf), 0o600); err != nil {
 		t.Fatal(err)
 	}
