@@ -128,6 +128,24 @@ func TestReplacedWriters(t *testing.T) {
 	}
 }
 
+// TestReplacedWriterCloses: a writer that has flushed all, and was replaced since then, is told so by
+// its name when it closes.
+func TestReplacedWriterCloses(t *testing.T) {
+	n, s := start(t)
+	c, fs := connect(t, s, "root"), n.Client(t)
+	w, err := c.CreateFile("/f", 1, 1<<20, 0o644)
+	check(t, err)
+	flushed(t, fs, w, "/f", []byte("old"), 3)
+	_, err = fs.Recover(t.Context(), "/f", true)
+	check(t, err)
+	l, err := fs.Append(t.Context(), "/f")
+	check(t, err)
+	wantClass(t, "close", w.Close(), hadoop.LeaseExpired)
+	_, err = l.Write([]byte(" new"))
+	check(t, err, l.Close())
+	holds(t, c, fs, "/f", []byte("old new"))
+}
+
 // TestSilentWriter: a client of HDFS keeps its file while it renews, whatever else it does. One
 // that is silent is replaced after the soft limit, and not before, and what nobody asks for is
 // closed at the hard limit.

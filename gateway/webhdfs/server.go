@@ -20,6 +20,7 @@ import (
 	"github.com/leasefs/leasefs/gateway/auth"
 	"github.com/leasefs/leasefs/gateway/gate"
 	"github.com/leasefs/leasefs/gateway/hadoop"
+	"github.com/leasefs/leasefs/gateway/still"
 	"github.com/leasefs/leasefs/gateway/users"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
@@ -179,7 +180,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	s.users = users.New(s.life, cfg.Client, maxUsers, s.log)
 	s.openings = &openings{server: s, byID: map[string]*opening{}, writing: map[*opening]http.ResponseWriter{}}
-	s.visits = &visits{log: s.log, tls: cfg.TLS != nil, of: map[net.Conn]*visit{}}
+	s.visits = &visits{log: s.log, tls: cfg.TLS != nil, still: still.New(nil), of: map[net.Conn]*visit{}}
 	s.http = &http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: headTime,
@@ -211,6 +212,11 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		}
 	})
 	s.work.Go(s.sweep)
+	s.work.Go(func() {
+		s.visits.still.Run(s.life, func(d time.Duration) {
+			s.log.Warn("the process stood still; connections of WebHDFS that are there change nothing more, since clients may have made their requests elsewhere", "for", d)
+		})
+	})
 	return s, nil
 }
 

@@ -10,14 +10,16 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/leasefs/leasefs/gateway/still"
 	"github.com/leasefs/leasefs/namenode/conns"
 )
 
 // visits tell the log of connections that end before a whole request has come: net/http answers or
 // closes those without a word. It is safe for concurrent use.
 type visits struct {
-	log *slog.Logger
-	tls bool
+	log   *slog.Logger
+	tls   bool
+	still *still.Watch
 
 	mu sync.Mutex
 	of map[net.Conn]*visit
@@ -25,7 +27,9 @@ type visits struct {
 
 // visit is a connection.
 type visit struct {
+	visits *visits
 	conn   net.Conn
+	stood  int64       // how often the process had stood still when it began
 	begun  bool        // something has come; used by the connection's own goroutine
 	served atomic.Bool // the last request that has begun was whole
 }
@@ -34,7 +38,7 @@ type visitKey struct{}
 
 // connContext is http.Server.ConnContext.
 func (vs *visits) connContext(ctx context.Context, c net.Conn) context.Context {
-	v := &visit{conn: plain(c)}
+	v := &visit{visits: vs, conn: plain(c), stood: vs.still.Times()}
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
 	vs.of[c] = v
@@ -52,13 +56,18 @@ func plain(c net.Conn) net.Conn {
 // errGone ends a request before it changes anything.
 var errGone = fmt.Errorf("the client had gone before the request began: %w", errCut)
 
-// ifThere returns errGone if the client has ended the connection. A gateway that was stopped for a
-// while finds requests whose clients have made them by another one long ago, and more since then.
+// ifThere returns errGone if the client has ended the connection. A gateway that stood still for a
+// while finds requests whose clients have made them by another one long ago, and more since then. Some
+// cannot have ended their connections: of one that is older than the last standstill nothing is taken
+// that changes something, and clients make another.
 func ifThere(r *http.Request) error {
-	if v, ok := r.Context().Value(visitKey{}).(*visit); ok {
-		if cc, ok := v.conn.(*conns.Conn); ok && cc.Gone() {
-			return errGone
-		}
+	v, ok := r.Context().Value(visitKey{}).(*visit)
+	if !ok {
+		return nil
+	}
+	cc, ok := v.conn.(*conns.Conn)
+	if s := v.visits.still; ok && cc.Gone() || s.For() > 0 || v.stood < s.Times() {
+		return errGone
 	}
 	return nil
 }

@@ -178,7 +178,7 @@ func (q transfer) create() error {
 	}
 	defer leave()
 	a := hadoop.Attr{Replication: replication, BlockSize: size}.Or(hadoop.DefaultAttr)
-	return q.first(-1, here, func(ctx context.Context) (*client.Writer, error) {
+	return q.first(-1, here, overwrite, func(ctx context.Context) (*client.Writer, error) {
 		opts := []client.OpenOption{client.WithMode(mode), client.WithUmask(less)}
 		if overwrite { // as HDFS: whoever is writing the old one loses it
 			opts = append(opts, client.WithOverwrite(), client.WithSteal())
@@ -228,7 +228,7 @@ func (q transfer) append() error {
 			return err
 		}
 		defer leave()
-		return q.first(-1, true, func(ctx context.Context) (*client.Writer, error) {
+		return q.first(-1, true, true, func(ctx context.Context) (*client.Writer, error) {
 			w, err := q.fs.AppendInode(ctx, before.inode, q.path, false)
 			return w, q.fs.Held(q.path, err)
 		})
@@ -246,7 +246,7 @@ func (q transfer) append() error {
 		return err
 	}
 	defer leave()
-	return q.first(from, here, func(ctx context.Context) (*client.Writer, error) {
+	return q.first(from, here, true, func(ctx context.Context) (*client.Writer, error) {
 		w, err := q.fs.Append(ctx, q.path)
 		switch {
 		case client.KindOf(err) == client.ErrIsDirectory && err != nil:
@@ -264,15 +264,16 @@ func (q transfer) append() error {
 }
 
 // first opens a file and tells the client where to bring the bytes, unless it brings
-// them with this request (here). The call that opens it does not end when the client goes:
-// the namenode might have opened the file, and nobody here would know.
-func (q transfer) first(from int64, here bool, open func(context.Context) (*client.Writer, error)) error {
+// them with this request (here). It may change a file that is there (changing). The call that
+// opens it does not end when the client goes: the namenode might have opened the file, and nobody
+// here would know.
+func (q transfer) first(from int64, here, changing bool, open func(context.Context) (*client.Writer, error)) error {
 	leave, err := q.streams.Enter(q.ctx, q.taker())
 	if err != nil {
 		return err
 	}
 	var w *client.Writer
-	if !here { // else who has sent a part of the body, and says so by closing his half, writes that
+	if !here || changing { // else who has sent a part of a new file, and says so by closing his half, writes that
 		err = ifThere(q.r)
 	}
 	if err == nil {

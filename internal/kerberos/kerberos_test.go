@@ -2,15 +2,28 @@ package kerberos
 
 import (
 	"encoding/base64"
+	"encoding/binary"
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/jcmturner/gofork/encoding/asn1"
+	krb "github.com/jcmturner/gokrb5/v8/client"
+	"github.com/jcmturner/gokrb5/v8/config"
+	"github.com/jcmturner/gokrb5/v8/crypto"
+	"github.com/jcmturner/gokrb5/v8/gssapi"
+	iana "github.com/jcmturner/gokrb5/v8/iana/flags"
+	"github.com/jcmturner/gokrb5/v8/iana/keyusage"
+	"github.com/jcmturner/gokrb5/v8/iana/nametype"
 	"github.com/jcmturner/gokrb5/v8/keytab"
+	"github.com/jcmturner/gokrb5/v8/messages"
+	"github.com/jcmturner/gokrb5/v8/spnego"
+	"github.com/jcmturner/gokrb5/v8/types"
 
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
@@ -348,6 +361,105 @@ func FuzzAccept(f *testing.F) {
 	f.Fuzz(func(t *testing.T, token []byte) {
 		if p, _, err := a.Accept(token); err == nil {
 			t.Errorf("it is %s's", p)
+		}
+	})
+}
+
+// protect is the reverse of Context.Unwrap: a message of a client, its body rotated by so many bytes.
+func protect(t testing.TB, key types.EncryptionKey, text string, seal bool, turn int) []byte {
+	t.Helper()
+	var flags byte
+	if seal {
+		flags = isSealed
+	}
+	h, body := head(flags, 0, 0), []byte(text)
+	if seal {
+		e, err := crypto.GetEncryptedData(slices.Concat(body, h), key, keyusage.GSSAPI_INITIATOR_SEAL, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body = e.Cipher
+	} else {
+		kind, err := crypto.GetEtype(key.KeyType)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum, err := kind.GetChecksumHash(key.KeyValue, slices.Concat(body, h), keyusage.GSSAPI_INITIATOR_SEAL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body = append(body, sum...)
+		binary.BigEndian.PutUint16(h[4:], uint16(len(sum))) //nolint:gosec // some bytes
+	}
+	binary.BigEndian.PutUint16(h[6:], uint16(turn)) //nolint:gosec // some bytes
+	return slices.Concat(h, body[len(body)-turn:], body[:len(body)-turn])
+}
+
+// FuzzContext: nothing that a client of a gateway sends while it proves who it is ends the gateway.
+// Whoever is taken for somebody has his ticket, and what is taken for his message he has sent.
+func FuzzContext(f *testing.F) {
+	const server, text = "leasefs/nn1.example", "what the client says"
+	kt := keytab.New()
+	if err := kt.AddEntry(server, realm, "secret", time.Unix(1, 0), 1, strong[0]); err != nil {
+		f.Fatal(err)
+	}
+	raw, err := kt.Marshal()
+	file := filepath.Join(f.TempDir(), "keytab")
+	if err == nil {
+		err = os.WriteFile(file, raw, 0o600)
+	}
+	if err != nil {
+		f.Fatal(err)
+	}
+	open, err := OpenAcceptor(clock.System{}, file, server+"@"+realm, "")
+	if err != nil {
+		f.Fatal(err)
+	}
+	now := time.Now().UTC()
+	ticket, session, err := messages.NewTicket(types.NewPrincipalName(nametype.KRB_NT_PRINCIPAL, "ann"), realm, open.name(), realm,
+		types.NewKrbFlags(), kt, strong[0], 1, now, now, now.Add(time.Hour), now.Add(time.Hour))
+	if err != nil {
+		f.Fatal(err)
+	}
+	shown, err := spnego.NewKRB5TokenAPREQ(krb.NewWithPassword("ann", realm, "", config.New()), ticket, session,
+		[]int{gssapi.ContextFlagMutual, gssapi.ContextFlagReplay, gssapi.ContextFlagSequence, gssapi.ContextFlagConf}, []int{iana.APOptionMutualRequired})
+	if err != nil {
+		f.Fatal(err)
+	}
+	alone, err := shown.Marshal()
+	if err != nil {
+		f.Fatal(err)
+	}
+	negotiated, err := (&spnego.SPNEGOToken{Init: true, NegTokenInit: spnego.NegTokenInit{MechTypes: []asn1.ObjectIdentifier{gssapi.OIDKRB5.OID()}, MechTokenBytes: alone}}).Marshal()
+	if err != nil {
+		f.Fatal(err)
+	}
+	key := types.EncryptionKey{KeyType: strong[0], KeyValue: []byte("0123456789abcdef0123456789abcdef")}
+	for n, token := range [][]byte{alone, negotiated} {
+		accept := &Acceptor{self: open.self, clock: open.clock, keytab: open.keytab}
+		if c, err := accept.AcceptContext(token); err != nil || c.Principal != (Principal{"ann", realm}) || len(c.Reply) == 0 || !c.Numbered {
+			f.Fatalf("token %d: %+v, %v", n, c, err)
+		}
+		for _, seal := range []bool{false, true} {
+			message := protect(f, key, text, seal, 5*n)
+			if got, sealed, err := (&Context{key: key, Numbered: true}).Unwrap(message); string(got) != text || sealed != seal || err != nil {
+				f.Fatalf("a message: %q, %t, %v", got, sealed, err)
+			}
+			f.Add(token, message)
+		}
+	}
+	f.Fuzz(func(t *testing.T, token, message []byte) {
+		accept := &Acceptor{self: open.self, clock: open.clock, keytab: open.keytab} // each is good once
+		if c, err := accept.AcceptContext(token); err == nil {
+			if c.Principal != (Principal{"ann", realm}) {
+				t.Errorf("it is %s's", c.Principal)
+			}
+			if _, err := c.Wrap([]byte(text), true); err != nil {
+				t.Errorf("nothing can be said to the client: %v", err)
+			}
+		}
+		if got, _, err := (&Context{key: key, Numbered: true}).Unwrap(message); err == nil && string(got) != text {
+			t.Errorf("%q is taken for what the client says", got)
 		}
 	})
 }

@@ -86,3 +86,64 @@ func TestHadoopKilledWriter(t *testing.T) {
 	}
 	n.fsck(ctx)
 }
+
+// TestHadoopSilentWriters: a Java writer that writes nothing for longer than the soft limit keeps its
+// file, since its client renews. One whose process was stopped for as long is replaced, learns
+// it when it continues, and adds nothing behind its successor.
+func TestHadoopSilentWriters(t *testing.T) {
+	t.Parallel()
+	ctx := deadline(t, 3*time.Minute)
+	const soft = 30 * time.Second
+	n := startNamenode(ctx, t, "--soft-limit", soft.String())
+	g := startGateway(ctx, n)
+	conf := "<configuration>" + property("ipc.client.rpc-timeout.ms", "20000") + "</configuration>\n" // Hadoop's clients renew at half of it
+	if err := os.WriteFile(filepath.Join(g.conf, "core-site.xml"), []byte(conf), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	writer := func(path string) *process { return start(ctx, t, g.javaSpec(appender, g.hdfs, path)) }
+	idle, flushes, closes := writer("/idle"), writer("/flushes"), writer("/closes")
+	for _, p := range []*process{idle, flushes, closes} {
+		p.feed("one\n")
+		p.prints(ctx, p.out, "one", func(s string) bool { return s == "one\n" })
+	}
+	flushes.stop(ctx)
+	closes.stop(ctx)
+	rest(ctx, soft+soft/3)
+
+	for _, how := range []string{"create", "append"} {
+		other := g.begin(ctx, appender, g.hdfs, "/idle", how)
+		if other.ends(ctx, 1); !strings.Contains(other.out.String(), "AlreadyBeingCreatedException") {
+			t.Errorf("%s by another client, while a writer is idle: %s%s", how, other.out, other.err)
+		}
+	}
+	idle.feed("two\nthree\n")
+	idle.eof()
+	idle.ends(ctx, 0)
+	if got := n.run(ctx, "cat", "/idle"); got != "one\ntwo\nthree\n" {
+		t.Errorf("what the idle writer wrote: %q", got)
+	}
+
+	for path, p := range map[string]*process{"/flushes": flushes, "/closes": closes} {
+		next := n.begin(ctx, nil, "append", "--wait", "1m", "--flush", "line", "--ack", path)
+		next.feed("next\n")
+		next.acksUpTo(ctx, int64(len("one\nnext\n")))
+		p.signal(syscall.SIGCONT)
+		says := "LeaseExpiredException"
+		if p == flushes {
+			p.feed("late\n")
+			says = "All datanodes" // Hadoop's client asks nobody why
+		}
+		p.eof()
+		p.ends(ctx, 1)
+		if said := p.out.String(); !strings.HasPrefix(said, "one\nerror ") || !strings.Contains(p.err.String(), says) {
+			t.Errorf("the writer of %s, when it continues: %s%s", path, said, p.err)
+		}
+		next.feed("last\n")
+		next.eof()
+		next.ends(ctx, 0)
+		if got := n.run(ctx, "cat", path); got != "one\nnext\nlast\n" {
+			t.Errorf("%s holds %q", path, got)
+		}
+	}
+	n.fsck(ctx)
+}

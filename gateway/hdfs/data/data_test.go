@@ -333,12 +333,9 @@ func TestOldWriters(t *testing.T) {
 			w := r.writing(b)
 			w.put(0, []byte("hello"))
 			lose(t, r)
-			if name == "deleted" || name == "replaced" { // who sends no more learns of it by his next call
-				idle := r.files.InUse
-				env.Eventually(t, "the gateway knows", func() bool { return idle() == 0 || name == "replaced" && idle() == 1 })
-				w.acked(w.send(5, nil, false), pb.Status_SUCCESS)
-			}
-			// The connection ends by itself, or at the next packet.
+			// Who sends no more learns of it by his next call.
+			env.Eventually(t, "the gateway knows", func() bool { n := r.files.InUse(); return n == 0 || name == "replaced" && n == 1 })
+			w.acked(w.send(5, nil, false), pb.Status_SUCCESS)
 			_, _ = w.Write(w.packet(5, []byte("lost"), false, false))
 			w.ends()
 			b.Length = 5

@@ -121,8 +121,7 @@ func (c *conn) take(pipe *files.Pipe, s sums, first bool) error {
 		large.Reset(c.in)
 		c.in = large
 	}
-	// When another takes over, the lease is lost, or nothing can be acknowledged, whoever waits
-	// here is woken.
+	// When another takes over, or nothing can be acknowledged, whoever waits here is woken.
 	ctx, cancel := context.WithCancel(pipe.Context())
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(past) })()

@@ -182,15 +182,12 @@ func (t *Table) add(p *writing, w *client.Writer, path string, a hadoop.Attr, re
 	return f, nil
 }
 
-// dropLost lets go of a file whose lease is lost. The connection of its writer ends, too, so
-// that he sees it soon; but of a file that is gone only when he sends more: a client of
-// HDFS asks to complete it then, and learns the reason.
+// dropLost lets go of a file whose lease is lost. The connection of its writer ends when he sends
+// more, and not before: one who has nothing to send asks to complete the file, and learns the
+// reason, which a connection for bytes cannot say.
 func (t *Table) dropLost(f *file) {
 	if !t.forget(f) {
 		return
-	}
-	if fserror.KindOf(context.Cause(f.w.Context())) != fserror.LeaseLostGone {
-		f.hangUp()
 	}
 	_ = f.w.Abort() // there is nothing to close
 }

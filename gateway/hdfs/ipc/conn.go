@@ -347,7 +347,7 @@ func (c *conn) run(h *pb.RpcRequestHeaderProto, call *Call) (frame []byte, leave
 // this one must not make it later. The connection ends.
 func (c *conn) isGone() bool {
 	cc, ok := c.nc.(*conns.Conn)
-	gone := c.life.Err() != nil || c.server.stoodStill() > 0 || ok && cc.Gone()
+	gone := c.life.Err() != nil || c.server.cfg.Still.For() > 0 || ok && cc.Gone()
 	if gone {
 		c.end()
 	}

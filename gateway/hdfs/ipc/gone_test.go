@@ -12,6 +12,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/leasefs/leasefs/gateway/hdfs/hadoop"
+	"github.com/leasefs/leasefs/gateway/still"
+	"github.com/leasefs/leasefs/internal/clock"
 )
 
 // stopped is a listener of a process that was stopped: it accepts a connection when the client has
@@ -101,9 +103,9 @@ func TestClientHasGone(t *testing.T) {
 // TestStandstill: after the process stood still, connections end before a call is made that must not
 // happen twice.
 func TestStandstill(t *testing.T) {
-	var ahead atomic.Int64
+	var c clock.Fake // what it tells is not of the process: that may be suspended with its machine
 	once := func(_, method string) bool { return method == "add" }
-	run(t, Config{Once: once, Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }}, func(t *testing.T, b *bench) {
+	run(t, Config{Once: once, Still: still.New(&c)}, func(t *testing.T, b *bench) {
 		made := 0
 		b.methods["add"] = func(context.Context, *Call) (proto.Message, error) {
 			made++
@@ -113,14 +115,14 @@ func TestStandstill(t *testing.T) {
 		pass(time.Minute)
 		p.call(1, "add", "")
 		p.text(1)
-		ahead.Add(int64(stillTime - 2*pulse)) // a machine that is busy
+		c.Advance(still.Limit - 2*still.Pulse) // a machine that is busy
 		p.call(2, "add", "")
 		p.text(2)
-		pass(pulse)
-		ahead.Add(int64(stillTime + pulse))
+		pass(still.Pulse)
+		c.Advance(still.Limit + still.Pulse)
 		p.call(3, "add", "")
 		p.ended()
-		pass(pulse)
+		pass(still.Pulse)
 		q.ended() // what it might have sent is as old
 		if made != 2 {
 			t.Errorf("%d calls were made, want 2", made)

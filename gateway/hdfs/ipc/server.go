@@ -7,12 +7,12 @@ import (
 	"log/slog"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/leasefs/leasefs/gateway/gate"
+	"github.com/leasefs/leasefs/gateway/still"
 	"github.com/leasefs/leasefs/namenode/conns"
 	"github.com/leasefs/leasefs/namenode/share"
 )
@@ -34,12 +34,6 @@ const (
 	writeTime = time.Minute      // for a client to read an answer
 	callTime  = 2 * time.Minute  // for a call
 	bodies    = 64 << 20         // bytes of messages under way that are not small
-
-	// Each pulse the server notes that it runs. If that comes later than stillTime, the process stood
-	// still: a machine that is only busy does not keep it for so long, and a client of HDFS waits
-	// longer, 20 s at least, before it turns to another gateway.
-	pulse     = time.Second
-	stillTime = 15 * time.Second
 )
 
 // Call is one call of a client.
@@ -100,6 +94,8 @@ type Config struct {
 	Message, Calls, Conns int
 	// Now is the time, with a monotonic clock; nil: time.Now.
 	Now func() time.Time
+	// Still notices that the process stood still; nil: one by the machine's clock.
+	Still *still.Watch
 	// Logger gets what an operator should know of; nil: nothing is logged.
 	Logger *slog.Logger
 }
@@ -116,9 +112,8 @@ type Server struct {
 	life     context.Context
 	kill     context.CancelFunc
 	served   chan struct{}
-	err      error                     // once served is closed
-	ran      atomic.Pointer[time.Time] // when the process is known to have run last
-	beats    sync.WaitGroup            // beat
+	err      error          // once served is closed
+	watches  sync.WaitGroup // Config.Still
 
 	mu     sync.Mutex
 	open   map[*conn]struct{}
@@ -138,6 +133,9 @@ func Serve(l net.Listener, cfg Config) *Server {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	if cfg.Still == nil {
+		cfg.Still = still.New(nil)
+	}
 	if cfg.Once == nil {
 		cfg.Once = func(string, string) bool { return false }
 	}
@@ -154,8 +152,7 @@ func Serve(l net.Listener, cfg Config) *Server {
 		open:     map[*conn]struct{}{},
 	}
 	s.life, s.kill = context.WithCancel(context.Background())
-	s.runs()
-	s.beats.Go(s.beat)
+	s.watches.Go(func() { cfg.Still.Run(s.life, s.stoodStill) })
 	s.work.Go(s.accept)
 	return s
 }
@@ -202,36 +199,11 @@ func (s *Server) accept() {
 	}
 }
 
-func (s *Server) runs() {
-	now := s.cfg.Now()
-	s.ran.Store(&now)
-}
-
-// stoodStill is for how long the process stood still just now; 0: it did not.
-func (s *Server) stoodStill() time.Duration {
-	if d := s.cfg.Now().Sub(*s.ran.Load()); d > stillTime {
-		return d
-	}
-	return 0
-}
-
-// beat ends all connections after the process stood still. What they have sent may be old, and a
+// stoodStill ends all connections after the process stood still. What they have sent may be old, and a
 // client that has turned to another gateway may not have been able to end its own.
-func (s *Server) beat() {
-	t := time.NewTicker(pulse)
-	defer t.Stop()
-	for {
-		select {
-		case <-t.C:
-			if d := s.stoodStill(); d > 0 {
-				s.log.Warn("the process stood still; connections end, since clients may have made their calls elsewhere", "for", d)
-				s.endAll()
-			}
-			s.runs() // not before: until then no call begins that must not happen twice
-		case <-s.life.Done():
-			return
-		}
-	}
+func (s *Server) stoodStill(d time.Duration) {
+	s.log.Warn("the process stood still; connections end, since clients may have made their calls elsewhere", "for", d)
+	s.endAll()
 }
 
 func (s *Server) endAll() {
@@ -283,7 +255,7 @@ func (s *Server) Close(ctx context.Context) error {
 	s.work.Wait()
 	ended()
 	s.kill()
-	s.beats.Wait()
+	s.watches.Wait()
 	s.workers.close()
 	if errors.Is(err, net.ErrClosed) {
 		err = nil

@@ -10,6 +10,7 @@ import org.apache.hadoop.hdfs.DistributedFileSystem;
  * Appender URI PATH: creates the file and appends each line of its input, with an hflush or hsync
  * each, after which it prints the line. At the end of the input it closes the file. An error is
  * printed as "error CLASS", with exit code 1.
+ * Appender URI PATH append: the same, but it appends to the file.
  * Appender URI PATH take: has the file recovered from whoever writes it, and appends "taken".
  */
 public final class Appender {
@@ -17,7 +18,8 @@ public final class Appender {
     Path path = new Path(args[1]);
     try {
       FileSystem fs = new Path(args[0]).getFileSystem(new Configuration());
-      if (args.length > 2) {
+      String how = args.length > 2 ? args[2] : "create";
+      if (how.equals("take")) {
         DistributedFileSystem hdfs = (DistributedFileSystem) fs;
         while (!hdfs.recoverLease(path)) {
           Thread.sleep(100);
@@ -27,7 +29,7 @@ public final class Appender {
         }
         return;
       }
-      FSDataOutputStream out = fs.create(path, false);
+      FSDataOutputStream out = how.equals("append") ? fs.append(path) : fs.create(path, false);
       BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
       int n = 0;
       for (String line = in.readLine(); line != null; line = in.readLine()) {
