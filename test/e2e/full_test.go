@@ -193,7 +193,7 @@ func TestDiskFullToTheLastByte(t *testing.T) {
 func TestStartWithNothingFree(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t, 2*time.Minute)
-	n, disk := onScratch(ctx, t, "400m")
+	n, disk := onScratch(ctx, t, "330m")
 	block := strings.Repeat("leasefs ", 1<<20) // 8 MiB
 	n.write(ctx, "kept", "create", "/kept")
 	rm := []string{"rm"}

@@ -489,7 +489,7 @@ func TestScenario43SlowNetwork(t *testing.T) {
 // over failovers: no error, nothing twice, nothing left out.
 func TestScenario45PagedListing(t *testing.T) {
 	t.Parallel()
-	const sessions = 2500 // over two pages
+	const sessions = 2050 // over two pages
 	ctx := deadline(t, 3*time.Minute)
 	e := startFleet(ctx, t, func(c *fleetConfig) { c.flags = []string{"--soft-limit", "5m"} })
 	r := e.raw(t, "many")

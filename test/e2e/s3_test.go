@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/test/env/s3env"
+	"github.com/leasefs/leasefs/test/env/size"
 )
 
 // TestS3 is a namenode alone whose blocks are in a bucket.
@@ -196,14 +197,13 @@ func (w countingWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// s3LargeFilePassesBy: 64 MiB go in and come out, and the namenode sees none of it.
+// s3LargeFilePassesBy: several blocks go in and come out, and the namenode sees none of it.
 func s3LargeFilePassesBy(ctx context.Context, t *testing.T, server *s3env.Server) {
 	n := onS3(t, server, server.URL(prefixOf(t)))
 	calls, pages := newRelay(t, n.listen), newRelay(t, n.http)
 	n.flags = append(n.flags, "--advertise-http", pages.addr)
 	n.start(ctx)
-	const size = 64 << 20
-	data := make([]byte, size)
+	data := make([]byte, size.Of(32<<20, 64<<20))
 	_, _ = rand.NewChaCha8([32]byte{6, 4}).Read(data)
 	want := sha256.Sum256(data)
 	file := filepath.Join(t.TempDir(), "large")
@@ -234,7 +234,7 @@ func s3LargeFilePassesBy(ctx context.Context, t *testing.T, server *s3env.Server
 	if seen := calls.bytes.Load() + pages.bytes.Load(); seen > 1<<20 || seen == 0 {
 		t.Errorf("%s passed through the namenode", mib(seen))
 	} else {
-		t.Logf("64 MiB: put %.2f s, get %.2f s; %d bytes passed through the namenode's ports", put.Seconds(), get.Seconds(), seen)
+		t.Logf("%s: put %.2f s, get %.2f s; %d bytes passed through the namenode's ports", mib(int64(len(data))), put.Seconds(), get.Seconds(), seen)
 	}
 }
 
