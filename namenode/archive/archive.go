@@ -253,12 +253,6 @@ func (a *Archive) find(ctx context.Context, term uint64) error {
 	for _, s := range slices.Backward(c.spans) {
 		agrees, err := a.agrees(ctx, s)
 		if errors.Is(err, journal.ErrPurged) {
-			// The journal of what a restore brought back begins behind what is archived.
-			if _, err = a.record(ctx, s.to+1); errors.Is(err, journal.ErrPurged) {
-				a.hole(s.to + 1)
-			} else if err != nil {
-				return err
-			}
 			break
 		}
 		if err != nil {
@@ -270,9 +264,25 @@ func (a *Archive) find(ctx context.Context, term uint64) error {
 		}
 		others = append(others, s)
 	}
-	if n := len(others); n > 0 { // once: after a way back these can be those of a whole day
+	before := uint64(0) // the record before the first one that the journal has
+	if txid == 0 {
+		if before, err = a.oldest(ctx); err != nil {
+			return err
+		}
+	}
+	n := len(others)
+	if n > 0 { // once: after a way back these can be those of a whole day
 		a.cfg.Log.Warn("the archive has records of another history, or that are damaged; what they are is told by the terms that put them", "reason", fserror.ReasonArchive,
 			"objects", n, "oldest", others[n-1].Name(), "newest", others[0].Name())
+	}
+	switch {
+	case txid > 0 || len(c.spans) == 0:
+	case n > 0 && before > 0 && c.spans[0].from <= before+1:
+		// What the journal still has may begin within the other history: it must not continue that.
+		a.hole(others[n-1].from)
+		return a.makeBase(ctx, true)
+	case n == 0 && c.spans[len(c.spans)-1].to < before: // what a restore brought back begins right behind
+		a.hole(c.spans[len(c.spans)-1].to + 1)
 	}
 	a.newest, a.based, a.since = 0, 0, 0
 	for _, b := range c.bases {
@@ -289,8 +299,8 @@ func (a *Archive) find(ctx context.Context, term uint64) error {
 	covered := a.cfg.Clock.Mono()
 	if txid > 0 {
 		covered -= time.Duration(max(0, a.cfg.Now()-c.timeOf(txid))) * time.Millisecond
-	} else if txid, err = a.oldest(ctx); err != nil {
-		return err
+	} else {
+		txid = before
 	}
 	a.reached(txid, covered, 0)
 	return nil

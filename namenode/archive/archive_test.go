@@ -312,6 +312,56 @@ func TestOtherHistory(t *testing.T) {
 	}
 }
 
+// TestPurgedBeyondTheFork: a history that may archive only when its journal does not reach back
+// any more to where another one parts from it does not continue that one's records.
+func TestPurgedBeyondTheFork(t *testing.T) {
+	for name, c := range map[string]struct {
+		others int  // records of the other one
+		pruned bool // those before its last object
+	}{
+		"the other one is shorter":        {5, false},
+		"the other one is longer":         {25, false},
+		"one object of the other is left": {5, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.clk.Advance(2 * time.Hour)
+			r.grow(t, 9, 1)
+			r.all() // to 10, and a base
+			r.grow(t, 5, 1)
+			mine := *r.history // to 15
+			mine.tree, mine.recs = r.at(15), append([]journal.Record(nil), r.recs...)
+			r.grow(t, c.others, 1)
+			r.all() // of the other one
+			if c.pruned {
+				if err := r.DeleteNamed(t.Context(), r.catalog().all[0].Name()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			other := r.history
+			r.history = &mine
+			r.grow(t, 9, 2)
+			r.gone = 17
+			r.reign(50) // 25, with a base
+			r.all()
+			r.grow(t, 5, 2)
+			r.all()
+			if st := r.Stats(); st.TxID != 30 || st.Holes != 1 {
+				t.Errorf("%+v", st)
+			}
+			r.has(25, 26, 29, 30)
+			r.newestIs(30)
+			r.history = other
+			r.has(10, 11, 15, 16, 20)
+			if c.others < 9 {
+				r.hasNot("hole", 21, 24)
+			}
+			r.damage(r.catalog().bases[0].Name)
+			r.hasNot("hole", 25, 26, 30)
+		})
+	}
+}
+
 // TestOthersAreOneLine: after a way back, the log has one line of all that the other history
 // has archived, however much that is.
 func TestOthersAreOneLine(t *testing.T) {
