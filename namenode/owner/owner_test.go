@@ -1,9 +1,12 @@
 package owner
 
 import (
+	"log/slog"
 	"testing"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/blockstore/local"
+	"github.com/leasefs/leasefs/namenode/marker"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
@@ -38,6 +41,35 @@ func TestVouched(t *testing.T) {
 		}
 		if got := private.Vouched(reigns, c.key); got != c.folder {
 			t.Errorf("%s, in a folder of its own: %v", c.name, got)
+		}
+	}
+}
+
+// TestNextTermIsNotThatOfTheArchive: the reign that has ended a conflict archives in a term above
+// its own, and above those of all incarnations before. No later reign has that one.
+func TestNextTermIsNotThatOfTheArchive(t *testing.T) {
+	st, err := local.Open(local.Config{Dir: t.TempDir(), NamespaceID: [16]byte{1}, Secret: make([]byte, 32), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = st.Close() }()
+	for name, c := range map[string]struct {
+		floor, term    uint64
+		archives, next uint64
+	}{
+		"of the first incarnation":   {0, 1, 1, 2},
+		"which ended the conflict":   {70, 5, 71, 72},
+		"the first after a conflict": {70, 72, 72, 73},
+	} {
+		o := New(Config{Log: slog.New(slog.DiscardHandler), Store: st, Objects: st})
+		o.mine.Store(&marker.Incarnation{Number: 1, TermFloor: c.floor})
+		o.Begin(c.term, "")
+		archives, err := o.Overrules()
+		if err != nil || archives != c.archives {
+			t.Errorf("a reign %s archives in term %d, not %d (%v)", name, archives, c.archives, err)
+		}
+		if next, err := o.NextTerm(t.Context(), c.term); err != nil || next != c.next {
+			t.Errorf("behind a reign %s comes term %d, not %d (%v)", name, next, c.next, err)
 		}
 	}
 }
