@@ -1,11 +1,11 @@
 package owner
 
 import (
+	"context"
 	"log/slog"
 	"testing"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
-	"github.com/leasefs/leasefs/internal/blockstore/local"
 	"github.com/leasefs/leasefs/namenode/marker"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
@@ -45,14 +45,21 @@ func TestVouched(t *testing.T) {
 	}
 }
 
+// empty is a store that has nothing.
+type empty struct {
+	blockstore.Store
+	blockstore.Objects
+}
+
+func (empty) List(context.Context, blockstore.Key, int) ([]blockstore.Info, error) { return nil, nil }
+
+func (empty) ListNamed(context.Context, string, string, int) ([]blockstore.NamedInfo, error) {
+	return nil, nil
+}
+
 // TestNextTermIsNotThatOfTheArchive: the reign that has ended a conflict archives in a term above
 // its own, and above those of all incarnations before. No later reign has that one.
 func TestNextTermIsNotThatOfTheArchive(t *testing.T) {
-	st, err := local.Open(local.Config{Dir: t.TempDir(), NamespaceID: [16]byte{1}, Secret: make([]byte, 32), Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = st.Close() }()
 	for name, c := range map[string]struct {
 		floor, term    uint64
 		archives, next uint64
@@ -61,7 +68,7 @@ func TestNextTermIsNotThatOfTheArchive(t *testing.T) {
 		"which ended the conflict":   {70, 5, 71, 72},
 		"the first after a conflict": {70, 72, 72, 73},
 	} {
-		o := New(Config{Log: slog.New(slog.DiscardHandler), Store: st, Objects: st})
+		o := New(Config{Log: slog.New(slog.DiscardHandler), Store: empty{}, Objects: empty{}})
 		o.mine.Store(&marker.Incarnation{Number: 1, TermFloor: c.floor})
 		o.Begin(c.term, "")
 		archives, err := o.Overrules()
