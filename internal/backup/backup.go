@@ -92,7 +92,7 @@ func Write(ctx context.Context, from Source, dir string, o Options) (Result, err
 		return Result{}, fserror.With(err, "backup", dir)
 	}
 	defer to.unlock()
-	b := &folder{root: to.work, from: from, options: o}
+	b := &folder{root: to.work, from: from, options: o, synced: map[string]bool{}}
 	for idle := 0; ; idle++ {
 		had := b.fetched
 		if err = b.prepare(); err == nil {
@@ -170,9 +170,10 @@ type folder struct {
 	from    Source
 	options Options
 
-	dirs  map[string]bool // those made, to be synced
-	older []string        // folders of blocks of earlier tries
-	same  atomic.Bool     // Options.Since is of this namespace
+	dirs   map[string]bool // those made, to be synced
+	older  []string        // folders of blocks of earlier tries
+	synced map[string]bool // those of earlier rounds of this one: what is in them is on the disk
+	same   atomic.Bool     // Options.Since is of this namespace
 
 	mu       sync.Mutex // of dirs, result and fetched, while blocks are fetched
 	result   Result
@@ -191,6 +192,7 @@ const blocksFolder = "blocks"
 // prepare leaves nothing of an earlier try but its blocks, which are looked at
 // when they are needed.
 func (b *folder) prepare() error {
+	first := b.dirs == nil
 	b.dirs, b.older = map[string]bool{b.root: true}, nil
 	b.result = Result{}
 	entries, err := os.ReadDir(b.root)
@@ -215,9 +217,11 @@ func (b *folder) prepare() error {
 		}
 	}
 	last := filepath.Join(b.root, blocksFolder)
-	switch err := os.Rename(last, last+"."+strconv.Itoa(next)); {
+	old := last + "." + strconv.Itoa(next)
+	switch err := os.Rename(last, old); {
 	case err == nil:
-		b.older = append(b.older, last+"."+strconv.Itoa(next))
+		b.older = append(b.older, old)
+		b.synced[old] = !first
 	case !errors.Is(err, fs.ErrNotExist):
 		return localError(last, err)
 	}

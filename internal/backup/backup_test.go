@@ -97,6 +97,36 @@ func TestContinuesBehindABrokenStream(t *testing.T) {
 	}
 }
 
+// What a backup that was killed left may not be on the disk: it is written again, and not read
+// from the store. A link to a block of an earlier backup stays one.
+func TestContinuesAfterAKill(t *testing.T) {
+	top := t.TempDir()
+	dir, earlier := filepath.Join(top, "new"), filepath.Join(top, "earlier")
+	var left [2]os.FileInfo
+	for i := range left {
+		p := filepath.Join(top, ".new.part", blockName(i))
+		err := errors.Join(os.MkdirAll(filepath.Dir(p), 0o750), os.WriteFile(p, content(i), 0o600))
+		if i == 1 {
+			err = errors.Join(err, os.Link(p, earlier))
+		}
+		if left[i], _ = os.Stat(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := &source{blocks: 3, name: blockName}
+	if r, err := Write(t.Context(), s, dir, Options{}); err != nil || r.Reused != 2 || s.read.Load() != 1 {
+		t.Fatalf("%+v, %v; %d blocks were read", r, err, s.read.Load())
+	}
+	for i, was := range left {
+		p := filepath.Join(dir, blockName(i))
+		is, err := os.Stat(p)
+		got, rerr := os.ReadFile(p)
+		if err := errors.Join(err, rerr); err != nil || string(got) != string(content(i)) || os.SameFile(was, is) != (i == 1) {
+			t.Errorf("block %d: %q, %v; the same file: %t", i, got, err, os.SameFile(was, is))
+		}
+	}
+}
+
 // What a namenode sends stays in the folder, and nothing is left of a backup that
 // was refused.
 func TestNamesStayInTheFolder(t *testing.T) {

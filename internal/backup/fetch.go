@@ -45,7 +45,7 @@ func (b *folder) fetch(ctx context.Context, m *pb.BackupResponse) error {
 	buf.B = buf.B[:m.GetLength()]
 	damaged := false // an earlier try has it so, perhaps from the earlier backup
 	for _, old := range b.older {
-		had, bad, err := again(filepath.Join(old, inside), path, buf.B, m.GetCrc32C())
+		had, bad, err := again(filepath.Join(old, inside), path, buf.B, m.GetCrc32C(), b.synced[old])
 		if damaged = damaged || bad; err != nil {
 			return localError(name, err)
 		}
@@ -122,8 +122,10 @@ func (b *folder) takeOver(inside, path string, buf []byte, crc uint32) (bool, er
 	return true, nil
 }
 
-// again moves a block of an earlier try to its place if it is whole; bad: it is there, and is not.
-func again(old, path string, buf []byte, crc uint32) (had, bad bool, err error) {
+// again puts a block of an earlier try in its place if it is whole; bad: it is there, and is not.
+// One that is not surely on the disk is written again: that try may have been killed before, or may
+// have met an error, after which a sync of the same file says nothing.
+func again(old, path string, buf []byte, crc uint32, synced bool) (had, bad bool, err error) {
 	f, err := os.Open(old)
 	if err != nil {
 		return false, false, nil //nolint:nilerr // not one of those
@@ -136,9 +138,16 @@ func again(old, path string, buf []byte, crc uint32) (had, bad bool, err error) 
 	if _, err := f.ReadAt(buf, 0); err != nil || blockstore.CRC(buf) != crc {
 		return false, true, nil //nolint:nilerr // it is read from the store, then
 	}
-	return true, false, os.Rename(old, path)
+	if st, ok := info.Sys().(*syscall.Stat_t); synced || ok && st.Nlink > 1 { // a link is to a block of a complete backup
+		return true, false, os.Rename(old, path)
+	}
+	if err := writeSynced(path, buf); err != nil {
+		return false, false, err
+	}
+	return true, false, os.Remove(old)
 }
 
+// writeSynced leaves nothing that is not on the disk.
 func writeSynced(path string, data []byte) error {
 	// What is there may be a link to a file of another backup.
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -148,5 +157,9 @@ func writeSynced(path string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	return vfs.Durably(f, func() error { _, err := f.Write(data); return err })
+	err = vfs.Durably(f, func() error { _, err := f.Write(data); return err })
+	if err != nil {
+		_ = os.Remove(path)
+	}
+	return err
 }

@@ -27,6 +27,7 @@ const (
 	every      = 2 * time.Second // between two looks at the journal, unless there is more
 	pause      = 5 * time.Second // after the store did not take something
 	basePause  = time.Minute     // after a base could not be made
+	pruneFirst = 5 * time.Minute // after a reign began: one that ends within the hour prunes, too
 	pruneEvery = time.Hour       // if a quarter of Keep is not shorter
 	basesKept  = 8               // within Keep, at least
 	longest    = 24 * time.Hour  // between two bases
@@ -85,7 +86,7 @@ type Archive struct {
 	based   int64         // about when that was, in the journal's time
 	size    int64         // of that base
 	since   int64         // bytes of records since then
-	pruned  time.Duration // when that was last done
+	pruneAt time.Duration // when that is due
 	baseAt  time.Duration // when the next base is tried, after one that failed
 	baseErr error         // why it failed
 	holed   uint64        // the first record that the last hole lacks
@@ -176,7 +177,7 @@ func (a *Archive) Run(ctx context.Context, j journal.Journal) error {
 
 // begin is told of the reign.
 func (a *Archive) begin(j journal.Journal) {
-	a.journal, a.term, a.pruned = j, 0, a.cfg.Clock.Mono()
+	a.journal, a.term, a.pruneAt = j, 0, a.cfg.Clock.Mono()+pruneFirst
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.durable, a.covered, a.stats.TxID, a.stats.On = j.Durable, a.cfg.Clock.Mono(), 0, a.cfg.Keep() > 0
@@ -220,7 +221,9 @@ func (a *Archive) turn(ctx context.Context) (more bool, err error) {
 			return false, err
 		}
 	}
-	return a.step(ctx)
+	pruned := a.prune(ctx)
+	more, err = a.step(ctx)
+	return more, errors.Join(pruned, err)
 }
 
 // tell notes, and logs once, why nothing is archived.
@@ -253,12 +256,6 @@ func (a *Archive) find(ctx context.Context, term uint64) error {
 	for _, s := range slices.Backward(c.spans) {
 		agrees, err := a.agrees(ctx, s)
 		if errors.Is(err, journal.ErrPurged) {
-			// The journal of what a restore brought back begins behind what is archived.
-			if _, err = a.record(ctx, s.to+1); errors.Is(err, journal.ErrPurged) {
-				a.hole(s.to + 1)
-			} else if err != nil {
-				return err
-			}
 			break
 		}
 		if err != nil {
@@ -270,9 +267,25 @@ func (a *Archive) find(ctx context.Context, term uint64) error {
 		}
 		others = append(others, s)
 	}
-	if n := len(others); n > 0 { // once: after a way back these can be those of a whole day
+	before := uint64(0) // the record before the first one that the journal has
+	if txid == 0 {
+		if before, err = a.oldest(ctx); err != nil {
+			return err
+		}
+	}
+	n := len(others)
+	if n > 0 { // once: after a way back these can be those of a whole day
 		a.cfg.Log.Warn("the archive has records of another history, or that are damaged; what they are is told by the terms that put them", "reason", fserror.ReasonArchive,
 			"objects", n, "oldest", others[n-1].Name(), "newest", others[0].Name())
+	}
+	switch {
+	case txid > 0 || len(c.spans) == 0:
+	case n > 0 && before > 0 && c.spans[0].from <= before+1:
+		// What the journal still has may begin within the other history: it must not continue that.
+		a.hole(others[n-1].from)
+		return a.makeBase(ctx, true)
+	case n == 0 && c.spans[len(c.spans)-1].to < before: // what a restore brought back begins right behind
+		a.hole(c.spans[len(c.spans)-1].to + 1)
 	}
 	a.newest, a.based, a.since = 0, 0, 0
 	for _, b := range c.bases {
@@ -289,8 +302,8 @@ func (a *Archive) find(ctx context.Context, term uint64) error {
 	covered := a.cfg.Clock.Mono()
 	if txid > 0 {
 		covered -= time.Duration(max(0, a.cfg.Now()-c.timeOf(txid))) * time.Millisecond
-	} else if txid, err = a.oldest(ctx); err != nil {
-		return err
+	} else {
+		txid = before
 	}
 	a.reached(txid, covered, 0)
 	return nil
@@ -370,7 +383,7 @@ func (a *Archive) reached(txid uint64, covered time.Duration, put int) {
 	a.stats.Bytes += int64(put)
 }
 
-// step archives what is durable, one object at most, and does what is due besides. more: it
+// step archives what is durable, one object at most, and makes a base if one is due. more: it
 // has to be called again at once.
 func (a *Archive) step(ctx context.Context) (more bool, err error) {
 	began, durable := a.cfg.Clock.Mono(), a.journal.Durable()
@@ -429,18 +442,11 @@ func (a *Archive) put(ctx context.Context, s Segment, object []byte) error {
 	return err
 }
 
-// upkeep makes a base if one is due, and removes what is not kept.
+// upkeep makes a base if one is due.
 func (a *Archive) upkeep(ctx context.Context) error {
 	if txid := a.Stats().TxID; txid > a.newest+2 && (a.cfg.Now()-a.based >= min(longest, a.keep/basesKept).Milliseconds() ||
 		a.since >= max(baseBytes, baseShare*a.size)) {
-		if err := a.makeBase(ctx, false); err != nil {
-			return err
-		}
-	}
-	now := a.cfg.Clock.Mono()
-	if now-a.pruned >= min(pruneEvery, a.keep/4) {
-		a.pruned = now
-		return a.prune(ctx)
+		return a.makeBase(ctx, false)
 	}
 	return nil
 }
@@ -470,8 +476,14 @@ func (a *Archive) makeBase(ctx context.Context, begins bool) error {
 	return nil
 }
 
-// prune removes what no moment needs that is kept. One base more stays, since one can be damaged.
+// prune removes, if that is due, what no moment needs that is kept. One base more stays, since one
+// can be damaged.
 func (a *Archive) prune(ctx context.Context) error {
+	now := a.cfg.Clock.Mono()
+	if now < a.pruneAt {
+		return nil
+	}
+	a.pruneAt = now + min(pruneEvery, a.keep/4)
 	c, err := Open(ctx, a.cfg.Objects, a.cfg.ID, a.cfg.Log)
 	if err != nil {
 		return err

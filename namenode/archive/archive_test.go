@@ -39,6 +39,7 @@ type rig struct {
 type flaky struct {
 	blockstore.Objects
 	away, lose bool
+	noBases    bool // it takes all else
 	puts       int
 	refused    string // what cannot be read
 }
@@ -52,7 +53,7 @@ func (f *flaky) GetNamed(ctx context.Context, name string, off, length int64) (i
 
 func (f *flaky) PutNamed(ctx context.Context, name string, body io.ReaderAt, length int64, crc uint32) error {
 	f.puts++
-	if f.away {
+	if f.away || f.noBases && strings.HasPrefix(name, BasePrefix) {
 		return fserror.New(fserror.Unavailable, "", "", "away")
 	}
 	err := f.Objects.PutNamed(ctx, name, body, length, crc)
@@ -312,6 +313,56 @@ func TestOtherHistory(t *testing.T) {
 	}
 }
 
+// TestPurgedBeyondTheFork: a history that may archive only when its journal does not reach back
+// any more to where another one parts from it does not continue that one's records.
+func TestPurgedBeyondTheFork(t *testing.T) {
+	for name, c := range map[string]struct {
+		others int  // records of the other one
+		pruned bool // those before its last object
+	}{
+		"the other one is shorter":        {5, false},
+		"the other one is longer":         {25, false},
+		"one object of the other is left": {5, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.clk.Advance(2 * time.Hour)
+			r.grow(t, 9, 1)
+			r.all() // to 10, and a base
+			r.grow(t, 5, 1)
+			mine := *r.history // to 15
+			mine.tree, mine.recs = r.at(15), append([]journal.Record(nil), r.recs...)
+			r.grow(t, c.others, 1)
+			r.all() // of the other one
+			if c.pruned {
+				if err := r.DeleteNamed(t.Context(), r.catalog().all[0].Name()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			other := r.history
+			r.history = &mine
+			r.grow(t, 9, 2)
+			r.gone = 17
+			r.reign(50) // 25, with a base
+			r.all()
+			r.grow(t, 5, 2)
+			r.all()
+			if st := r.Stats(); st.TxID != 30 || st.Holes != 1 {
+				t.Errorf("%+v", st)
+			}
+			r.has(25, 26, 29, 30)
+			r.newestIs(30)
+			r.history = other
+			r.has(10, 11, 15, 16, 20)
+			if c.others < 9 {
+				r.hasNot("hole", 21, 24)
+			}
+			r.damage(r.catalog().bases[0].Name)
+			r.hasNot("hole", 25, 26, 30)
+		})
+	}
+}
+
 // TestOthersAreOneLine: after a way back, the log has one line of all that the other history
 // has archived, however much that is.
 func TestOthersAreOneLine(t *testing.T) {
@@ -514,7 +565,7 @@ func TestClockAhead(t *testing.T) {
 	for range 12 { // short reigns, each with a clock of its own
 		r.clk.ShiftWall(30 * 24 * time.Hour)
 		r.reign(uint64(3 + len(r.recs)))
-		r.Archive.pruned = -pruneEvery
+		r.pruneAt = 0
 		r.grow(t, 1, 1)
 		r.all()
 	}
@@ -637,6 +688,50 @@ func TestPrune(t *testing.T) {
 	r.hasNot("not kept", 1, 5, 20)
 	if c := r.catalog(); len(c.all) > 14 || len(c.bases) > 14 {
 		t.Errorf("%d objects and %d bases are left", len(c.all), len(c.bases))
+	}
+}
+
+// TestPruneWithoutBases: what no kept moment needs goes also while the store takes no base; it may
+// have no room for one.
+func TestPruneWithoutBases(t *testing.T) {
+	r := newRig(t)
+	step := func(hours int) int {
+		for range hours {
+			r.clk.Advance(time.Hour)
+			r.grow(t, 4, 1)
+			for more := true; more; {
+				more, _ = r.turn(t.Context()) // it says that there is no base
+			}
+		}
+		return len(r.catalog().all)
+	}
+	if n := step(6); n != 6 {
+		t.Fatalf("%d objects", n)
+	}
+	r.noBases = true
+	before := r.catalog().all
+	if n := step(30); n > 32 || r.catalog().all[0] == before[0] {
+		t.Errorf("%d objects after 36 hours, of which 30 went without a base; the oldest is %s", n, r.catalog().all[0].Name())
+	}
+	last := r.Durable()
+	for hour := range uint64(9) {
+		r.has(last - 4*hour)
+	}
+}
+
+// TestPruneInShortReigns: what no kept moment needs goes also if no reign lasts an hour.
+func TestPruneInShortReigns(t *testing.T) {
+	r := newRig(t)
+	for term := uint64(2); term < 32; term++ {
+		for range 5 {
+			r.clk.Advance(10 * time.Minute)
+			r.grow(t, 4, 1)
+			r.all()
+		}
+		r.reign(term)
+	}
+	if c := r.catalog(); len(c.all) > 80 || len(c.bases) > 20 {
+		t.Errorf("%d objects and %d bases are left of 25 hours, of which 8 are kept", len(c.all), len(c.bases))
 	}
 }
 

@@ -44,7 +44,7 @@ type Catalog struct {
 	spans []span // in the order of txids; between two there may be a hole
 	bases []base // the newest first
 
-	begins map[uint64]uint64 // the first record behind the beginning of each term
+	begins map[uint64]uint64 // the first record of each term
 	all    []Segment         // also those that do not count
 	stored []base            // also those that do not count, but no images
 }
@@ -80,7 +80,9 @@ func Open(ctx context.Context, objects blockstore.Objects, id [16]byte, log *slo
 
 // resolve decides which records of which segments count, and which bases: from where a reign
 // begins in the archive, nothing of reigns before it does. It begins with its first segment, or
-// behind its first base.
+// with its first base. The records behind a base so never continue those of another history, which
+// has a record of the base's number, too. Within one history nothing is lost: a reign's bases have
+// the record with which it began, and no reign before archived that.
 func (c *Catalog) resolve() {
 	begins := map[uint64]uint64{}
 	c.begins = begins
@@ -95,7 +97,7 @@ func (c *Catalog) resolve() {
 		segments[s.Term] = append(segments[s.Term], s)
 	}
 	for _, b := range c.bases {
-		begin(b.term, b.TxID+1)
+		begin(b.term, b.TxID)
 	}
 	for _, term := range slices.Sorted(maps.Keys(begins)) {
 		c.cut(begins[term])

@@ -24,11 +24,12 @@
 // Two histories can differ only where an older copy of the journal was put back, or a
 // namespace was brought back without its last records, and continued. Then the reign that
 // continued has a higher term, looks for the last object that agrees with its own journal,
-// and begins behind it. A reader follows the higher term from the first record on that was
-// archived in it, or from behind its first base or image, and passes over what lower terms
-// have from there on, bases included. Where a copy of the machine had a higher term, and the
-// store is then given to this one, it archives in a term above that. A reign tells the store
-// of itself before it archives, so no two archive in one term.
+// and begins behind it. If its journal does not reach back to there, it makes a base and
+// begins behind that, which leaves a hole. A reader follows the higher term from the first
+// record on that was archived in it, or from its first base or image, and passes over what
+// lower terms have from there on, bases included. Where a copy of the machine had a higher
+// term, and the store is then given to this one, it archives in a term above that. A reign
+// tells the store of itself before it archives, so no two archive in one term.
 //
 // # Format of archive-…
 //

@@ -249,14 +249,21 @@ func (s source) ReadBlock(ctx context.Context, m *backups.Message, dst []byte) e
 	if errors.Is(err, fserror.NotFound) {
 		return fserror.New(fserror.Damaged, "", "", "block %s of %s is gone from the block store: it was deleted for want of room or because the moment is older than what is kept, or it was lost", key, s.fileOf(key)).Because(fserror.ReasonArchive)
 	}
+	if fserror.KindOf(err) == fserror.InvalidArgument { // no byte is there to begin at
+		return fserror.New(fserror.Damaged, "", "", "block %s is empty in the block store, and %d bytes were written", key, len(dst)).Because(fserror.ReasonDamagedBlock)
+	}
 	if err != nil {
 		return err
 	}
 	defer func() { _ = r.Close() }()
-	if n, err := io.ReadFull(r, dst); err != nil {
+	n, err := io.ReadFull(r, dst)
+	switch {
+	case errors.As(err, new(*fserror.Error)): // it may have an EOF in it, of a connection
+		return err
+	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
 		return fserror.New(fserror.Damaged, "", "", "block %s has %d bytes in the block store, not %d: %v", key, n, len(dst), err).Because(fserror.ReasonDamagedBlock)
 	}
-	return nil
+	return here(err)
 }
 
 // fileOf is the path of the file that has a block.

@@ -72,10 +72,11 @@ func (o *Owner) Claim(ctx context.Context) error {
 	return nil
 }
 
-// Floor is what every term of this incarnation is above.
+// Floor is what the term of every reign of this incarnation is above, but for the reign that
+// made it by ending a conflict: that one archives in this term, see Overrules.
 func (o *Owner) Floor() uint64 {
-	if mine := o.mine.Load(); mine != nil {
-		return mine.TermFloor
+	if mine := o.mine.Load(); mine != nil && mine.TermFloor > 0 {
+		return mine.TermFloor + 1
 	}
 	return 0
 }

@@ -147,7 +147,7 @@ func (o *Owner) Overrules() (uint64, error) {
 	if why := o.Conflict(); why != "" {
 		return 0, fserror.New(fserror.Exists, "", "", "%s; end all but one of them, then give the store to that one", why).Because(fserror.ReasonStoreConflict)
 	}
-	return max(o.term, o.Floor()+1), nil
+	return max(o.term, o.Floor()), nil
 }
 
 // Kept is how far back the archive of the journal has every moment, and for how long blocks

@@ -1,9 +1,12 @@
 package owner
 
 import (
+	"context"
+	"log/slog"
 	"testing"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/namenode/marker"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
@@ -38,6 +41,42 @@ func TestVouched(t *testing.T) {
 		}
 		if got := private.Vouched(reigns, c.key); got != c.folder {
 			t.Errorf("%s, in a folder of its own: %v", c.name, got)
+		}
+	}
+}
+
+// empty is a store that has nothing.
+type empty struct {
+	blockstore.Store
+	blockstore.Objects
+}
+
+func (empty) List(context.Context, blockstore.Key, int) ([]blockstore.Info, error) { return nil, nil }
+
+func (empty) ListNamed(context.Context, string, string, int) ([]blockstore.NamedInfo, error) {
+	return nil, nil
+}
+
+// TestNextTermIsNotThatOfTheArchive: the reign that has ended a conflict archives in a term above
+// its own, and above those of all incarnations before. No later reign has that one.
+func TestNextTermIsNotThatOfTheArchive(t *testing.T) {
+	for name, c := range map[string]struct {
+		floor, term    uint64
+		archives, next uint64
+	}{
+		"of the first incarnation":   {0, 1, 1, 2},
+		"which ended the conflict":   {70, 5, 71, 72},
+		"the first after a conflict": {70, 72, 72, 73},
+	} {
+		o := New(Config{Log: slog.New(slog.DiscardHandler), Store: empty{}, Objects: empty{}})
+		o.mine.Store(&marker.Incarnation{Number: 1, TermFloor: c.floor})
+		o.Begin(c.term, "")
+		archives, err := o.Overrules()
+		if err != nil || archives != c.archives {
+			t.Errorf("a reign %s archives in term %d, not %d (%v)", name, archives, c.archives, err)
+		}
+		if next, err := o.NextTerm(t.Context(), c.term); err != nil || next != c.next {
+			t.Errorf("behind a reign %s comes term %d, not %d (%v)", name, next, c.next, err)
 		}
 	}
 }
