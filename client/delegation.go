@@ -153,9 +153,8 @@ func (f delegating) Create(ctx context.Context, path string, req *pb.CreateReque
 }
 
 func (f delegating) Open(ctx context.Context, path string, req *pb.CreateRequest) (w *Writer, err error) {
-	waits := f.nn.Endless("create", path)
+	waits, c := f.nn.Endless("create", path), namecall.Call{Op: "create", Path: path, Mutates: true}
 	err = waits.Try(ctx, func() error {
-		c := namecall.Call{Op: "create", Path: path, Mutates: true}
 		resp := new(pb.OpenResponse)
 		asked := f.session.Now()
 		err := f.send(ctx, &c, req, resp)
@@ -164,6 +163,7 @@ func (f delegating) Open(ctx context.Context, path string, req *pb.CreateRequest
 		}
 		return err
 	})
+	f.giveback.Opening(&c, req.Call, err)
 	return w, err
 }
 

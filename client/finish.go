@@ -259,21 +259,6 @@ func (w *Writer) abandon(err error) {
 		return
 	}
 	w.unclosed = err
-	f := w.fs
-	f.cfg.Logger.Warn("leasefs: closing a file was not confirmed; it is tried in the background", "path", w.path, "err", err)
-	f.goRun(func() {
-		start := f.session.Now()
-		for n := 0; f.session.Now().Since(start) < f.session.Limit(); n++ {
-			done, err := w.closeLate(f.ctx)
-			if done {
-				if err != nil {
-					f.cfg.Logger.Warn("leasefs: the file may stay open until its lease is over", "path", w.path, "err", err)
-				}
-				return
-			}
-			if !f.nn.Sleep(f.ctx, max(namecall.Backoff(n), time.Second/2)) {
-				return
-			}
-		}
-	})
+	w.fs.cfg.Logger.Warn("leasefs: closing a file was not confirmed; it is tried in the background", "path", w.path, "err", err)
+	w.fs.goRun(func() { w.fs.giveback.Try(w.path, w.closeLate) })
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/leasefs/leasefs/internal/delegation"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/internal/giveback"
 	"github.com/leasefs/leasefs/internal/keepalive"
 	"github.com/leasefs/leasefs/internal/lowlevel/door"
 	"github.com/leasefs/leasefs/internal/namecall"
@@ -57,6 +58,7 @@ type engine struct {
 	*answers
 	delegations *delegation.Table[*Writer]
 	keeper      *keepalive.Keeper
+	giveback    *giveback.Table
 }
 
 // New connects to a namespace and opens a session. It retries until the
@@ -108,6 +110,7 @@ func New(ctx context.Context, cfg Config) (*FS, error) {
 		Namenodes: f.nn, Caller: f.caller, Clock: cfg.Clock, Logger: cfg.Logger, Go: f.goRun,
 	})
 	f.session = session.New(f.ctx, f.sessionConfig())
+	f.giveback = giveback.New(f.ctx, giveback.Config{Namenodes: f.nn, Session: f.session, Caller: f.caller, Logger: cfg.Logger, Go: f.goRun})
 	err = f.session.Open(ctx)
 	if err == nil {
 		err = e.near.Use(f.session.Welcome().GetNamespaceId())
@@ -131,7 +134,8 @@ func (f *engine) sessionConfig() session.Config {
 }
 
 // Close flushes and closes all open writers and readers, lets those that are
-// being closed finish, ends the session and waits until no goroutine of the FS
+// being closed finish, and for three seconds the cancelling of calls that have ended
+// without an answer and may have opened a file, ends the session and waits until no goroutine of the FS
 // is left. Its error joins those of the writers; one that could not be closed
 // is recovered by the namenode at the hard limit. A second Close is of kind
 // Closed.
@@ -166,6 +170,7 @@ func (f *FS) Close() error {
 		})
 	}
 	_ = g.Wait() // the errors are in errs
+	f.giveback.Wait(closeGrace)
 	f.scratch.end()
 	if f.cache != nil {
 		f.cache.Close()

@@ -23,7 +23,8 @@ const waitSlice = 20 * time.Second
 // Create makes a new file and opens it for write. Options: WithMode, WithOwner,
 // WithOverwrite, WithSteal, WithParents, WithMTime, WithLease, WithXattrs. Exists if the path is
 // taken, Held if another has the file to be overwritten. The context governs
-// the call, not the Writer.
+// the call, not the Writer. If it ends before the answer, the file may be there, or
+// have been emptied; it is not left open: that is seen to in the background.
 func (f *FS) Create(ctx context.Context, path string, opts ...OpenOption) (*Writer, error) {
 	w, _, err := f.create(ctx, door.At(path), "", opts)
 	return w, err
@@ -33,6 +34,9 @@ func (f *FS) Create(ctx context.Context, path string, opts ...OpenOption) (*Writ
 func (f *engine) create(ctx context.Context, r door.Ref, path string, opts []OpenOption) (*Writer, *pb.Attr, error) {
 	asked := f.session.Now()
 	req, resp, err := f.createCall(ctx, r, opts, false)
+	if errors.Is(err, fserror.Held) && f.giveback.Settle(ctx) { // by a call of this client whose answer was lost
+		req, resp, err = f.createCall(ctx, r, opts, false)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -55,7 +59,9 @@ func (f *engine) createCall(ctx context.Context, r door.Ref, opts []OpenOption, 
 	req.Call, req.Close = f.ids.Next(), closed
 	defer f.ids.Retire(req.Call)
 	c := &namecall.Call{Op: "create", Path: r.Path, Mutates: true}
-	return req, resp, f.sendCreate(ctx, c, r, req, resp)
+	err = f.sendCreate(ctx, c, r, req, resp)
+	f.giveback.Opening(c, req.Call, err)
+	return req, resp, err
 }
 
 // at is where Create makes a file: with WithOverwrite where a link at the end of the
@@ -89,7 +95,8 @@ func (f *engine) createRequest(caller *pb.Caller, at *pb.Ref, o *openOptions) *p
 // attached to that lease, else Exists. NotFound,
 // IsDirectory, Held (another is writing; the error says who and until when),
 // NotAtEnd (with WithExpectedLength; the error has the true length). A holder
-// past its soft limit is replaced in this call: Writer.TookOver.
+// past its soft limit is replaced in this call: Writer.TookOver. If the context
+// ends before the answer, the file is not left open, as of Create.
 func (f *FS) Append(ctx context.Context, path string, opts ...OpenOption) (*Writer, error) {
 	path, err := clean("append", path)
 	if err != nil {
@@ -109,7 +116,7 @@ func (f *engine) append(ctx context.Context, path string, o *openOptions) (*Writ
 		wait := min(max(time.Until(until), 0), waitSlice, max(f.session.HardLimit()/4, 100*time.Millisecond))
 		asked := time.Now()
 		w, err := f.appendOnce(ctx, path, o, wait, time.Until(until) > wait)
-		if err == nil || !errors.Is(err, fserror.Held) || time.Until(until) <= 0 {
+		if err == nil || !errors.Is(err, fserror.Held) || time.Until(until) <= 0 && !f.giveback.Settle(ctx) { // see create
 			return w, err
 		}
 		if time.Since(asked) >= wait/2 {
@@ -138,6 +145,9 @@ func (f *engine) appendOnce(ctx context.Context, path string, o *openOptions, wa
 	c, asked := namecall.Call{Op: "append", Path: path, Mutates: true, Wait: wait}, f.session.Now()
 	resp := new(pb.OpenResponse)
 	if err := f.nn.Do(ctx, &c, pb.Namenode_Append_FullMethodName, req, resp); err != nil {
+		if !o.resume { // what an earlier process has opened stays open for who resumes it next
+			f.giveback.Opening(&c, req.Call, err)
+		}
 		return nil, err
 	}
 	return f.newWriter(ctx, "append", path, resp, asked, 0)

@@ -124,12 +124,8 @@ func (t *tenure) under(ctx context.Context) (context.Context, context.CancelFunc
 
 // closeLate closes the file at what is flushed, if it is still open as this Writer opened it. Its token is
 // the right to do so: by now the file may have another name, or one that the user may not write.
-func (t *tenure) closeLate(ctx context.Context) (done bool, err error) {
+func (t *tenure) closeLate(ctx context.Context) error {
 	req := &pb.CloseRequest{Call: t.fs.ids.Next(), Writer: t.id, Length: -1, MtimeUnixMs: math.MinInt64}
 	defer t.fs.ids.Retire(req.Call)
-	err = t.fs.nn.Do(ctx, &namecall.Call{Op: "close", Path: t.path, Mutates: true}, pb.Namenode_Close_FullMethodName, req, new(pb.CloseResponse))
-	if errors.Is(err, fserror.LeaseLost) {
-		return true, nil
-	}
-	return !fserror.Transient(err), err
+	return t.fs.nn.Do(ctx, &namecall.Call{Op: "close", Path: t.path, Mutates: true}, pb.Namenode_Close_FullMethodName, req, new(pb.CloseResponse))
 }

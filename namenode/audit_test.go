@@ -83,7 +83,7 @@ func TestEachCallIsAudited(t *testing.T) {
 	}
 	names := map[string]string{
 		"Delete": "rm", "Rename": "mv", "GetFile": "open", "List": "ls", "Summary": "du", "AppendTail": "flush",
-		"AllocateBlock": "write", "Commit": "write", "CloseAbandoned": "close", "RenewLease": "renew", "Collect": "gc", "ResolveStore": "resolve",
+		"AllocateBlock": "write", "Commit": "write", "CloseAbandoned": "close", "CancelOpen": "close", "RenewLease": "renew", "Collect": "gc", "ResolveStore": "resolve",
 	}
 	lines := auditOf(t, f.Namenode)
 	for name := range rows {

@@ -9,15 +9,12 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/identity"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/trash"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
 // request asks for a change that happens once.
-type request interface {
-	proto.Message
-	GetCall() *pb.CallId
-	GetCaller() *pb.Caller
-}
+type request = trash.Request
 
 // asked returns the caller of a change, who is also to own what it makes, and the id of the call.
 func (s *desk) asked(ctx context.Context, r request) (c *namespace.Call, id namespace.CallID, err error) {

@@ -42,7 +42,7 @@ const (
 // needs says of each call of vanisher.sendings, all of which are about what user ann has, who may
 // make it.
 var needs = map[string]right{
-	"Session": anybody, "ListLeases": anybody, "GrantLease": anybody, "WhoAmI": anybody, "Status": anybody, "ListTrash": anybody, "ListQuotas": anybody, "ListSnapshotDirs": anybody, "GetDelegationToken": proves,
+	"Session": anybody, "CancelOpen": anybody, "ListLeases": anybody, "GrantLease": anybody, "WhoAmI": anybody, "Status": anybody, "ListTrash": anybody, "ListQuotas": anybody, "ListSnapshotDirs": anybody, "GetDelegationToken": proves,
 	"Watch": anybody, "LeaseTimeToLive": anybody, // of which they are shown what they may see
 	"Stat": searches, "Acl": searches, "LeaseHistory": searches, "GetQuota": searches,
 	"ListSnapshots": reads, "GetFile": reads, "List": reads, "Summary": reads, "Find": reads, "Xattrs": reads,

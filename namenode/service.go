@@ -11,6 +11,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/archive"
 	"github.com/leasefs/leasefs/namenode/audit"
 	"github.com/leasefs/leasefs/namenode/blocks"
+	"github.com/leasefs/leasefs/namenode/cancels"
 	"github.com/leasefs/leasefs/namenode/clocks"
 	"github.com/leasefs/leasefs/namenode/datadir"
 	"github.com/leasefs/leasefs/namenode/drafts"
@@ -48,6 +49,7 @@ type service struct {
 	*trash.Room
 	*quotas.Calls
 	*snapshots.Service
+	*cancels.Opens
 }
 
 // unimplemented answers the calls of newer clients. What service has goes before it.
@@ -147,9 +149,7 @@ func (s *Server) newService() *service {
 		few, err := s.blocks.RoomShort(ctx)
 		return err == nil && few, s.space.MemoryShort()
 	}}
-	room := &trash.Room{Config: bin, Asked: func(ctx context.Context, r trash.Request) (*namespace.Call, namespace.CallID, error) {
-		return d.asked(ctx, r)
-	}}
+	room := &trash.Room{Config: bin, Asked: d.asked}
 	t.trash = room
 	limits := &quotas.Calls{Engine: s.engine, Caller: d.caller, Asked: func(ctx context.Context, r *pb.SetQuotaRequest) (*namespace.Call, namespace.CallID, error) {
 		return d.asked(ctx, r)
@@ -161,8 +161,11 @@ func (s *Server) newService() *service {
 	snaps := &snapshots.Service{Config: snapshots.Config{Turn: turn, Engine: s.engine, Caller: d.caller, Attr: d.attr, Memory: s.cfg.MemoryLimit, Deleted: func() { s.blocks.Wake() }, Asked: func(ctx context.Context, r snapshots.Request) (*namespace.Call, namespace.CallID, error) {
 		return d.asked(ctx, r)
 	}}}
+	opens := cancels.New(s.engine, func(ctx context.Context, r *pb.CancelOpenRequest) (*namespace.Call, namespace.CallID, error) {
+		return d.asked(ctx, r)
+	})
 	return &service{
-		Room: room, Calls: limits, Service: snaps,
+		Room: room, Calls: limits, Service: snaps, Opens: opens,
 		tree: t, writers: &writers{desk: d, older: make(chan struct{}, 4), files: share.Of(maxWritten, share.Files, s.cfg.quota(share.Files))}, granted: &granted{desk: d, looks: share.NewTurns(2)}, streams: &streams{desk: d},
 		watches: &watches{desk: d, watchers: share.Of(int64(s.cfg.MaxWatches), share.Watches, s.cfg.quota(share.Watches))}, operators: &operators{desk: d, tree: t, quotas: limits, snaps: snaps, started: s.started, audit: s.audit, greedy: s.greedy, urlLife: backupURLLife},
 	}

@@ -302,6 +302,16 @@ func (v *vanisher) sendings() (list map[string]func() sending, waits map[string]
 			req := &pb.CloseRequest{Call: r.Call(), Writer: r.Create(v.path()), Data: data, Crc32C: crc(data), Length: int64(len(data))}
 			return func(ctx context.Context, l link) error { _, err := l.nn.Close(ctx, req); return err }
 		},
+		"CancelOpen": func() sending {
+			call := r.Call()
+			if _, err := r.NN.Create(v.t.Context(), &pb.CreateRequest{Call: call, Caller: who, At: pb.At(v.path())}); err != nil {
+				v.t.Fatal(err)
+			}
+			return func(ctx context.Context, l link) error {
+				_, err := l.nn.CancelOpen(ctx, &pb.CancelOpenRequest{Call: call, Caller: who})
+				return err
+			}
+		},
 		"CloseAbandoned": func() sending {
 			p := v.path()
 			earlier := v.raw("c")

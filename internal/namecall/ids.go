@@ -15,11 +15,12 @@ type IDs struct {
 	next uint64              // the last number given
 	low  uint64              // all up to this one are answered
 	done map[uint64]struct{} // those above low that are
+	kept map[uint64]struct{} // see Keep
 }
 
 // NewIDs returns the ids of a session's calls.
 func NewIDs(session []byte) *IDs {
-	return &IDs{session: session, done: make(map[uint64]struct{})}
+	return &IDs{session: session, done: make(map[uint64]struct{}), kept: make(map[uint64]struct{})}
 }
 
 // Next returns the id of a new call. Retire has to follow, whatever comes of it.
@@ -42,10 +43,22 @@ func (c *IDs) acknowledge(req any) {
 	r.GetCall().Acked = c.low
 }
 
+// Keep makes the next Retire of an id do nothing: somebody else asks for the call's
+// result, and retires it.
+func (c *IDs) Keep(id *pb.CallId) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.kept[id.Seq] = struct{}{}
+}
+
 // Retire tells that nobody will ask for the call's result any more.
 func (c *IDs) Retire(id *pb.CallId) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if _, kept := c.kept[id.Seq]; kept {
+		delete(c.kept, id.Seq)
+		return
+	}
 	if id.Seq != c.low+1 {
 		c.done[id.Seq] = struct{}{}
 		return

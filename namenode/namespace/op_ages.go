@@ -8,6 +8,7 @@ import (
 // OpAges keeps how old leases are that have missed renewals (0: renewed
 // since), so that a namenode that takes over continues counting. A record of a
 // writer (WriterOf), or that opens a file, forgets those of its session and file.
+// One without ages changes nothing but what is known of calls: see package cancels.
 type OpAges struct {
 	unseen
 

@@ -56,7 +56,7 @@ func (c *calls) failed(method string, err error) {
 // opNames are methods' names on the command line, where they are others.
 var opNames = map[string]string{
 	"Delete": "rm", "Rename": "mv", "GetFile": "open", "List": "ls", "Summary": "du", "AppendTail": "flush",
-	"AllocateBlock": "write", "Commit": "write", "CloseAbandoned": "close", "RenewLease": "renew", "Collect": "gc", "ResolveStore": "resolve",
+	"AllocateBlock": "write", "Commit": "write", "CloseAbandoned": "close", "CancelOpen": "close", "RenewLease": "renew", "Collect": "gc", "ResolveStore": "resolve",
 }
 
 // opName is a method's name as the command line calls the operation.

@@ -34,6 +34,7 @@ type Wire struct {
 	cut    bool
 	conns  map[net.Conn]struct{}
 	held   [2]chan struct{} // by direction; closed when bytes may pass again
+	stuck  [2]int           // connections that wait for that
 }
 
 // Directions in which a Wire can be held.
@@ -154,18 +155,35 @@ func (w *Wire) Release() {
 	}
 }
 
+// Holds reports whether bytes are held in one direction.
+func (w *Wire) Holds(direction int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.stuck[direction] > 0
+}
+
 // pass waits while bytes are held.
 func (w *Wire) pass(direction int, closed <-chan struct{}) {
 	for {
 		w.mu.Lock()
 		held := w.held[direction]
+		if held != nil {
+			w.stuck[direction]++
+		}
 		w.mu.Unlock()
 		if held == nil {
 			return
 		}
+		over := false
 		select {
 		case <-held:
 		case <-closed:
+			over = true
+		}
+		w.mu.Lock()
+		w.stuck[direction]--
+		w.mu.Unlock()
+		if over {
 			return
 		}
 	}

@@ -54,6 +54,44 @@ func TestTheHardLimitIsNewsToReaders(t *testing.T) {
 	})
 }
 
+// No lease stays that no writer knows of: a file that was opened by a call whose caller gave it up is
+// free long before the soft limit, for the same client and for others, also over a take-over.
+func TestOpensGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := calm(t, 2, func(c *worker) { c.plain = true })
+		a, b := w.clients[0], w.clients[1]
+		must(t, a.fs.WriteFile(t.Context(), "/f", nil))
+		for round := range 6 {
+			w.waitActive(t.Context())
+			old := w.theActive()
+			_, err := a.fs.Stat(t.Context(), "/f") // it is connected
+			must(t, err)
+			w.net.Line(old.name, a.name).Cut()
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			_, err = a.fs.Append(ctx, "/f") // it is carried out
+			cancel()
+			if err == nil {
+				t.Fatalf("round %d: the call was answered", round)
+			}
+			if round%3 == 2 {
+				w.succeed()
+			}
+			w.net.Line(old.name, a.name).Mend()
+			healed := time.Now()
+			next := a
+			if round%2 == 0 {
+				next = b
+			}
+			f, err := next.fs.Append(t.Context(), "/f", client.WithWait(softLimit/2))
+			if err != nil {
+				t.Fatalf("round %d, %v after all was healed: %v", round, time.Since(healed), err)
+			}
+			must(t, f.Close())
+		}
+		w.check(t)
+	})
+}
+
 // A tail is not sealed into a block that took so long to arrive that its key was given up
 // and the block deleted.
 func TestTailsOutliveTheirKeys(t *testing.T) {

@@ -38,6 +38,10 @@ type CallID struct {
 	Hash    uint64 // of the request, to tell a retry from a reused number
 }
 
+// AnyRequest as a CallID's Hash finds the result of the number, whatever its request was. A record
+// with it takes the number away from all requests.
+const AnyRequest = 0
+
 // None reports whether a record has no call.
 func (c CallID) None() bool { return c.Session == SessionID{} }
 
@@ -161,7 +165,7 @@ func (t *Results) Find(id CallID) (CallResult, bool, error) {
 	}
 	i, found := s.find(id.Seq)
 	if found {
-		if s.results[i].hash != id.Hash {
+		if id.Hash != AnyRequest && s.results[i].hash != id.Hash {
 			return CallResult{}, false, fserror.New(fserror.InvalidArgument, "", "",
 				"call %d of this session was another request; use a new number for a new request", id.Seq)
 		}

@@ -586,7 +586,7 @@ func (x SafeModeRequest_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SafeModeRequest_Action.Descriptor instead.
 func (SafeModeRequest_Action) EnumDescriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{131, 0}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{132, 0}
 }
 
 // CallId makes a call happen at most once. Both numbers are chosen by the
@@ -5791,6 +5791,58 @@ func (x *CloseAbandonedRequest) GetAt() *Ref {
 	return nil
 }
 
+type CancelOpenRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"` // that of the Create or Append
+	Caller        *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelOpenRequest) Reset() {
+	*x = CancelOpenRequest{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelOpenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelOpenRequest) ProtoMessage() {}
+
+func (x *CancelOpenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelOpenRequest.ProtoReflect.Descriptor instead.
+func (*CancelOpenRequest) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *CancelOpenRequest) GetCall() *CallId {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
+func (x *CancelOpenRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
 type GetFileRequest struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Caller     *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
@@ -5812,7 +5864,7 @@ type GetFileRequest struct {
 
 func (x *GetFileRequest) Reset() {
 	*x = GetFileRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5824,7 +5876,7 @@ func (x *GetFileRequest) String() string {
 func (*GetFileRequest) ProtoMessage() {}
 
 func (x *GetFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5837,7 +5889,7 @@ func (x *GetFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFileRequest.ProtoReflect.Descriptor instead.
 func (*GetFileRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{63}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *GetFileRequest) GetCaller() *Caller {
@@ -5938,7 +5990,7 @@ type GetFileResponse struct {
 
 func (x *GetFileResponse) Reset() {
 	*x = GetFileResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5950,7 +6002,7 @@ func (x *GetFileResponse) String() string {
 func (*GetFileResponse) ProtoMessage() {}
 
 func (x *GetFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5963,7 +6015,7 @@ func (x *GetFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFileResponse.ProtoReflect.Descriptor instead.
 func (*GetFileResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{64}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *GetFileResponse) GetAttr() *Attr {
@@ -6058,7 +6110,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6070,7 +6122,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6083,7 +6135,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{65}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *StatRequest) GetCaller() *Caller {
@@ -6138,7 +6190,7 @@ type StatResponse struct {
 
 func (x *StatResponse) Reset() {
 	*x = StatResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6150,7 +6202,7 @@ func (x *StatResponse) String() string {
 func (*StatResponse) ProtoMessage() {}
 
 func (x *StatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6163,7 +6215,7 @@ func (x *StatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatResponse.ProtoReflect.Descriptor instead.
 func (*StatResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{66}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *StatResponse) GetAttr() *Attr {
@@ -6212,7 +6264,7 @@ type XattrsRequest struct {
 
 func (x *XattrsRequest) Reset() {
 	*x = XattrsRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6224,7 +6276,7 @@ func (x *XattrsRequest) String() string {
 func (*XattrsRequest) ProtoMessage() {}
 
 func (x *XattrsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6237,7 +6289,7 @@ func (x *XattrsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use XattrsRequest.ProtoReflect.Descriptor instead.
 func (*XattrsRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{67}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *XattrsRequest) GetCaller() *Caller {
@@ -6271,7 +6323,7 @@ type XattrsResponse struct {
 
 func (x *XattrsResponse) Reset() {
 	*x = XattrsResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6283,7 +6335,7 @@ func (x *XattrsResponse) String() string {
 func (*XattrsResponse) ProtoMessage() {}
 
 func (x *XattrsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6296,7 +6348,7 @@ func (x *XattrsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use XattrsResponse.ProtoReflect.Descriptor instead.
 func (*XattrsResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{68}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *XattrsResponse) GetXattrs() []*Xattr {
@@ -6323,7 +6375,7 @@ type Xattr struct {
 
 func (x *Xattr) Reset() {
 	*x = Xattr{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6335,7 +6387,7 @@ func (x *Xattr) String() string {
 func (*Xattr) ProtoMessage() {}
 
 func (x *Xattr) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6348,7 +6400,7 @@ func (x *Xattr) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Xattr.ProtoReflect.Descriptor instead.
 func (*Xattr) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{69}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Xattr) GetName() string {
@@ -6378,7 +6430,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6390,7 +6442,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6403,7 +6455,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{70}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ListRequest) GetCaller() *Caller {
@@ -6457,7 +6509,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6469,7 +6521,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6482,7 +6534,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{71}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ListResponse) GetEntries() []*Entry {
@@ -6531,7 +6583,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6543,7 +6595,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6556,7 +6608,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{72}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Entry) GetName() string {
@@ -6590,7 +6642,7 @@ type SummaryRequest struct {
 
 func (x *SummaryRequest) Reset() {
 	*x = SummaryRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6602,7 +6654,7 @@ func (x *SummaryRequest) String() string {
 func (*SummaryRequest) ProtoMessage() {}
 
 func (x *SummaryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6615,7 +6667,7 @@ func (x *SummaryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummaryRequest.ProtoReflect.Descriptor instead.
 func (*SummaryRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{73}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *SummaryRequest) GetCaller() *Caller {
@@ -6650,7 +6702,7 @@ type SummaryResponse struct {
 
 func (x *SummaryResponse) Reset() {
 	*x = SummaryResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6662,7 +6714,7 @@ func (x *SummaryResponse) String() string {
 func (*SummaryResponse) ProtoMessage() {}
 
 func (x *SummaryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6675,7 +6727,7 @@ func (x *SummaryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummaryResponse.ProtoReflect.Descriptor instead.
 func (*SummaryResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{74}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *SummaryResponse) GetFiles() uint64 {
@@ -6746,7 +6798,7 @@ type FindRequest struct {
 
 func (x *FindRequest) Reset() {
 	*x = FindRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6758,7 +6810,7 @@ func (x *FindRequest) String() string {
 func (*FindRequest) ProtoMessage() {}
 
 func (x *FindRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6771,7 +6823,7 @@ func (x *FindRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindRequest.ProtoReflect.Descriptor instead.
 func (*FindRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{75}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *FindRequest) GetCaller() *Caller {
@@ -6812,7 +6864,7 @@ type FindResponse struct {
 
 func (x *FindResponse) Reset() {
 	*x = FindResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6824,7 +6876,7 @@ func (x *FindResponse) String() string {
 func (*FindResponse) ProtoMessage() {}
 
 func (x *FindResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6837,7 +6889,7 @@ func (x *FindResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindResponse.ProtoReflect.Descriptor instead.
 func (*FindResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{76}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *FindResponse) GetEntries() []*FoundEntry {
@@ -6864,7 +6916,7 @@ type FoundEntry struct {
 
 func (x *FoundEntry) Reset() {
 	*x = FoundEntry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6876,7 +6928,7 @@ func (x *FoundEntry) String() string {
 func (*FoundEntry) ProtoMessage() {}
 
 func (x *FoundEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6889,7 +6941,7 @@ func (x *FoundEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FoundEntry.ProtoReflect.Descriptor instead.
 func (*FoundEntry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{77}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *FoundEntry) GetPath() string {
@@ -6919,7 +6971,7 @@ type MutateResponse struct {
 
 func (x *MutateResponse) Reset() {
 	*x = MutateResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6931,7 +6983,7 @@ func (x *MutateResponse) String() string {
 func (*MutateResponse) ProtoMessage() {}
 
 func (x *MutateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6944,7 +6996,7 @@ func (x *MutateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MutateResponse.ProtoReflect.Descriptor instead.
 func (*MutateResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{78}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *MutateResponse) GetAttr() *Attr {
@@ -7001,7 +7053,7 @@ type MkdirRequest struct {
 
 func (x *MkdirRequest) Reset() {
 	*x = MkdirRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7013,7 +7065,7 @@ func (x *MkdirRequest) String() string {
 func (*MkdirRequest) ProtoMessage() {}
 
 func (x *MkdirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7026,7 +7078,7 @@ func (x *MkdirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MkdirRequest.ProtoReflect.Descriptor instead.
 func (*MkdirRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{79}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *MkdirRequest) GetCall() *CallId {
@@ -7107,7 +7159,7 @@ type RenameRequest struct {
 
 func (x *RenameRequest) Reset() {
 	*x = RenameRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7119,7 +7171,7 @@ func (x *RenameRequest) String() string {
 func (*RenameRequest) ProtoMessage() {}
 
 func (x *RenameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7132,7 +7184,7 @@ func (x *RenameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameRequest.ProtoReflect.Descriptor instead.
 func (*RenameRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{80}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *RenameRequest) GetCall() *CallId {
@@ -7198,7 +7250,7 @@ type Hide struct {
 
 func (x *Hide) Reset() {
 	*x = Hide{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7210,7 +7262,7 @@ func (x *Hide) String() string {
 func (*Hide) ProtoMessage() {}
 
 func (x *Hide) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7223,7 +7275,7 @@ func (x *Hide) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hide.ProtoReflect.Descriptor instead.
 func (*Hide) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{81}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Hide) GetInode() uint64 {
@@ -7263,7 +7315,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7275,7 +7327,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7288,7 +7340,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{82}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *DeleteRequest) GetCall() *CallId {
@@ -7362,7 +7414,7 @@ type ListTrashRequest struct {
 
 func (x *ListTrashRequest) Reset() {
 	*x = ListTrashRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7374,7 +7426,7 @@ func (x *ListTrashRequest) String() string {
 func (*ListTrashRequest) ProtoMessage() {}
 
 func (x *ListTrashRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7387,7 +7439,7 @@ func (x *ListTrashRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTrashRequest.ProtoReflect.Descriptor instead.
 func (*ListTrashRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{83}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ListTrashRequest) GetCaller() *Caller {
@@ -7435,7 +7487,7 @@ type ListTrashResponse struct {
 
 func (x *ListTrashResponse) Reset() {
 	*x = ListTrashResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7447,7 +7499,7 @@ func (x *ListTrashResponse) String() string {
 func (*ListTrashResponse) ProtoMessage() {}
 
 func (x *ListTrashResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7460,7 +7512,7 @@ func (x *ListTrashResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTrashResponse.ProtoReflect.Descriptor instead.
 func (*ListTrashResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{84}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ListTrashResponse) GetEntries() []*TrashEntry {
@@ -7493,7 +7545,7 @@ type TrashEntry struct {
 
 func (x *TrashEntry) Reset() {
 	*x = TrashEntry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7505,7 +7557,7 @@ func (x *TrashEntry) String() string {
 func (*TrashEntry) ProtoMessage() {}
 
 func (x *TrashEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7518,7 +7570,7 @@ func (x *TrashEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrashEntry.ProtoReflect.Descriptor instead.
 func (*TrashEntry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{85}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *TrashEntry) GetInode() uint64 {
@@ -7583,7 +7635,7 @@ type RestoreTrashRequest struct {
 
 func (x *RestoreTrashRequest) Reset() {
 	*x = RestoreTrashRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7595,7 +7647,7 @@ func (x *RestoreTrashRequest) String() string {
 func (*RestoreTrashRequest) ProtoMessage() {}
 
 func (x *RestoreTrashRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7608,7 +7660,7 @@ func (x *RestoreTrashRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreTrashRequest.ProtoReflect.Descriptor instead.
 func (*RestoreTrashRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{86}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *RestoreTrashRequest) GetCall() *CallId {
@@ -7653,7 +7705,7 @@ type EmptyTrashRequest struct {
 
 func (x *EmptyTrashRequest) Reset() {
 	*x = EmptyTrashRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7665,7 +7717,7 @@ func (x *EmptyTrashRequest) String() string {
 func (*EmptyTrashRequest) ProtoMessage() {}
 
 func (x *EmptyTrashRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7678,7 +7730,7 @@ func (x *EmptyTrashRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EmptyTrashRequest.ProtoReflect.Descriptor instead.
 func (*EmptyTrashRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{87}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *EmptyTrashRequest) GetCall() *CallId {
@@ -7719,7 +7771,7 @@ type SetAttrRequest struct {
 
 func (x *SetAttrRequest) Reset() {
 	*x = SetAttrRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7731,7 +7783,7 @@ func (x *SetAttrRequest) String() string {
 func (*SetAttrRequest) ProtoMessage() {}
 
 func (x *SetAttrRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7744,7 +7796,7 @@ func (x *SetAttrRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAttrRequest.ProtoReflect.Descriptor instead.
 func (*SetAttrRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{88}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *SetAttrRequest) GetCall() *CallId {
@@ -7824,7 +7876,7 @@ type SetQuotaRequest struct {
 
 func (x *SetQuotaRequest) Reset() {
 	*x = SetQuotaRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7836,7 +7888,7 @@ func (x *SetQuotaRequest) String() string {
 func (*SetQuotaRequest) ProtoMessage() {}
 
 func (x *SetQuotaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7849,7 +7901,7 @@ func (x *SetQuotaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQuotaRequest.ProtoReflect.Descriptor instead.
 func (*SetQuotaRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *SetQuotaRequest) GetCall() *CallId {
@@ -7898,7 +7950,7 @@ type GetQuotaRequest struct {
 
 func (x *GetQuotaRequest) Reset() {
 	*x = GetQuotaRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7910,7 +7962,7 @@ func (x *GetQuotaRequest) String() string {
 func (*GetQuotaRequest) ProtoMessage() {}
 
 func (x *GetQuotaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7923,7 +7975,7 @@ func (x *GetQuotaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQuotaRequest.ProtoReflect.Descriptor instead.
 func (*GetQuotaRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{90}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *GetQuotaRequest) GetCaller() *Caller {
@@ -7950,7 +8002,7 @@ type GetQuotaResponse struct {
 
 func (x *GetQuotaResponse) Reset() {
 	*x = GetQuotaResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7962,7 +8014,7 @@ func (x *GetQuotaResponse) String() string {
 func (*GetQuotaResponse) ProtoMessage() {}
 
 func (x *GetQuotaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7975,7 +8027,7 @@ func (x *GetQuotaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQuotaResponse.ProtoReflect.Descriptor instead.
 func (*GetQuotaResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{91}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *GetQuotaResponse) GetQuotas() []*Quota {
@@ -8010,7 +8062,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8022,7 +8074,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8035,7 +8087,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{92}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *Quota) GetInode() uint64 {
@@ -8099,7 +8151,7 @@ type ListQuotasRequest struct {
 
 func (x *ListQuotasRequest) Reset() {
 	*x = ListQuotasRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8111,7 +8163,7 @@ func (x *ListQuotasRequest) String() string {
 func (*ListQuotasRequest) ProtoMessage() {}
 
 func (x *ListQuotasRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8124,7 +8176,7 @@ func (x *ListQuotasRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuotasRequest.ProtoReflect.Descriptor instead.
 func (*ListQuotasRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{93}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ListQuotasRequest) GetCaller() *Caller {
@@ -8158,7 +8210,7 @@ type ListQuotasResponse struct {
 
 func (x *ListQuotasResponse) Reset() {
 	*x = ListQuotasResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8170,7 +8222,7 @@ func (x *ListQuotasResponse) String() string {
 func (*ListQuotasResponse) ProtoMessage() {}
 
 func (x *ListQuotasResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8183,7 +8235,7 @@ func (x *ListQuotasResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuotasResponse.ProtoReflect.Descriptor instead.
 func (*ListQuotasResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{94}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ListQuotasResponse) GetQuotas() []*Quota {
@@ -8214,7 +8266,7 @@ type AllowSnapshotsRequest struct {
 
 func (x *AllowSnapshotsRequest) Reset() {
 	*x = AllowSnapshotsRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8226,7 +8278,7 @@ func (x *AllowSnapshotsRequest) String() string {
 func (*AllowSnapshotsRequest) ProtoMessage() {}
 
 func (x *AllowSnapshotsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8239,7 +8291,7 @@ func (x *AllowSnapshotsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllowSnapshotsRequest.ProtoReflect.Descriptor instead.
 func (*AllowSnapshotsRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{95}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *AllowSnapshotsRequest) GetCall() *CallId {
@@ -8282,7 +8334,7 @@ type MakeSnapshotRequest struct {
 
 func (x *MakeSnapshotRequest) Reset() {
 	*x = MakeSnapshotRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8294,7 +8346,7 @@ func (x *MakeSnapshotRequest) String() string {
 func (*MakeSnapshotRequest) ProtoMessage() {}
 
 func (x *MakeSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8307,7 +8359,7 @@ func (x *MakeSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*MakeSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{96}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *MakeSnapshotRequest) GetCall() *CallId {
@@ -8351,7 +8403,7 @@ type RenameSnapshotRequest struct {
 
 func (x *RenameSnapshotRequest) Reset() {
 	*x = RenameSnapshotRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8363,7 +8415,7 @@ func (x *RenameSnapshotRequest) String() string {
 func (*RenameSnapshotRequest) ProtoMessage() {}
 
 func (x *RenameSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8376,7 +8428,7 @@ func (x *RenameSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*RenameSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *RenameSnapshotRequest) GetCall() *CallId {
@@ -8426,7 +8478,7 @@ type DeleteSnapshotRequest struct {
 
 func (x *DeleteSnapshotRequest) Reset() {
 	*x = DeleteSnapshotRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8438,7 +8490,7 @@ func (x *DeleteSnapshotRequest) String() string {
 func (*DeleteSnapshotRequest) ProtoMessage() {}
 
 func (x *DeleteSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8451,7 +8503,7 @@ func (x *DeleteSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *DeleteSnapshotRequest) GetCall() *CallId {
@@ -8495,7 +8547,7 @@ type ListSnapshotsRequest struct {
 
 func (x *ListSnapshotsRequest) Reset() {
 	*x = ListSnapshotsRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8507,7 +8559,7 @@ func (x *ListSnapshotsRequest) String() string {
 func (*ListSnapshotsRequest) ProtoMessage() {}
 
 func (x *ListSnapshotsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8520,7 +8572,7 @@ func (x *ListSnapshotsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSnapshotsRequest.ProtoReflect.Descriptor instead.
 func (*ListSnapshotsRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{99}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ListSnapshotsRequest) GetCaller() *Caller {
@@ -8561,7 +8613,7 @@ type ListSnapshotsResponse struct {
 
 func (x *ListSnapshotsResponse) Reset() {
 	*x = ListSnapshotsResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8573,7 +8625,7 @@ func (x *ListSnapshotsResponse) String() string {
 func (*ListSnapshotsResponse) ProtoMessage() {}
 
 func (x *ListSnapshotsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8586,7 +8638,7 @@ func (x *ListSnapshotsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSnapshotsResponse.ProtoReflect.Descriptor instead.
 func (*ListSnapshotsResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *ListSnapshotsResponse) GetSnapshots() []*Snapshot {
@@ -8618,7 +8670,7 @@ type Snapshot struct {
 
 func (x *Snapshot) Reset() {
 	*x = Snapshot{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8630,7 +8682,7 @@ func (x *Snapshot) String() string {
 func (*Snapshot) ProtoMessage() {}
 
 func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8643,7 +8695,7 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
 func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{101}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *Snapshot) GetId() uint64 {
@@ -8694,7 +8746,7 @@ type ListSnapshotDirsRequest struct {
 
 func (x *ListSnapshotDirsRequest) Reset() {
 	*x = ListSnapshotDirsRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8706,7 +8758,7 @@ func (x *ListSnapshotDirsRequest) String() string {
 func (*ListSnapshotDirsRequest) ProtoMessage() {}
 
 func (x *ListSnapshotDirsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8719,7 +8771,7 @@ func (x *ListSnapshotDirsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSnapshotDirsRequest.ProtoReflect.Descriptor instead.
 func (*ListSnapshotDirsRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{102}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ListSnapshotDirsRequest) GetCaller() *Caller {
@@ -8753,7 +8805,7 @@ type ListSnapshotDirsResponse struct {
 
 func (x *ListSnapshotDirsResponse) Reset() {
 	*x = ListSnapshotDirsResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8765,7 +8817,7 @@ func (x *ListSnapshotDirsResponse) String() string {
 func (*ListSnapshotDirsResponse) ProtoMessage() {}
 
 func (x *ListSnapshotDirsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8778,7 +8830,7 @@ func (x *ListSnapshotDirsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSnapshotDirsResponse.ProtoReflect.Descriptor instead.
 func (*ListSnapshotDirsResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{103}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *ListSnapshotDirsResponse) GetDirs() []*SnapshotDir {
@@ -8807,7 +8859,7 @@ type SnapshotDir struct {
 
 func (x *SnapshotDir) Reset() {
 	*x = SnapshotDir{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8819,7 +8871,7 @@ func (x *SnapshotDir) String() string {
 func (*SnapshotDir) ProtoMessage() {}
 
 func (x *SnapshotDir) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8832,7 +8884,7 @@ func (x *SnapshotDir) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotDir.ProtoReflect.Descriptor instead.
 func (*SnapshotDir) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{104}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *SnapshotDir) GetPath() string {
@@ -8879,7 +8931,7 @@ type DiffSnapshotsRequest struct {
 
 func (x *DiffSnapshotsRequest) Reset() {
 	*x = DiffSnapshotsRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8891,7 +8943,7 @@ func (x *DiffSnapshotsRequest) String() string {
 func (*DiffSnapshotsRequest) ProtoMessage() {}
 
 func (x *DiffSnapshotsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8904,7 +8956,7 @@ func (x *DiffSnapshotsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffSnapshotsRequest.ProtoReflect.Descriptor instead.
 func (*DiffSnapshotsRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{105}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *DiffSnapshotsRequest) GetCaller() *Caller {
@@ -8959,7 +9011,7 @@ type DiffSnapshotsResponse struct {
 
 func (x *DiffSnapshotsResponse) Reset() {
 	*x = DiffSnapshotsResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8971,7 +9023,7 @@ func (x *DiffSnapshotsResponse) String() string {
 func (*DiffSnapshotsResponse) ProtoMessage() {}
 
 func (x *DiffSnapshotsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8984,7 +9036,7 @@ func (x *DiffSnapshotsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffSnapshotsResponse.ProtoReflect.Descriptor instead.
 func (*DiffSnapshotsResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{106}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *DiffSnapshotsResponse) GetChanges() []*SnapshotChange {
@@ -9027,7 +9079,7 @@ type SnapshotChange struct {
 
 func (x *SnapshotChange) Reset() {
 	*x = SnapshotChange{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9039,7 +9091,7 @@ func (x *SnapshotChange) String() string {
 func (*SnapshotChange) ProtoMessage() {}
 
 func (x *SnapshotChange) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9052,7 +9104,7 @@ func (x *SnapshotChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotChange.ProtoReflect.Descriptor instead.
 func (*SnapshotChange) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{107}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *SnapshotChange) GetType() SnapshotChangeType {
@@ -9148,7 +9200,7 @@ type TransactRequest struct {
 
 func (x *TransactRequest) Reset() {
 	*x = TransactRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9160,7 +9212,7 @@ func (x *TransactRequest) String() string {
 func (*TransactRequest) ProtoMessage() {}
 
 func (x *TransactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9173,7 +9225,7 @@ func (x *TransactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactRequest.ProtoReflect.Descriptor instead.
 func (*TransactRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{108}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *TransactRequest) GetCall() *CallId {
@@ -9223,7 +9275,7 @@ type TxCompare struct {
 
 func (x *TxCompare) Reset() {
 	*x = TxCompare{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9235,7 +9287,7 @@ func (x *TxCompare) String() string {
 func (*TxCompare) ProtoMessage() {}
 
 func (x *TxCompare) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9248,7 +9300,7 @@ func (x *TxCompare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxCompare.ProtoReflect.Descriptor instead.
 func (*TxCompare) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{109}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *TxCompare) GetPath() string {
@@ -9369,7 +9421,7 @@ type TxXattr struct {
 
 func (x *TxXattr) Reset() {
 	*x = TxXattr{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9381,7 +9433,7 @@ func (x *TxXattr) String() string {
 func (*TxXattr) ProtoMessage() {}
 
 func (x *TxXattr) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9394,7 +9446,7 @@ func (x *TxXattr) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxXattr.ProtoReflect.Descriptor instead.
 func (*TxXattr) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{110}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *TxXattr) GetName() string {
@@ -9434,7 +9486,7 @@ type TxOp struct {
 
 func (x *TxOp) Reset() {
 	*x = TxOp{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9446,7 +9498,7 @@ func (x *TxOp) String() string {
 func (*TxOp) ProtoMessage() {}
 
 func (x *TxOp) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9459,7 +9511,7 @@ func (x *TxOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxOp.ProtoReflect.Descriptor instead.
 func (*TxOp) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{111}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *TxOp) GetPath() string {
@@ -9638,7 +9690,7 @@ type TxFile struct {
 
 func (x *TxFile) Reset() {
 	*x = TxFile{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9650,7 +9702,7 @@ func (x *TxFile) String() string {
 func (*TxFile) ProtoMessage() {}
 
 func (x *TxFile) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9663,7 +9715,7 @@ func (x *TxFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxFile.ProtoReflect.Descriptor instead.
 func (*TxFile) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{112}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *TxFile) GetData() []byte {
@@ -9726,7 +9778,7 @@ type TxDir struct {
 
 func (x *TxDir) Reset() {
 	*x = TxDir{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9738,7 +9790,7 @@ func (x *TxDir) String() string {
 func (*TxDir) ProtoMessage() {}
 
 func (x *TxDir) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9751,7 +9803,7 @@ func (x *TxDir) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxDir.ProtoReflect.Descriptor instead.
 func (*TxDir) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{113}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *TxDir) GetMode() uint32 {
@@ -9785,7 +9837,7 @@ type TxRename struct {
 
 func (x *TxRename) Reset() {
 	*x = TxRename{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9797,7 +9849,7 @@ func (x *TxRename) String() string {
 func (*TxRename) ProtoMessage() {}
 
 func (x *TxRename) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9810,7 +9862,7 @@ func (x *TxRename) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxRename.ProtoReflect.Descriptor instead.
 func (*TxRename) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{114}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *TxRename) GetTo() string {
@@ -9835,7 +9887,7 @@ type TxDelete struct {
 
 func (x *TxDelete) Reset() {
 	*x = TxDelete{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9847,7 +9899,7 @@ func (x *TxDelete) String() string {
 func (*TxDelete) ProtoMessage() {}
 
 func (x *TxDelete) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[115]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9860,7 +9912,7 @@ func (x *TxDelete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxDelete.ProtoReflect.Descriptor instead.
 func (*TxDelete) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{115}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{116}
 }
 
 type TxDetach struct {
@@ -9871,7 +9923,7 @@ type TxDetach struct {
 
 func (x *TxDetach) Reset() {
 	*x = TxDetach{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9883,7 +9935,7 @@ func (x *TxDetach) String() string {
 func (*TxDetach) ProtoMessage() {}
 
 func (x *TxDetach) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[116]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9896,7 +9948,7 @@ func (x *TxDetach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxDetach.ProtoReflect.Descriptor instead.
 func (*TxDetach) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{116}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{117}
 }
 
 type SetXattrRequest struct {
@@ -9913,7 +9965,7 @@ type SetXattrRequest struct {
 
 func (x *SetXattrRequest) Reset() {
 	*x = SetXattrRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9925,7 +9977,7 @@ func (x *SetXattrRequest) String() string {
 func (*SetXattrRequest) ProtoMessage() {}
 
 func (x *SetXattrRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[117]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9938,7 +9990,7 @@ func (x *SetXattrRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetXattrRequest.ProtoReflect.Descriptor instead.
 func (*SetXattrRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{117}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *SetXattrRequest) GetCall() *CallId {
@@ -9998,7 +10050,7 @@ type SymlinkRequest struct {
 
 func (x *SymlinkRequest) Reset() {
 	*x = SymlinkRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10010,7 +10062,7 @@ func (x *SymlinkRequest) String() string {
 func (*SymlinkRequest) ProtoMessage() {}
 
 func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[118]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10023,7 +10075,7 @@ func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SymlinkRequest.ProtoReflect.Descriptor instead.
 func (*SymlinkRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{118}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *SymlinkRequest) GetCall() *CallId {
@@ -10087,7 +10139,7 @@ type TruncateRequest struct {
 
 func (x *TruncateRequest) Reset() {
 	*x = TruncateRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10099,7 +10151,7 @@ func (x *TruncateRequest) String() string {
 func (*TruncateRequest) ProtoMessage() {}
 
 func (x *TruncateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[119]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10112,7 +10164,7 @@ func (x *TruncateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TruncateRequest.ProtoReflect.Descriptor instead.
 func (*TruncateRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{119}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *TruncateRequest) GetCall() *CallId {
@@ -10155,7 +10207,7 @@ type ConcatRequest struct {
 
 func (x *ConcatRequest) Reset() {
 	*x = ConcatRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10167,7 +10219,7 @@ func (x *ConcatRequest) String() string {
 func (*ConcatRequest) ProtoMessage() {}
 
 func (x *ConcatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[120]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10180,7 +10232,7 @@ func (x *ConcatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConcatRequest.ProtoReflect.Descriptor instead.
 func (*ConcatRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{120}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *ConcatRequest) GetCall() *CallId {
@@ -10220,7 +10272,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10232,7 +10284,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[121]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10245,7 +10297,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{121}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *StatusRequest) GetCaller() *Caller {
@@ -10313,7 +10365,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10325,7 +10377,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[122]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10338,7 +10390,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{122}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *StatusResponse) GetAddress() string {
@@ -10705,7 +10757,7 @@ type Room struct {
 
 func (x *Room) Reset() {
 	*x = Room{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10717,7 +10769,7 @@ func (x *Room) String() string {
 func (*Room) ProtoMessage() {}
 
 func (x *Room) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[123]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10730,7 +10782,7 @@ func (x *Room) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Room.ProtoReflect.Descriptor instead.
 func (*Room) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{123}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *Room) GetResource() string {
@@ -10782,7 +10834,7 @@ type ScrubStatus struct {
 
 func (x *ScrubStatus) Reset() {
 	*x = ScrubStatus{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10794,7 +10846,7 @@ func (x *ScrubStatus) String() string {
 func (*ScrubStatus) ProtoMessage() {}
 
 func (x *ScrubStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[124]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10807,7 +10859,7 @@ func (x *ScrubStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScrubStatus.ProtoReflect.Descriptor instead.
 func (*ScrubStatus) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{124}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *ScrubStatus) GetBeganUnixMs() int64 {
@@ -10859,7 +10911,7 @@ type ArchiveStatus struct {
 
 func (x *ArchiveStatus) Reset() {
 	*x = ArchiveStatus{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10871,7 +10923,7 @@ func (x *ArchiveStatus) String() string {
 func (*ArchiveStatus) ProtoMessage() {}
 
 func (x *ArchiveStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[125]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10884,7 +10936,7 @@ func (x *ArchiveStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveStatus.ProtoReflect.Descriptor instead.
 func (*ArchiveStatus) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{125}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *ArchiveStatus) GetTxid() uint64 {
@@ -10934,7 +10986,7 @@ type AuditStatus struct {
 
 func (x *AuditStatus) Reset() {
 	*x = AuditStatus{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10946,7 +10998,7 @@ func (x *AuditStatus) String() string {
 func (*AuditStatus) ProtoMessage() {}
 
 func (x *AuditStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[126]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10959,7 +11011,7 @@ func (x *AuditStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditStatus.ProtoReflect.Descriptor instead.
 func (*AuditStatus) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{126}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *AuditStatus) GetLines() uint64 {
@@ -10998,7 +11050,7 @@ type Holding struct {
 
 func (x *Holding) Reset() {
 	*x = Holding{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11010,7 +11062,7 @@ func (x *Holding) String() string {
 func (*Holding) ProtoMessage() {}
 
 func (x *Holding) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[127]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11023,7 +11075,7 @@ func (x *Holding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holding.ProtoReflect.Descriptor instead.
 func (*Holding) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{127}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *Holding) GetWhat() string {
@@ -11080,7 +11132,7 @@ type ClockSkew struct {
 
 func (x *ClockSkew) Reset() {
 	*x = ClockSkew{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11092,7 +11144,7 @@ func (x *ClockSkew) String() string {
 func (*ClockSkew) ProtoMessage() {}
 
 func (x *ClockSkew) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[128]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11105,7 +11157,7 @@ func (x *ClockSkew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClockSkew.ProtoReflect.Descriptor instead.
 func (*ClockSkew) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{128}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *ClockSkew) GetThan() string {
@@ -11138,7 +11190,7 @@ type CheckpointRequest struct {
 
 func (x *CheckpointRequest) Reset() {
 	*x = CheckpointRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[129]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11150,7 +11202,7 @@ func (x *CheckpointRequest) String() string {
 func (*CheckpointRequest) ProtoMessage() {}
 
 func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[129]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11163,7 +11215,7 @@ func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{129}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *CheckpointRequest) GetCaller() *Caller {
@@ -11184,7 +11236,7 @@ type CheckpointResponse struct {
 
 func (x *CheckpointResponse) Reset() {
 	*x = CheckpointResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[130]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11196,7 +11248,7 @@ func (x *CheckpointResponse) String() string {
 func (*CheckpointResponse) ProtoMessage() {}
 
 func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[130]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11209,7 +11261,7 @@ func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointResponse.ProtoReflect.Descriptor instead.
 func (*CheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{130}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *CheckpointResponse) GetTxid() uint64 {
@@ -11243,7 +11295,7 @@ type SafeModeRequest struct {
 
 func (x *SafeModeRequest) Reset() {
 	*x = SafeModeRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[131]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11255,7 +11307,7 @@ func (x *SafeModeRequest) String() string {
 func (*SafeModeRequest) ProtoMessage() {}
 
 func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[131]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11268,7 +11320,7 @@ func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeRequest.ProtoReflect.Descriptor instead.
 func (*SafeModeRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{131}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *SafeModeRequest) GetCaller() *Caller {
@@ -11295,7 +11347,7 @@ type SafeModeResponse struct {
 
 func (x *SafeModeResponse) Reset() {
 	*x = SafeModeResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[132]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11307,7 +11359,7 @@ func (x *SafeModeResponse) String() string {
 func (*SafeModeResponse) ProtoMessage() {}
 
 func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[132]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11320,7 +11372,7 @@ func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeResponse.ProtoReflect.Descriptor instead.
 func (*SafeModeResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{132}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *SafeModeResponse) GetOn() bool {
@@ -11348,7 +11400,7 @@ type FsckRequest struct {
 
 func (x *FsckRequest) Reset() {
 	*x = FsckRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[133]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11360,7 +11412,7 @@ func (x *FsckRequest) String() string {
 func (*FsckRequest) ProtoMessage() {}
 
 func (x *FsckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[133]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11373,7 +11425,7 @@ func (x *FsckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckRequest.ProtoReflect.Descriptor instead.
 func (*FsckRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{133}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *FsckRequest) GetCaller() *Caller {
@@ -11409,7 +11461,7 @@ type FsckResponse struct {
 
 func (x *FsckResponse) Reset() {
 	*x = FsckResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[134]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11421,7 +11473,7 @@ func (x *FsckResponse) String() string {
 func (*FsckResponse) ProtoMessage() {}
 
 func (x *FsckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[134]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11434,7 +11486,7 @@ func (x *FsckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckResponse.ProtoReflect.Descriptor instead.
 func (*FsckResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{134}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *FsckResponse) GetPath() string {
@@ -11478,7 +11530,7 @@ type FsckSummary struct {
 
 func (x *FsckSummary) Reset() {
 	*x = FsckSummary{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[135]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11490,7 +11542,7 @@ func (x *FsckSummary) String() string {
 func (*FsckSummary) ProtoMessage() {}
 
 func (x *FsckSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[135]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11503,7 +11555,7 @@ func (x *FsckSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckSummary.ProtoReflect.Descriptor instead.
 func (*FsckSummary) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{135}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *FsckSummary) GetInodes() uint64 {
@@ -11550,7 +11602,7 @@ type CollectRequest struct {
 
 func (x *CollectRequest) Reset() {
 	*x = CollectRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[136]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11562,7 +11614,7 @@ func (x *CollectRequest) String() string {
 func (*CollectRequest) ProtoMessage() {}
 
 func (x *CollectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[136]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11575,7 +11627,7 @@ func (x *CollectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectRequest.ProtoReflect.Descriptor instead.
 func (*CollectRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{136}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *CollectRequest) GetCaller() *Caller {
@@ -11597,7 +11649,7 @@ type CollectResponse struct {
 
 func (x *CollectResponse) Reset() {
 	*x = CollectResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[137]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11609,7 +11661,7 @@ func (x *CollectResponse) String() string {
 func (*CollectResponse) ProtoMessage() {}
 
 func (x *CollectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[137]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11622,7 +11674,7 @@ func (x *CollectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectResponse.ProtoReflect.Descriptor instead.
 func (*CollectResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{137}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *CollectResponse) GetGarbage() uint64 {
@@ -11666,7 +11718,7 @@ type FailoverRequest struct {
 
 func (x *FailoverRequest) Reset() {
 	*x = FailoverRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[138]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11678,7 +11730,7 @@ func (x *FailoverRequest) String() string {
 func (*FailoverRequest) ProtoMessage() {}
 
 func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[138]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11691,7 +11743,7 @@ func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverRequest.ProtoReflect.Descriptor instead.
 func (*FailoverRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{138}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *FailoverRequest) GetCaller() *Caller {
@@ -11717,7 +11769,7 @@ type FailoverResponse struct {
 
 func (x *FailoverResponse) Reset() {
 	*x = FailoverResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[139]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11729,7 +11781,7 @@ func (x *FailoverResponse) String() string {
 func (*FailoverResponse) ProtoMessage() {}
 
 func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[139]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11742,7 +11794,7 @@ func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverResponse.ProtoReflect.Descriptor instead.
 func (*FailoverResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{139}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *FailoverResponse) GetNext() string {
@@ -11761,7 +11813,7 @@ type ResolveStoreRequest struct {
 
 func (x *ResolveStoreRequest) Reset() {
 	*x = ResolveStoreRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[140]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11773,7 +11825,7 @@ func (x *ResolveStoreRequest) String() string {
 func (*ResolveStoreRequest) ProtoMessage() {}
 
 func (x *ResolveStoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[140]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11786,7 +11838,7 @@ func (x *ResolveStoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveStoreRequest.ProtoReflect.Descriptor instead.
 func (*ResolveStoreRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{140}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *ResolveStoreRequest) GetCaller() *Caller {
@@ -11805,7 +11857,7 @@ type ResolveStoreResponse struct {
 
 func (x *ResolveStoreResponse) Reset() {
 	*x = ResolveStoreResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[141]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11817,7 +11869,7 @@ func (x *ResolveStoreResponse) String() string {
 func (*ResolveStoreResponse) ProtoMessage() {}
 
 func (x *ResolveStoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[141]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11830,7 +11882,7 @@ func (x *ResolveStoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveStoreResponse.ProtoReflect.Descriptor instead.
 func (*ResolveStoreResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{141}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *ResolveStoreResponse) GetResolved() bool {
@@ -11851,7 +11903,7 @@ type UpgradeRequest struct {
 
 func (x *UpgradeRequest) Reset() {
 	*x = UpgradeRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[142]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11863,7 +11915,7 @@ func (x *UpgradeRequest) String() string {
 func (*UpgradeRequest) ProtoMessage() {}
 
 func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[142]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11876,7 +11928,7 @@ func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
 func (*UpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{142}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *UpgradeRequest) GetCaller() *Caller {
@@ -11909,7 +11961,7 @@ type UpgradeResponse struct {
 
 func (x *UpgradeResponse) Reset() {
 	*x = UpgradeResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[143]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11921,7 +11973,7 @@ func (x *UpgradeResponse) String() string {
 func (*UpgradeResponse) ProtoMessage() {}
 
 func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[143]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11934,7 +11986,7 @@ func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeResponse.ProtoReflect.Descriptor instead.
 func (*UpgradeResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{143}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *UpgradeResponse) GetLevel() uint64 {
@@ -11990,7 +12042,7 @@ type UpgradeNamenode struct {
 
 func (x *UpgradeNamenode) Reset() {
 	*x = UpgradeNamenode{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[144]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12002,7 +12054,7 @@ func (x *UpgradeNamenode) String() string {
 func (*UpgradeNamenode) ProtoMessage() {}
 
 func (x *UpgradeNamenode) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[144]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12015,7 +12067,7 @@ func (x *UpgradeNamenode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeNamenode.ProtoReflect.Descriptor instead.
 func (*UpgradeNamenode) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{144}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *UpgradeNamenode) GetAddress() string {
@@ -12049,7 +12101,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[145]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12061,7 +12113,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[145]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12074,7 +12126,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{145}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *BackupRequest) GetCaller() *Caller {
@@ -12113,7 +12165,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[146]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12125,7 +12177,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[146]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12138,7 +12190,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{146}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *BackupResponse) GetName() string {
@@ -12242,7 +12294,7 @@ type CarryRequest struct {
 
 func (x *CarryRequest) Reset() {
 	*x = CarryRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[147]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12254,7 +12306,7 @@ func (x *CarryRequest) String() string {
 func (*CarryRequest) ProtoMessage() {}
 
 func (x *CarryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[147]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12267,7 +12319,7 @@ func (x *CarryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryRequest.ProtoReflect.Descriptor instead.
 func (*CarryRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{147}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{148}
 }
 
 func (x *CarryRequest) GetCalls() []*CarriedCall {
@@ -12297,7 +12349,7 @@ type CarriedCall struct {
 
 func (x *CarriedCall) Reset() {
 	*x = CarriedCall{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[148]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12309,7 +12361,7 @@ func (x *CarriedCall) String() string {
 func (*CarriedCall) ProtoMessage() {}
 
 func (x *CarriedCall) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[148]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12322,7 +12374,7 @@ func (x *CarriedCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarriedCall.ProtoReflect.Descriptor instead.
 func (*CarriedCall) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{148}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{149}
 }
 
 func (x *CarriedCall) GetId() uint64 {
@@ -12369,7 +12421,7 @@ type CarryResponse struct {
 
 func (x *CarryResponse) Reset() {
 	*x = CarryResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[149]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12381,7 +12433,7 @@ func (x *CarryResponse) String() string {
 func (*CarryResponse) ProtoMessage() {}
 
 func (x *CarryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[149]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12394,7 +12446,7 @@ func (x *CarryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryResponse.ProtoReflect.Descriptor instead.
 func (*CarryResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{149}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{150}
 }
 
 func (x *CarryResponse) GetAnswers() []*CarriedAnswer {
@@ -12418,7 +12470,7 @@ type CarriedAnswer struct {
 
 func (x *CarriedAnswer) Reset() {
 	*x = CarriedAnswer{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[150]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[151]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12430,7 +12482,7 @@ func (x *CarriedAnswer) String() string {
 func (*CarriedAnswer) ProtoMessage() {}
 
 func (x *CarriedAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[150]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[151]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12443,7 +12495,7 @@ func (x *CarriedAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarriedAnswer.ProtoReflect.Descriptor instead.
 func (*CarriedAnswer) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{150}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{151}
 }
 
 func (x *CarriedAnswer) GetId() uint64 {
@@ -12492,7 +12544,7 @@ type WhoAmIRequest struct {
 
 func (x *WhoAmIRequest) Reset() {
 	*x = WhoAmIRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[151]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[152]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12504,7 +12556,7 @@ func (x *WhoAmIRequest) String() string {
 func (*WhoAmIRequest) ProtoMessage() {}
 
 func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[151]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[152]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12517,7 +12569,7 @@ func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoAmIRequest.ProtoReflect.Descriptor instead.
 func (*WhoAmIRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{151}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{152}
 }
 
 func (x *WhoAmIRequest) GetCaller() *Caller {
@@ -12539,7 +12591,7 @@ type WhoAmIResponse struct {
 
 func (x *WhoAmIResponse) Reset() {
 	*x = WhoAmIResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[152]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[153]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12551,7 +12603,7 @@ func (x *WhoAmIResponse) String() string {
 func (*WhoAmIResponse) ProtoMessage() {}
 
 func (x *WhoAmIResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[152]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[153]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12564,7 +12616,7 @@ func (x *WhoAmIResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoAmIResponse.ProtoReflect.Descriptor instead.
 func (*WhoAmIResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{152}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{153}
 }
 
 func (x *WhoAmIResponse) GetUser() string {
@@ -12607,7 +12659,7 @@ type AclEntry struct {
 
 func (x *AclEntry) Reset() {
 	*x = AclEntry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[153]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[154]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12619,7 +12671,7 @@ func (x *AclEntry) String() string {
 func (*AclEntry) ProtoMessage() {}
 
 func (x *AclEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[153]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[154]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12632,7 +12684,7 @@ func (x *AclEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AclEntry.ProtoReflect.Descriptor instead.
 func (*AclEntry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{153}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{154}
 }
 
 func (x *AclEntry) GetDefault() bool {
@@ -12674,7 +12726,7 @@ type AclRequest struct {
 
 func (x *AclRequest) Reset() {
 	*x = AclRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[154]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[155]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12686,7 +12738,7 @@ func (x *AclRequest) String() string {
 func (*AclRequest) ProtoMessage() {}
 
 func (x *AclRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[154]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[155]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12699,7 +12751,7 @@ func (x *AclRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AclRequest.ProtoReflect.Descriptor instead.
 func (*AclRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{154}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{155}
 }
 
 func (x *AclRequest) GetCaller() *Caller {
@@ -12735,7 +12787,7 @@ type AclResponse struct {
 
 func (x *AclResponse) Reset() {
 	*x = AclResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[155]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[156]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12747,7 +12799,7 @@ func (x *AclResponse) String() string {
 func (*AclResponse) ProtoMessage() {}
 
 func (x *AclResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[155]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[156]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12760,7 +12812,7 @@ func (x *AclResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AclResponse.ProtoReflect.Descriptor instead.
 func (*AclResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{155}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{156}
 }
 
 func (x *AclResponse) GetEntries() []*AclEntry {
@@ -12790,7 +12842,7 @@ type ChangeAclRequest struct {
 
 func (x *ChangeAclRequest) Reset() {
 	*x = ChangeAclRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[156]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[157]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12802,7 +12854,7 @@ func (x *ChangeAclRequest) String() string {
 func (*ChangeAclRequest) ProtoMessage() {}
 
 func (x *ChangeAclRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[156]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[157]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12815,7 +12867,7 @@ func (x *ChangeAclRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeAclRequest.ProtoReflect.Descriptor instead.
 func (*ChangeAclRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{156}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{157}
 }
 
 func (x *ChangeAclRequest) GetCall() *CallId {
@@ -12866,7 +12918,7 @@ type GetDelegationTokenRequest struct {
 
 func (x *GetDelegationTokenRequest) Reset() {
 	*x = GetDelegationTokenRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[157]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[158]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12878,7 +12930,7 @@ func (x *GetDelegationTokenRequest) String() string {
 func (*GetDelegationTokenRequest) ProtoMessage() {}
 
 func (x *GetDelegationTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[157]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[158]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12891,7 +12943,7 @@ func (x *GetDelegationTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDelegationTokenRequest.ProtoReflect.Descriptor instead.
 func (*GetDelegationTokenRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{157}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{158}
 }
 
 func (x *GetDelegationTokenRequest) GetCall() *CallId {
@@ -12943,7 +12995,7 @@ type ChangeDelegationTokenRequest struct {
 
 func (x *ChangeDelegationTokenRequest) Reset() {
 	*x = ChangeDelegationTokenRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[158]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[159]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12955,7 +13007,7 @@ func (x *ChangeDelegationTokenRequest) String() string {
 func (*ChangeDelegationTokenRequest) ProtoMessage() {}
 
 func (x *ChangeDelegationTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[158]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[159]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12968,7 +13020,7 @@ func (x *ChangeDelegationTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeDelegationTokenRequest.ProtoReflect.Descriptor instead.
 func (*ChangeDelegationTokenRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{158}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{159}
 }
 
 func (x *ChangeDelegationTokenRequest) GetCall() *CallId {
@@ -13019,7 +13071,7 @@ type DelegationTokenResponse struct {
 
 func (x *DelegationTokenResponse) Reset() {
 	*x = DelegationTokenResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[159]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[160]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13031,7 +13083,7 @@ func (x *DelegationTokenResponse) String() string {
 func (*DelegationTokenResponse) ProtoMessage() {}
 
 func (x *DelegationTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[159]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[160]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13044,7 +13096,7 @@ func (x *DelegationTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DelegationTokenResponse.ProtoReflect.Descriptor instead.
 func (*DelegationTokenResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{159}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{160}
 }
 
 func (x *DelegationTokenResponse) GetId() uint64 {
@@ -13094,7 +13146,7 @@ type ListDelegationTokensRequest struct {
 
 func (x *ListDelegationTokensRequest) Reset() {
 	*x = ListDelegationTokensRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[160]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[161]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13106,7 +13158,7 @@ func (x *ListDelegationTokensRequest) String() string {
 func (*ListDelegationTokensRequest) ProtoMessage() {}
 
 func (x *ListDelegationTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[160]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[161]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13119,7 +13171,7 @@ func (x *ListDelegationTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDelegationTokensRequest.ProtoReflect.Descriptor instead.
 func (*ListDelegationTokensRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{160}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{161}
 }
 
 func (x *ListDelegationTokensRequest) GetCaller() *Caller {
@@ -13160,7 +13212,7 @@ type ListDelegationTokensResponse struct {
 
 func (x *ListDelegationTokensResponse) Reset() {
 	*x = ListDelegationTokensResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[161]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[162]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13172,7 +13224,7 @@ func (x *ListDelegationTokensResponse) String() string {
 func (*ListDelegationTokensResponse) ProtoMessage() {}
 
 func (x *ListDelegationTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[161]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[162]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13185,7 +13237,7 @@ func (x *ListDelegationTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDelegationTokensResponse.ProtoReflect.Descriptor instead.
 func (*ListDelegationTokensResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{161}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{162}
 }
 
 func (x *ListDelegationTokensResponse) GetTokens() []*DelegationToken {
@@ -13216,7 +13268,7 @@ type DelegationToken struct {
 
 func (x *DelegationToken) Reset() {
 	*x = DelegationToken{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[162]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[163]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13228,7 +13280,7 @@ func (x *DelegationToken) String() string {
 func (*DelegationToken) ProtoMessage() {}
 
 func (x *DelegationToken) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[162]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[163]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13241,7 +13293,7 @@ func (x *DelegationToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DelegationToken.ProtoReflect.Descriptor instead.
 func (*DelegationToken) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{162}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{163}
 }
 
 func (x *DelegationToken) GetId() uint64 {
@@ -13743,7 +13795,10 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x15CloseAbandonedRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
-	"\x02at\x18\x03 \x01(\v2\x0f.leasefs.v1.RefR\x02at\"\xde\x02\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.leasefs.v1.RefR\x02at\"g\n" +
+	"\x11CancelOpenRequest\x12&\n" +
+	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
+	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"\xde\x02\n" +
 	"\x0eGetFileRequest\x12*\n" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.leasefs.v1.RefR\x02at\x12\x16\n" +
@@ -14425,7 +14480,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x19ACL_ACTION_REMOVE_DEFAULT\x10\x03\x12\x19\n" +
 	"\x15ACL_ACTION_REMOVE_ALL\x10\x04\x12\x14\n" +
 	"\x10ACL_ACTION_EXACT\x10\x05\x12\x14\n" +
-	"\x10ACL_ACTION_WHOLE\x10\x062\xdc\x1e\n" +
+	"\x10ACL_ACTION_WHOLE\x10\x062\xa5\x1f\n" +
 	"\bNamenode\x12F\n" +
 	"\aSession\x12\x1a.leasefs.v1.SessionRequest\x1a\x1b.leasefs.v1.SessionResponse(\x010\x01\x12K\n" +
 	"\n" +
@@ -14449,7 +14504,9 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\rAllocateBlock\x12 .leasefs.v1.AllocateBlockRequest\x1a!.leasefs.v1.AllocateBlockResponse\x12?\n" +
 	"\x06Commit\x12\x19.leasefs.v1.CommitRequest\x1a\x1a.leasefs.v1.CommitResponse\x12<\n" +
 	"\x05Close\x12\x18.leasefs.v1.CloseRequest\x1a\x19.leasefs.v1.CloseResponse\x12N\n" +
-	"\x0eCloseAbandoned\x12!.leasefs.v1.CloseAbandonedRequest\x1a\x19.leasefs.v1.CloseResponse\x12B\n" +
+	"\x0eCloseAbandoned\x12!.leasefs.v1.CloseAbandonedRequest\x1a\x19.leasefs.v1.CloseResponse\x12G\n" +
+	"\n" +
+	"CancelOpen\x12\x1d.leasefs.v1.CancelOpenRequest\x1a\x1a.leasefs.v1.MutateResponse\x12B\n" +
 	"\aGetFile\x12\x1a.leasefs.v1.GetFileRequest\x1a\x1b.leasefs.v1.GetFileResponse\x129\n" +
 	"\x04Stat\x12\x17.leasefs.v1.StatRequest\x1a\x18.leasefs.v1.StatResponse\x12?\n" +
 	"\x06Xattrs\x12\x19.leasefs.v1.XattrsRequest\x1a\x1a.leasefs.v1.XattrsResponse\x129\n" +
@@ -14513,7 +14570,7 @@ func file_leasefs_v1_leasefs_proto_rawDescGZIP() []byte {
 }
 
 var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 167)
+var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 168)
 var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(RefHow)(0),                          // 0: leasefs.v1.RefHow
 	(FileType)(0),                        // 1: leasefs.v1.FileType
@@ -14588,116 +14645,117 @@ var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(*CloseRequest)(nil),                 // 70: leasefs.v1.CloseRequest
 	(*CloseResponse)(nil),                // 71: leasefs.v1.CloseResponse
 	(*CloseAbandonedRequest)(nil),        // 72: leasefs.v1.CloseAbandonedRequest
-	(*GetFileRequest)(nil),               // 73: leasefs.v1.GetFileRequest
-	(*GetFileResponse)(nil),              // 74: leasefs.v1.GetFileResponse
-	(*StatRequest)(nil),                  // 75: leasefs.v1.StatRequest
-	(*StatResponse)(nil),                 // 76: leasefs.v1.StatResponse
-	(*XattrsRequest)(nil),                // 77: leasefs.v1.XattrsRequest
-	(*XattrsResponse)(nil),               // 78: leasefs.v1.XattrsResponse
-	(*Xattr)(nil),                        // 79: leasefs.v1.Xattr
-	(*ListRequest)(nil),                  // 80: leasefs.v1.ListRequest
-	(*ListResponse)(nil),                 // 81: leasefs.v1.ListResponse
-	(*Entry)(nil),                        // 82: leasefs.v1.Entry
-	(*SummaryRequest)(nil),               // 83: leasefs.v1.SummaryRequest
-	(*SummaryResponse)(nil),              // 84: leasefs.v1.SummaryResponse
-	(*FindRequest)(nil),                  // 85: leasefs.v1.FindRequest
-	(*FindResponse)(nil),                 // 86: leasefs.v1.FindResponse
-	(*FoundEntry)(nil),                   // 87: leasefs.v1.FoundEntry
-	(*MutateResponse)(nil),               // 88: leasefs.v1.MutateResponse
-	(*MkdirRequest)(nil),                 // 89: leasefs.v1.MkdirRequest
-	(*RenameRequest)(nil),                // 90: leasefs.v1.RenameRequest
-	(*Hide)(nil),                         // 91: leasefs.v1.Hide
-	(*DeleteRequest)(nil),                // 92: leasefs.v1.DeleteRequest
-	(*ListTrashRequest)(nil),             // 93: leasefs.v1.ListTrashRequest
-	(*ListTrashResponse)(nil),            // 94: leasefs.v1.ListTrashResponse
-	(*TrashEntry)(nil),                   // 95: leasefs.v1.TrashEntry
-	(*RestoreTrashRequest)(nil),          // 96: leasefs.v1.RestoreTrashRequest
-	(*EmptyTrashRequest)(nil),            // 97: leasefs.v1.EmptyTrashRequest
-	(*SetAttrRequest)(nil),               // 98: leasefs.v1.SetAttrRequest
-	(*SetQuotaRequest)(nil),              // 99: leasefs.v1.SetQuotaRequest
-	(*GetQuotaRequest)(nil),              // 100: leasefs.v1.GetQuotaRequest
-	(*GetQuotaResponse)(nil),             // 101: leasefs.v1.GetQuotaResponse
-	(*Quota)(nil),                        // 102: leasefs.v1.Quota
-	(*ListQuotasRequest)(nil),            // 103: leasefs.v1.ListQuotasRequest
-	(*ListQuotasResponse)(nil),           // 104: leasefs.v1.ListQuotasResponse
-	(*AllowSnapshotsRequest)(nil),        // 105: leasefs.v1.AllowSnapshotsRequest
-	(*MakeSnapshotRequest)(nil),          // 106: leasefs.v1.MakeSnapshotRequest
-	(*RenameSnapshotRequest)(nil),        // 107: leasefs.v1.RenameSnapshotRequest
-	(*DeleteSnapshotRequest)(nil),        // 108: leasefs.v1.DeleteSnapshotRequest
-	(*ListSnapshotsRequest)(nil),         // 109: leasefs.v1.ListSnapshotsRequest
-	(*ListSnapshotsResponse)(nil),        // 110: leasefs.v1.ListSnapshotsResponse
-	(*Snapshot)(nil),                     // 111: leasefs.v1.Snapshot
-	(*ListSnapshotDirsRequest)(nil),      // 112: leasefs.v1.ListSnapshotDirsRequest
-	(*ListSnapshotDirsResponse)(nil),     // 113: leasefs.v1.ListSnapshotDirsResponse
-	(*SnapshotDir)(nil),                  // 114: leasefs.v1.SnapshotDir
-	(*DiffSnapshotsRequest)(nil),         // 115: leasefs.v1.DiffSnapshotsRequest
-	(*DiffSnapshotsResponse)(nil),        // 116: leasefs.v1.DiffSnapshotsResponse
-	(*SnapshotChange)(nil),               // 117: leasefs.v1.SnapshotChange
-	(*TransactRequest)(nil),              // 118: leasefs.v1.TransactRequest
-	(*TxCompare)(nil),                    // 119: leasefs.v1.TxCompare
-	(*TxXattr)(nil),                      // 120: leasefs.v1.TxXattr
-	(*TxOp)(nil),                         // 121: leasefs.v1.TxOp
-	(*TxFile)(nil),                       // 122: leasefs.v1.TxFile
-	(*TxDir)(nil),                        // 123: leasefs.v1.TxDir
-	(*TxRename)(nil),                     // 124: leasefs.v1.TxRename
-	(*TxDelete)(nil),                     // 125: leasefs.v1.TxDelete
-	(*TxDetach)(nil),                     // 126: leasefs.v1.TxDetach
-	(*SetXattrRequest)(nil),              // 127: leasefs.v1.SetXattrRequest
-	(*SymlinkRequest)(nil),               // 128: leasefs.v1.SymlinkRequest
-	(*TruncateRequest)(nil),              // 129: leasefs.v1.TruncateRequest
-	(*ConcatRequest)(nil),                // 130: leasefs.v1.ConcatRequest
-	(*StatusRequest)(nil),                // 131: leasefs.v1.StatusRequest
-	(*StatusResponse)(nil),               // 132: leasefs.v1.StatusResponse
-	(*Room)(nil),                         // 133: leasefs.v1.Room
-	(*ScrubStatus)(nil),                  // 134: leasefs.v1.ScrubStatus
-	(*ArchiveStatus)(nil),                // 135: leasefs.v1.ArchiveStatus
-	(*AuditStatus)(nil),                  // 136: leasefs.v1.AuditStatus
-	(*Holding)(nil),                      // 137: leasefs.v1.Holding
-	(*ClockSkew)(nil),                    // 138: leasefs.v1.ClockSkew
-	(*CheckpointRequest)(nil),            // 139: leasefs.v1.CheckpointRequest
-	(*CheckpointResponse)(nil),           // 140: leasefs.v1.CheckpointResponse
-	(*SafeModeRequest)(nil),              // 141: leasefs.v1.SafeModeRequest
-	(*SafeModeResponse)(nil),             // 142: leasefs.v1.SafeModeResponse
-	(*FsckRequest)(nil),                  // 143: leasefs.v1.FsckRequest
-	(*FsckResponse)(nil),                 // 144: leasefs.v1.FsckResponse
-	(*FsckSummary)(nil),                  // 145: leasefs.v1.FsckSummary
-	(*CollectRequest)(nil),               // 146: leasefs.v1.CollectRequest
-	(*CollectResponse)(nil),              // 147: leasefs.v1.CollectResponse
-	(*FailoverRequest)(nil),              // 148: leasefs.v1.FailoverRequest
-	(*FailoverResponse)(nil),             // 149: leasefs.v1.FailoverResponse
-	(*ResolveStoreRequest)(nil),          // 150: leasefs.v1.ResolveStoreRequest
-	(*ResolveStoreResponse)(nil),         // 151: leasefs.v1.ResolveStoreResponse
-	(*UpgradeRequest)(nil),               // 152: leasefs.v1.UpgradeRequest
-	(*UpgradeResponse)(nil),              // 153: leasefs.v1.UpgradeResponse
-	(*UpgradeNamenode)(nil),              // 154: leasefs.v1.UpgradeNamenode
-	(*BackupRequest)(nil),                // 155: leasefs.v1.BackupRequest
-	(*BackupResponse)(nil),               // 156: leasefs.v1.BackupResponse
-	(*CarryRequest)(nil),                 // 157: leasefs.v1.CarryRequest
-	(*CarriedCall)(nil),                  // 158: leasefs.v1.CarriedCall
-	(*CarryResponse)(nil),                // 159: leasefs.v1.CarryResponse
-	(*CarriedAnswer)(nil),                // 160: leasefs.v1.CarriedAnswer
-	(*WhoAmIRequest)(nil),                // 161: leasefs.v1.WhoAmIRequest
-	(*WhoAmIResponse)(nil),               // 162: leasefs.v1.WhoAmIResponse
-	(*AclEntry)(nil),                     // 163: leasefs.v1.AclEntry
-	(*AclRequest)(nil),                   // 164: leasefs.v1.AclRequest
-	(*AclResponse)(nil),                  // 165: leasefs.v1.AclResponse
-	(*ChangeAclRequest)(nil),             // 166: leasefs.v1.ChangeAclRequest
-	(*GetDelegationTokenRequest)(nil),    // 167: leasefs.v1.GetDelegationTokenRequest
-	(*ChangeDelegationTokenRequest)(nil), // 168: leasefs.v1.ChangeDelegationTokenRequest
-	(*DelegationTokenResponse)(nil),      // 169: leasefs.v1.DelegationTokenResponse
-	(*ListDelegationTokensRequest)(nil),  // 170: leasefs.v1.ListDelegationTokensRequest
-	(*ListDelegationTokensResponse)(nil), // 171: leasefs.v1.ListDelegationTokensResponse
-	(*DelegationToken)(nil),              // 172: leasefs.v1.DelegationToken
-	nil,                                  // 173: leasefs.v1.Block.HeadersEntry
-	nil,                                  // 174: leasefs.v1.BlockTarget.HeadersEntry
-	nil,                                  // 175: leasefs.v1.UpgradeResponse.ClientsEntry
-	nil,                                  // 176: leasefs.v1.BackupResponse.HeadersEntry
+	(*CancelOpenRequest)(nil),            // 73: leasefs.v1.CancelOpenRequest
+	(*GetFileRequest)(nil),               // 74: leasefs.v1.GetFileRequest
+	(*GetFileResponse)(nil),              // 75: leasefs.v1.GetFileResponse
+	(*StatRequest)(nil),                  // 76: leasefs.v1.StatRequest
+	(*StatResponse)(nil),                 // 77: leasefs.v1.StatResponse
+	(*XattrsRequest)(nil),                // 78: leasefs.v1.XattrsRequest
+	(*XattrsResponse)(nil),               // 79: leasefs.v1.XattrsResponse
+	(*Xattr)(nil),                        // 80: leasefs.v1.Xattr
+	(*ListRequest)(nil),                  // 81: leasefs.v1.ListRequest
+	(*ListResponse)(nil),                 // 82: leasefs.v1.ListResponse
+	(*Entry)(nil),                        // 83: leasefs.v1.Entry
+	(*SummaryRequest)(nil),               // 84: leasefs.v1.SummaryRequest
+	(*SummaryResponse)(nil),              // 85: leasefs.v1.SummaryResponse
+	(*FindRequest)(nil),                  // 86: leasefs.v1.FindRequest
+	(*FindResponse)(nil),                 // 87: leasefs.v1.FindResponse
+	(*FoundEntry)(nil),                   // 88: leasefs.v1.FoundEntry
+	(*MutateResponse)(nil),               // 89: leasefs.v1.MutateResponse
+	(*MkdirRequest)(nil),                 // 90: leasefs.v1.MkdirRequest
+	(*RenameRequest)(nil),                // 91: leasefs.v1.RenameRequest
+	(*Hide)(nil),                         // 92: leasefs.v1.Hide
+	(*DeleteRequest)(nil),                // 93: leasefs.v1.DeleteRequest
+	(*ListTrashRequest)(nil),             // 94: leasefs.v1.ListTrashRequest
+	(*ListTrashResponse)(nil),            // 95: leasefs.v1.ListTrashResponse
+	(*TrashEntry)(nil),                   // 96: leasefs.v1.TrashEntry
+	(*RestoreTrashRequest)(nil),          // 97: leasefs.v1.RestoreTrashRequest
+	(*EmptyTrashRequest)(nil),            // 98: leasefs.v1.EmptyTrashRequest
+	(*SetAttrRequest)(nil),               // 99: leasefs.v1.SetAttrRequest
+	(*SetQuotaRequest)(nil),              // 100: leasefs.v1.SetQuotaRequest
+	(*GetQuotaRequest)(nil),              // 101: leasefs.v1.GetQuotaRequest
+	(*GetQuotaResponse)(nil),             // 102: leasefs.v1.GetQuotaResponse
+	(*Quota)(nil),                        // 103: leasefs.v1.Quota
+	(*ListQuotasRequest)(nil),            // 104: leasefs.v1.ListQuotasRequest
+	(*ListQuotasResponse)(nil),           // 105: leasefs.v1.ListQuotasResponse
+	(*AllowSnapshotsRequest)(nil),        // 106: leasefs.v1.AllowSnapshotsRequest
+	(*MakeSnapshotRequest)(nil),          // 107: leasefs.v1.MakeSnapshotRequest
+	(*RenameSnapshotRequest)(nil),        // 108: leasefs.v1.RenameSnapshotRequest
+	(*DeleteSnapshotRequest)(nil),        // 109: leasefs.v1.DeleteSnapshotRequest
+	(*ListSnapshotsRequest)(nil),         // 110: leasefs.v1.ListSnapshotsRequest
+	(*ListSnapshotsResponse)(nil),        // 111: leasefs.v1.ListSnapshotsResponse
+	(*Snapshot)(nil),                     // 112: leasefs.v1.Snapshot
+	(*ListSnapshotDirsRequest)(nil),      // 113: leasefs.v1.ListSnapshotDirsRequest
+	(*ListSnapshotDirsResponse)(nil),     // 114: leasefs.v1.ListSnapshotDirsResponse
+	(*SnapshotDir)(nil),                  // 115: leasefs.v1.SnapshotDir
+	(*DiffSnapshotsRequest)(nil),         // 116: leasefs.v1.DiffSnapshotsRequest
+	(*DiffSnapshotsResponse)(nil),        // 117: leasefs.v1.DiffSnapshotsResponse
+	(*SnapshotChange)(nil),               // 118: leasefs.v1.SnapshotChange
+	(*TransactRequest)(nil),              // 119: leasefs.v1.TransactRequest
+	(*TxCompare)(nil),                    // 120: leasefs.v1.TxCompare
+	(*TxXattr)(nil),                      // 121: leasefs.v1.TxXattr
+	(*TxOp)(nil),                         // 122: leasefs.v1.TxOp
+	(*TxFile)(nil),                       // 123: leasefs.v1.TxFile
+	(*TxDir)(nil),                        // 124: leasefs.v1.TxDir
+	(*TxRename)(nil),                     // 125: leasefs.v1.TxRename
+	(*TxDelete)(nil),                     // 126: leasefs.v1.TxDelete
+	(*TxDetach)(nil),                     // 127: leasefs.v1.TxDetach
+	(*SetXattrRequest)(nil),              // 128: leasefs.v1.SetXattrRequest
+	(*SymlinkRequest)(nil),               // 129: leasefs.v1.SymlinkRequest
+	(*TruncateRequest)(nil),              // 130: leasefs.v1.TruncateRequest
+	(*ConcatRequest)(nil),                // 131: leasefs.v1.ConcatRequest
+	(*StatusRequest)(nil),                // 132: leasefs.v1.StatusRequest
+	(*StatusResponse)(nil),               // 133: leasefs.v1.StatusResponse
+	(*Room)(nil),                         // 134: leasefs.v1.Room
+	(*ScrubStatus)(nil),                  // 135: leasefs.v1.ScrubStatus
+	(*ArchiveStatus)(nil),                // 136: leasefs.v1.ArchiveStatus
+	(*AuditStatus)(nil),                  // 137: leasefs.v1.AuditStatus
+	(*Holding)(nil),                      // 138: leasefs.v1.Holding
+	(*ClockSkew)(nil),                    // 139: leasefs.v1.ClockSkew
+	(*CheckpointRequest)(nil),            // 140: leasefs.v1.CheckpointRequest
+	(*CheckpointResponse)(nil),           // 141: leasefs.v1.CheckpointResponse
+	(*SafeModeRequest)(nil),              // 142: leasefs.v1.SafeModeRequest
+	(*SafeModeResponse)(nil),             // 143: leasefs.v1.SafeModeResponse
+	(*FsckRequest)(nil),                  // 144: leasefs.v1.FsckRequest
+	(*FsckResponse)(nil),                 // 145: leasefs.v1.FsckResponse
+	(*FsckSummary)(nil),                  // 146: leasefs.v1.FsckSummary
+	(*CollectRequest)(nil),               // 147: leasefs.v1.CollectRequest
+	(*CollectResponse)(nil),              // 148: leasefs.v1.CollectResponse
+	(*FailoverRequest)(nil),              // 149: leasefs.v1.FailoverRequest
+	(*FailoverResponse)(nil),             // 150: leasefs.v1.FailoverResponse
+	(*ResolveStoreRequest)(nil),          // 151: leasefs.v1.ResolveStoreRequest
+	(*ResolveStoreResponse)(nil),         // 152: leasefs.v1.ResolveStoreResponse
+	(*UpgradeRequest)(nil),               // 153: leasefs.v1.UpgradeRequest
+	(*UpgradeResponse)(nil),              // 154: leasefs.v1.UpgradeResponse
+	(*UpgradeNamenode)(nil),              // 155: leasefs.v1.UpgradeNamenode
+	(*BackupRequest)(nil),                // 156: leasefs.v1.BackupRequest
+	(*BackupResponse)(nil),               // 157: leasefs.v1.BackupResponse
+	(*CarryRequest)(nil),                 // 158: leasefs.v1.CarryRequest
+	(*CarriedCall)(nil),                  // 159: leasefs.v1.CarriedCall
+	(*CarryResponse)(nil),                // 160: leasefs.v1.CarryResponse
+	(*CarriedAnswer)(nil),                // 161: leasefs.v1.CarriedAnswer
+	(*WhoAmIRequest)(nil),                // 162: leasefs.v1.WhoAmIRequest
+	(*WhoAmIResponse)(nil),               // 163: leasefs.v1.WhoAmIResponse
+	(*AclEntry)(nil),                     // 164: leasefs.v1.AclEntry
+	(*AclRequest)(nil),                   // 165: leasefs.v1.AclRequest
+	(*AclResponse)(nil),                  // 166: leasefs.v1.AclResponse
+	(*ChangeAclRequest)(nil),             // 167: leasefs.v1.ChangeAclRequest
+	(*GetDelegationTokenRequest)(nil),    // 168: leasefs.v1.GetDelegationTokenRequest
+	(*ChangeDelegationTokenRequest)(nil), // 169: leasefs.v1.ChangeDelegationTokenRequest
+	(*DelegationTokenResponse)(nil),      // 170: leasefs.v1.DelegationTokenResponse
+	(*ListDelegationTokensRequest)(nil),  // 171: leasefs.v1.ListDelegationTokensRequest
+	(*ListDelegationTokensResponse)(nil), // 172: leasefs.v1.ListDelegationTokensResponse
+	(*DelegationToken)(nil),              // 173: leasefs.v1.DelegationToken
+	nil,                                  // 174: leasefs.v1.Block.HeadersEntry
+	nil,                                  // 175: leasefs.v1.BlockTarget.HeadersEntry
+	nil,                                  // 176: leasefs.v1.UpgradeResponse.ClientsEntry
+	nil,                                  // 177: leasefs.v1.BackupResponse.HeadersEntry
 }
 var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	1,   // 0: leasefs.v1.Attr.type:type_name -> leasefs.v1.FileType
 	15,  // 1: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
 	16,  // 2: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
-	173, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
+	174, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
 	16,  // 4: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
 	11,  // 5: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
 	19,  // 6: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
@@ -14754,7 +14812,7 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	12,  // 57: leasefs.v1.CreateRequest.at:type_name -> leasefs.v1.Ref
 	29,  // 58: leasefs.v1.CreateRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
 	59,  // 59: leasefs.v1.CreateRequest.owner:type_name -> leasefs.v1.Owner
-	120, // 60: leasefs.v1.CreateRequest.xattrs:type_name -> leasefs.v1.TxXattr
+	121, // 60: leasefs.v1.CreateRequest.xattrs:type_name -> leasefs.v1.TxXattr
 	14,  // 61: leasefs.v1.OpenResponse.attr:type_name -> leasefs.v1.Attr
 	13,  // 62: leasefs.v1.OpenResponse.writer:type_name -> leasefs.v1.WriterId
 	28,  // 63: leasefs.v1.OpenResponse.keys:type_name -> leasefs.v1.CacheKey
@@ -14769,7 +14827,7 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	13,  // 72: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
 	65,  // 73: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
 	67,  // 74: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
-	174, // 75: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
+	175, // 75: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
 	13,  // 76: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
 	17,  // 77: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
 	10,  // 78: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
@@ -14778,291 +14836,295 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	10,  // 81: leasefs.v1.CloseAbandonedRequest.call:type_name -> leasefs.v1.CallId
 	11,  // 82: leasefs.v1.CloseAbandonedRequest.caller:type_name -> leasefs.v1.Caller
 	12,  // 83: leasefs.v1.CloseAbandonedRequest.at:type_name -> leasefs.v1.Ref
-	11,  // 84: leasefs.v1.GetFileRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 85: leasefs.v1.GetFileRequest.at:type_name -> leasefs.v1.Ref
-	13,  // 86: leasefs.v1.GetFileRequest.writer:type_name -> leasefs.v1.WriterId
-	14,  // 87: leasefs.v1.GetFileResponse.attr:type_name -> leasefs.v1.Attr
-	17,  // 88: leasefs.v1.GetFileResponse.blocks:type_name -> leasefs.v1.Block
-	28,  // 89: leasefs.v1.GetFileResponse.keys:type_name -> leasefs.v1.CacheKey
-	11,  // 90: leasefs.v1.StatRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 91: leasefs.v1.StatRequest.at:type_name -> leasefs.v1.Ref
-	14,  // 92: leasefs.v1.StatResponse.attr:type_name -> leasefs.v1.Attr
-	28,  // 93: leasefs.v1.StatResponse.keys:type_name -> leasefs.v1.CacheKey
-	18,  // 94: leasefs.v1.StatResponse.missing:type_name -> leasefs.v1.ErrorDetail
-	11,  // 95: leasefs.v1.XattrsRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 96: leasefs.v1.XattrsRequest.at:type_name -> leasefs.v1.Ref
-	79,  // 97: leasefs.v1.XattrsResponse.xattrs:type_name -> leasefs.v1.Xattr
-	28,  // 98: leasefs.v1.XattrsResponse.keys:type_name -> leasefs.v1.CacheKey
-	11,  // 99: leasefs.v1.ListRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 100: leasefs.v1.ListRequest.at:type_name -> leasefs.v1.Ref
-	82,  // 101: leasefs.v1.ListResponse.entries:type_name -> leasefs.v1.Entry
-	14,  // 102: leasefs.v1.ListResponse.directory:type_name -> leasefs.v1.Attr
-	28,  // 103: leasefs.v1.ListResponse.keys:type_name -> leasefs.v1.CacheKey
-	14,  // 104: leasefs.v1.Entry.attr:type_name -> leasefs.v1.Attr
-	11,  // 105: leasefs.v1.SummaryRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 106: leasefs.v1.SummaryRequest.at:type_name -> leasefs.v1.Ref
-	11,  // 107: leasefs.v1.FindRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 108: leasefs.v1.FindRequest.at:type_name -> leasefs.v1.Ref
-	87,  // 109: leasefs.v1.FindResponse.entries:type_name -> leasefs.v1.FoundEntry
-	14,  // 110: leasefs.v1.FoundEntry.attr:type_name -> leasefs.v1.Attr
-	14,  // 111: leasefs.v1.MutateResponse.attr:type_name -> leasefs.v1.Attr
-	10,  // 112: leasefs.v1.MkdirRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 113: leasefs.v1.MkdirRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 114: leasefs.v1.MkdirRequest.at:type_name -> leasefs.v1.Ref
-	59,  // 115: leasefs.v1.MkdirRequest.owner:type_name -> leasefs.v1.Owner
-	10,  // 116: leasefs.v1.RenameRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 117: leasefs.v1.RenameRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 118: leasefs.v1.RenameRequest.from:type_name -> leasefs.v1.Ref
-	12,  // 119: leasefs.v1.RenameRequest.to:type_name -> leasefs.v1.Ref
-	91,  // 120: leasefs.v1.RenameRequest.hide:type_name -> leasefs.v1.Hide
-	10,  // 121: leasefs.v1.DeleteRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 122: leasefs.v1.DeleteRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 123: leasefs.v1.DeleteRequest.at:type_name -> leasefs.v1.Ref
-	1,   // 124: leasefs.v1.DeleteRequest.only:type_name -> leasefs.v1.FileType
-	91,  // 125: leasefs.v1.DeleteRequest.hide:type_name -> leasefs.v1.Hide
-	11,  // 126: leasefs.v1.ListTrashRequest.caller:type_name -> leasefs.v1.Caller
-	95,  // 127: leasefs.v1.ListTrashResponse.entries:type_name -> leasefs.v1.TrashEntry
-	14,  // 128: leasefs.v1.TrashEntry.attr:type_name -> leasefs.v1.Attr
-	10,  // 129: leasefs.v1.RestoreTrashRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 130: leasefs.v1.RestoreTrashRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 131: leasefs.v1.RestoreTrashRequest.to:type_name -> leasefs.v1.Ref
-	10,  // 132: leasefs.v1.EmptyTrashRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 133: leasefs.v1.EmptyTrashRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 134: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 135: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 136: leasefs.v1.SetAttrRequest.at:type_name -> leasefs.v1.Ref
-	10,  // 137: leasefs.v1.SetQuotaRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 138: leasefs.v1.SetQuotaRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 139: leasefs.v1.SetQuotaRequest.at:type_name -> leasefs.v1.Ref
-	11,  // 140: leasefs.v1.GetQuotaRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 141: leasefs.v1.GetQuotaRequest.at:type_name -> leasefs.v1.Ref
-	102, // 142: leasefs.v1.GetQuotaResponse.quotas:type_name -> leasefs.v1.Quota
-	11,  // 143: leasefs.v1.ListQuotasRequest.caller:type_name -> leasefs.v1.Caller
-	102, // 144: leasefs.v1.ListQuotasResponse.quotas:type_name -> leasefs.v1.Quota
-	10,  // 145: leasefs.v1.AllowSnapshotsRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 146: leasefs.v1.AllowSnapshotsRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 147: leasefs.v1.AllowSnapshotsRequest.at:type_name -> leasefs.v1.Ref
-	10,  // 148: leasefs.v1.MakeSnapshotRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 149: leasefs.v1.MakeSnapshotRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 150: leasefs.v1.MakeSnapshotRequest.at:type_name -> leasefs.v1.Ref
-	10,  // 151: leasefs.v1.RenameSnapshotRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 152: leasefs.v1.RenameSnapshotRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 153: leasefs.v1.RenameSnapshotRequest.at:type_name -> leasefs.v1.Ref
-	10,  // 154: leasefs.v1.DeleteSnapshotRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 155: leasefs.v1.DeleteSnapshotRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 156: leasefs.v1.DeleteSnapshotRequest.at:type_name -> leasefs.v1.Ref
-	11,  // 157: leasefs.v1.ListSnapshotsRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 158: leasefs.v1.ListSnapshotsRequest.at:type_name -> leasefs.v1.Ref
-	111, // 159: leasefs.v1.ListSnapshotsResponse.snapshots:type_name -> leasefs.v1.Snapshot
-	14,  // 160: leasefs.v1.Snapshot.attr:type_name -> leasefs.v1.Attr
-	11,  // 161: leasefs.v1.ListSnapshotDirsRequest.caller:type_name -> leasefs.v1.Caller
-	114, // 162: leasefs.v1.ListSnapshotDirsResponse.dirs:type_name -> leasefs.v1.SnapshotDir
-	14,  // 163: leasefs.v1.SnapshotDir.attr:type_name -> leasefs.v1.Attr
-	11,  // 164: leasefs.v1.DiffSnapshotsRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 165: leasefs.v1.DiffSnapshotsRequest.at:type_name -> leasefs.v1.Ref
-	117, // 166: leasefs.v1.DiffSnapshotsResponse.changes:type_name -> leasefs.v1.SnapshotChange
-	5,   // 167: leasefs.v1.SnapshotChange.type:type_name -> leasefs.v1.SnapshotChangeType
-	1,   // 168: leasefs.v1.SnapshotChange.of:type_name -> leasefs.v1.FileType
-	10,  // 169: leasefs.v1.TransactRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 170: leasefs.v1.TransactRequest.caller:type_name -> leasefs.v1.Caller
-	119, // 171: leasefs.v1.TransactRequest.compares:type_name -> leasefs.v1.TxCompare
-	121, // 172: leasefs.v1.TransactRequest.ops:type_name -> leasefs.v1.TxOp
-	120, // 173: leasefs.v1.TxCompare.xattr:type_name -> leasefs.v1.TxXattr
-	122, // 174: leasefs.v1.TxOp.create:type_name -> leasefs.v1.TxFile
-	122, // 175: leasefs.v1.TxOp.write:type_name -> leasefs.v1.TxFile
-	123, // 176: leasefs.v1.TxOp.mkdir:type_name -> leasefs.v1.TxDir
-	124, // 177: leasefs.v1.TxOp.rename:type_name -> leasefs.v1.TxRename
-	125, // 178: leasefs.v1.TxOp.delete:type_name -> leasefs.v1.TxDelete
-	120, // 179: leasefs.v1.TxOp.set_xattr:type_name -> leasefs.v1.TxXattr
-	126, // 180: leasefs.v1.TxOp.detach:type_name -> leasefs.v1.TxDetach
-	120, // 181: leasefs.v1.TxOp.xattrs:type_name -> leasefs.v1.TxXattr
-	10,  // 182: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 183: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 184: leasefs.v1.SetXattrRequest.at:type_name -> leasefs.v1.Ref
-	6,   // 185: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
-	10,  // 186: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 187: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 188: leasefs.v1.SymlinkRequest.at:type_name -> leasefs.v1.Ref
-	59,  // 189: leasefs.v1.SymlinkRequest.owner:type_name -> leasefs.v1.Owner
-	10,  // 190: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 191: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 192: leasefs.v1.TruncateRequest.at:type_name -> leasefs.v1.Ref
-	10,  // 193: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 194: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 195: leasefs.v1.ConcatRequest.target:type_name -> leasefs.v1.Ref
-	12,  // 196: leasefs.v1.ConcatRequest.sources:type_name -> leasefs.v1.Ref
-	11,  // 197: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
-	138, // 198: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
-	136, // 199: leasefs.v1.StatusResponse.audit:type_name -> leasefs.v1.AuditStatus
-	134, // 200: leasefs.v1.StatusResponse.scrub:type_name -> leasefs.v1.ScrubStatus
-	135, // 201: leasefs.v1.StatusResponse.archive:type_name -> leasefs.v1.ArchiveStatus
-	137, // 202: leasefs.v1.StatusResponse.greedy:type_name -> leasefs.v1.Holding
-	133, // 203: leasefs.v1.StatusResponse.rooms:type_name -> leasefs.v1.Room
-	102, // 204: leasefs.v1.StatusResponse.quotas:type_name -> leasefs.v1.Quota
-	11,  // 205: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 206: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
-	9,   // 207: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
-	11,  // 208: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
-	145, // 209: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
-	11,  // 210: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 211: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 212: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 213: leasefs.v1.UpgradeRequest.caller:type_name -> leasefs.v1.Caller
-	154, // 214: leasefs.v1.UpgradeResponse.namenodes:type_name -> leasefs.v1.UpgradeNamenode
-	175, // 215: leasefs.v1.UpgradeResponse.clients:type_name -> leasefs.v1.UpgradeResponse.ClientsEntry
-	11,  // 216: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
-	176, // 217: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
-	158, // 218: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
-	160, // 219: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
-	18,  // 220: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
-	11,  // 221: leasefs.v1.WhoAmIRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 222: leasefs.v1.AclEntry.tag:type_name -> leasefs.v1.AclTag
-	11,  // 223: leasefs.v1.AclRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 224: leasefs.v1.AclRequest.at:type_name -> leasefs.v1.Ref
-	163, // 225: leasefs.v1.AclResponse.entries:type_name -> leasefs.v1.AclEntry
-	28,  // 226: leasefs.v1.AclResponse.keys:type_name -> leasefs.v1.CacheKey
-	10,  // 227: leasefs.v1.ChangeAclRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 228: leasefs.v1.ChangeAclRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 229: leasefs.v1.ChangeAclRequest.at:type_name -> leasefs.v1.Ref
-	8,   // 230: leasefs.v1.ChangeAclRequest.action:type_name -> leasefs.v1.AclAction
-	163, // 231: leasefs.v1.ChangeAclRequest.entries:type_name -> leasefs.v1.AclEntry
-	10,  // 232: leasefs.v1.GetDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 233: leasefs.v1.GetDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 234: leasefs.v1.ChangeDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 235: leasefs.v1.ChangeDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 236: leasefs.v1.ListDelegationTokensRequest.caller:type_name -> leasefs.v1.Caller
-	172, // 237: leasefs.v1.ListDelegationTokensResponse.tokens:type_name -> leasefs.v1.DelegationToken
-	21,  // 238: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
-	30,  // 239: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
-	34,  // 240: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
-	39,  // 241: leasefs.v1.Namenode.LeaseHistory:input_type -> leasefs.v1.LeaseHistoryRequest
-	42,  // 242: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
-	44,  // 243: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
-	46,  // 244: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
-	48,  // 245: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
-	51,  // 246: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
-	53,  // 247: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
-	54,  // 248: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
-	55,  // 249: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
-	58,  // 250: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
-	61,  // 251: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
-	62,  // 252: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
-	64,  // 253: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
-	68,  // 254: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
-	70,  // 255: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
-	72,  // 256: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
-	73,  // 257: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
-	75,  // 258: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
-	77,  // 259: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
-	80,  // 260: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
-	83,  // 261: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
-	85,  // 262: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
-	89,  // 263: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
-	90,  // 264: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
-	92,  // 265: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
-	93,  // 266: leasefs.v1.Namenode.ListTrash:input_type -> leasefs.v1.ListTrashRequest
-	96,  // 267: leasefs.v1.Namenode.RestoreTrash:input_type -> leasefs.v1.RestoreTrashRequest
-	97,  // 268: leasefs.v1.Namenode.EmptyTrash:input_type -> leasefs.v1.EmptyTrashRequest
-	98,  // 269: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
-	99,  // 270: leasefs.v1.Namenode.SetQuota:input_type -> leasefs.v1.SetQuotaRequest
-	100, // 271: leasefs.v1.Namenode.GetQuota:input_type -> leasefs.v1.GetQuotaRequest
-	103, // 272: leasefs.v1.Namenode.ListQuotas:input_type -> leasefs.v1.ListQuotasRequest
-	105, // 273: leasefs.v1.Namenode.AllowSnapshots:input_type -> leasefs.v1.AllowSnapshotsRequest
-	106, // 274: leasefs.v1.Namenode.MakeSnapshot:input_type -> leasefs.v1.MakeSnapshotRequest
-	107, // 275: leasefs.v1.Namenode.RenameSnapshot:input_type -> leasefs.v1.RenameSnapshotRequest
-	108, // 276: leasefs.v1.Namenode.DeleteSnapshot:input_type -> leasefs.v1.DeleteSnapshotRequest
-	109, // 277: leasefs.v1.Namenode.ListSnapshots:input_type -> leasefs.v1.ListSnapshotsRequest
-	112, // 278: leasefs.v1.Namenode.ListSnapshotDirs:input_type -> leasefs.v1.ListSnapshotDirsRequest
-	115, // 279: leasefs.v1.Namenode.DiffSnapshots:input_type -> leasefs.v1.DiffSnapshotsRequest
-	128, // 280: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
-	127, // 281: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
-	129, // 282: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
-	130, // 283: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
-	118, // 284: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
-	161, // 285: leasefs.v1.Namenode.WhoAmI:input_type -> leasefs.v1.WhoAmIRequest
-	164, // 286: leasefs.v1.Namenode.Acl:input_type -> leasefs.v1.AclRequest
-	166, // 287: leasefs.v1.Namenode.ChangeAcl:input_type -> leasefs.v1.ChangeAclRequest
-	167, // 288: leasefs.v1.Namenode.GetDelegationToken:input_type -> leasefs.v1.GetDelegationTokenRequest
-	168, // 289: leasefs.v1.Namenode.ChangeDelegationToken:input_type -> leasefs.v1.ChangeDelegationTokenRequest
-	170, // 290: leasefs.v1.Namenode.ListDelegationTokens:input_type -> leasefs.v1.ListDelegationTokensRequest
-	131, // 291: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
-	139, // 292: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
-	141, // 293: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
-	143, // 294: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
-	146, // 295: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
-	155, // 296: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
-	148, // 297: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
-	150, // 298: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
-	152, // 299: leasefs.v1.Admin.Upgrade:input_type -> leasefs.v1.UpgradeRequest
-	157, // 300: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
-	22,  // 301: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
-	32,  // 302: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
-	35,  // 303: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
-	40,  // 304: leasefs.v1.Namenode.LeaseHistory:output_type -> leasefs.v1.LeaseHistoryResponse
-	43,  // 305: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
-	45,  // 306: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
-	47,  // 307: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
-	49,  // 308: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
-	52,  // 309: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
-	88,  // 310: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
-	88,  // 311: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
-	56,  // 312: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
-	60,  // 313: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
-	60,  // 314: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
-	63,  // 315: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
-	66,  // 316: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
-	69,  // 317: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
-	71,  // 318: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
-	71,  // 319: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
-	74,  // 320: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
-	76,  // 321: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
-	78,  // 322: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
-	81,  // 323: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
-	84,  // 324: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
-	86,  // 325: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
-	88,  // 326: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
-	88,  // 327: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
-	88,  // 328: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
-	94,  // 329: leasefs.v1.Namenode.ListTrash:output_type -> leasefs.v1.ListTrashResponse
-	88,  // 330: leasefs.v1.Namenode.RestoreTrash:output_type -> leasefs.v1.MutateResponse
-	88,  // 331: leasefs.v1.Namenode.EmptyTrash:output_type -> leasefs.v1.MutateResponse
-	88,  // 332: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
-	88,  // 333: leasefs.v1.Namenode.SetQuota:output_type -> leasefs.v1.MutateResponse
-	101, // 334: leasefs.v1.Namenode.GetQuota:output_type -> leasefs.v1.GetQuotaResponse
-	104, // 335: leasefs.v1.Namenode.ListQuotas:output_type -> leasefs.v1.ListQuotasResponse
-	88,  // 336: leasefs.v1.Namenode.AllowSnapshots:output_type -> leasefs.v1.MutateResponse
-	88,  // 337: leasefs.v1.Namenode.MakeSnapshot:output_type -> leasefs.v1.MutateResponse
-	88,  // 338: leasefs.v1.Namenode.RenameSnapshot:output_type -> leasefs.v1.MutateResponse
-	88,  // 339: leasefs.v1.Namenode.DeleteSnapshot:output_type -> leasefs.v1.MutateResponse
-	110, // 340: leasefs.v1.Namenode.ListSnapshots:output_type -> leasefs.v1.ListSnapshotsResponse
-	113, // 341: leasefs.v1.Namenode.ListSnapshotDirs:output_type -> leasefs.v1.ListSnapshotDirsResponse
-	116, // 342: leasefs.v1.Namenode.DiffSnapshots:output_type -> leasefs.v1.DiffSnapshotsResponse
-	88,  // 343: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
-	88,  // 344: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
-	88,  // 345: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
-	88,  // 346: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
-	88,  // 347: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
-	162, // 348: leasefs.v1.Namenode.WhoAmI:output_type -> leasefs.v1.WhoAmIResponse
-	165, // 349: leasefs.v1.Namenode.Acl:output_type -> leasefs.v1.AclResponse
-	88,  // 350: leasefs.v1.Namenode.ChangeAcl:output_type -> leasefs.v1.MutateResponse
-	169, // 351: leasefs.v1.Namenode.GetDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
-	169, // 352: leasefs.v1.Namenode.ChangeDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
-	171, // 353: leasefs.v1.Namenode.ListDelegationTokens:output_type -> leasefs.v1.ListDelegationTokensResponse
-	132, // 354: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
-	140, // 355: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
-	142, // 356: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
-	144, // 357: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
-	147, // 358: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
-	156, // 359: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
-	149, // 360: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
-	151, // 361: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
-	153, // 362: leasefs.v1.Admin.Upgrade:output_type -> leasefs.v1.UpgradeResponse
-	159, // 363: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
-	301, // [301:364] is the sub-list for method output_type
-	238, // [238:301] is the sub-list for method input_type
-	238, // [238:238] is the sub-list for extension type_name
-	238, // [238:238] is the sub-list for extension extendee
-	0,   // [0:238] is the sub-list for field type_name
+	10,  // 84: leasefs.v1.CancelOpenRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 85: leasefs.v1.CancelOpenRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 86: leasefs.v1.GetFileRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 87: leasefs.v1.GetFileRequest.at:type_name -> leasefs.v1.Ref
+	13,  // 88: leasefs.v1.GetFileRequest.writer:type_name -> leasefs.v1.WriterId
+	14,  // 89: leasefs.v1.GetFileResponse.attr:type_name -> leasefs.v1.Attr
+	17,  // 90: leasefs.v1.GetFileResponse.blocks:type_name -> leasefs.v1.Block
+	28,  // 91: leasefs.v1.GetFileResponse.keys:type_name -> leasefs.v1.CacheKey
+	11,  // 92: leasefs.v1.StatRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 93: leasefs.v1.StatRequest.at:type_name -> leasefs.v1.Ref
+	14,  // 94: leasefs.v1.StatResponse.attr:type_name -> leasefs.v1.Attr
+	28,  // 95: leasefs.v1.StatResponse.keys:type_name -> leasefs.v1.CacheKey
+	18,  // 96: leasefs.v1.StatResponse.missing:type_name -> leasefs.v1.ErrorDetail
+	11,  // 97: leasefs.v1.XattrsRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 98: leasefs.v1.XattrsRequest.at:type_name -> leasefs.v1.Ref
+	80,  // 99: leasefs.v1.XattrsResponse.xattrs:type_name -> leasefs.v1.Xattr
+	28,  // 100: leasefs.v1.XattrsResponse.keys:type_name -> leasefs.v1.CacheKey
+	11,  // 101: leasefs.v1.ListRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 102: leasefs.v1.ListRequest.at:type_name -> leasefs.v1.Ref
+	83,  // 103: leasefs.v1.ListResponse.entries:type_name -> leasefs.v1.Entry
+	14,  // 104: leasefs.v1.ListResponse.directory:type_name -> leasefs.v1.Attr
+	28,  // 105: leasefs.v1.ListResponse.keys:type_name -> leasefs.v1.CacheKey
+	14,  // 106: leasefs.v1.Entry.attr:type_name -> leasefs.v1.Attr
+	11,  // 107: leasefs.v1.SummaryRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 108: leasefs.v1.SummaryRequest.at:type_name -> leasefs.v1.Ref
+	11,  // 109: leasefs.v1.FindRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 110: leasefs.v1.FindRequest.at:type_name -> leasefs.v1.Ref
+	88,  // 111: leasefs.v1.FindResponse.entries:type_name -> leasefs.v1.FoundEntry
+	14,  // 112: leasefs.v1.FoundEntry.attr:type_name -> leasefs.v1.Attr
+	14,  // 113: leasefs.v1.MutateResponse.attr:type_name -> leasefs.v1.Attr
+	10,  // 114: leasefs.v1.MkdirRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 115: leasefs.v1.MkdirRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 116: leasefs.v1.MkdirRequest.at:type_name -> leasefs.v1.Ref
+	59,  // 117: leasefs.v1.MkdirRequest.owner:type_name -> leasefs.v1.Owner
+	10,  // 118: leasefs.v1.RenameRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 119: leasefs.v1.RenameRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 120: leasefs.v1.RenameRequest.from:type_name -> leasefs.v1.Ref
+	12,  // 121: leasefs.v1.RenameRequest.to:type_name -> leasefs.v1.Ref
+	92,  // 122: leasefs.v1.RenameRequest.hide:type_name -> leasefs.v1.Hide
+	10,  // 123: leasefs.v1.DeleteRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 124: leasefs.v1.DeleteRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 125: leasefs.v1.DeleteRequest.at:type_name -> leasefs.v1.Ref
+	1,   // 126: leasefs.v1.DeleteRequest.only:type_name -> leasefs.v1.FileType
+	92,  // 127: leasefs.v1.DeleteRequest.hide:type_name -> leasefs.v1.Hide
+	11,  // 128: leasefs.v1.ListTrashRequest.caller:type_name -> leasefs.v1.Caller
+	96,  // 129: leasefs.v1.ListTrashResponse.entries:type_name -> leasefs.v1.TrashEntry
+	14,  // 130: leasefs.v1.TrashEntry.attr:type_name -> leasefs.v1.Attr
+	10,  // 131: leasefs.v1.RestoreTrashRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 132: leasefs.v1.RestoreTrashRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 133: leasefs.v1.RestoreTrashRequest.to:type_name -> leasefs.v1.Ref
+	10,  // 134: leasefs.v1.EmptyTrashRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 135: leasefs.v1.EmptyTrashRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 136: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 137: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 138: leasefs.v1.SetAttrRequest.at:type_name -> leasefs.v1.Ref
+	10,  // 139: leasefs.v1.SetQuotaRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 140: leasefs.v1.SetQuotaRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 141: leasefs.v1.SetQuotaRequest.at:type_name -> leasefs.v1.Ref
+	11,  // 142: leasefs.v1.GetQuotaRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 143: leasefs.v1.GetQuotaRequest.at:type_name -> leasefs.v1.Ref
+	103, // 144: leasefs.v1.GetQuotaResponse.quotas:type_name -> leasefs.v1.Quota
+	11,  // 145: leasefs.v1.ListQuotasRequest.caller:type_name -> leasefs.v1.Caller
+	103, // 146: leasefs.v1.ListQuotasResponse.quotas:type_name -> leasefs.v1.Quota
+	10,  // 147: leasefs.v1.AllowSnapshotsRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 148: leasefs.v1.AllowSnapshotsRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 149: leasefs.v1.AllowSnapshotsRequest.at:type_name -> leasefs.v1.Ref
+	10,  // 150: leasefs.v1.MakeSnapshotRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 151: leasefs.v1.MakeSnapshotRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 152: leasefs.v1.MakeSnapshotRequest.at:type_name -> leasefs.v1.Ref
+	10,  // 153: leasefs.v1.RenameSnapshotRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 154: leasefs.v1.RenameSnapshotRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 155: leasefs.v1.RenameSnapshotRequest.at:type_name -> leasefs.v1.Ref
+	10,  // 156: leasefs.v1.DeleteSnapshotRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 157: leasefs.v1.DeleteSnapshotRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 158: leasefs.v1.DeleteSnapshotRequest.at:type_name -> leasefs.v1.Ref
+	11,  // 159: leasefs.v1.ListSnapshotsRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 160: leasefs.v1.ListSnapshotsRequest.at:type_name -> leasefs.v1.Ref
+	112, // 161: leasefs.v1.ListSnapshotsResponse.snapshots:type_name -> leasefs.v1.Snapshot
+	14,  // 162: leasefs.v1.Snapshot.attr:type_name -> leasefs.v1.Attr
+	11,  // 163: leasefs.v1.ListSnapshotDirsRequest.caller:type_name -> leasefs.v1.Caller
+	115, // 164: leasefs.v1.ListSnapshotDirsResponse.dirs:type_name -> leasefs.v1.SnapshotDir
+	14,  // 165: leasefs.v1.SnapshotDir.attr:type_name -> leasefs.v1.Attr
+	11,  // 166: leasefs.v1.DiffSnapshotsRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 167: leasefs.v1.DiffSnapshotsRequest.at:type_name -> leasefs.v1.Ref
+	118, // 168: leasefs.v1.DiffSnapshotsResponse.changes:type_name -> leasefs.v1.SnapshotChange
+	5,   // 169: leasefs.v1.SnapshotChange.type:type_name -> leasefs.v1.SnapshotChangeType
+	1,   // 170: leasefs.v1.SnapshotChange.of:type_name -> leasefs.v1.FileType
+	10,  // 171: leasefs.v1.TransactRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 172: leasefs.v1.TransactRequest.caller:type_name -> leasefs.v1.Caller
+	120, // 173: leasefs.v1.TransactRequest.compares:type_name -> leasefs.v1.TxCompare
+	122, // 174: leasefs.v1.TransactRequest.ops:type_name -> leasefs.v1.TxOp
+	121, // 175: leasefs.v1.TxCompare.xattr:type_name -> leasefs.v1.TxXattr
+	123, // 176: leasefs.v1.TxOp.create:type_name -> leasefs.v1.TxFile
+	123, // 177: leasefs.v1.TxOp.write:type_name -> leasefs.v1.TxFile
+	124, // 178: leasefs.v1.TxOp.mkdir:type_name -> leasefs.v1.TxDir
+	125, // 179: leasefs.v1.TxOp.rename:type_name -> leasefs.v1.TxRename
+	126, // 180: leasefs.v1.TxOp.delete:type_name -> leasefs.v1.TxDelete
+	121, // 181: leasefs.v1.TxOp.set_xattr:type_name -> leasefs.v1.TxXattr
+	127, // 182: leasefs.v1.TxOp.detach:type_name -> leasefs.v1.TxDetach
+	121, // 183: leasefs.v1.TxOp.xattrs:type_name -> leasefs.v1.TxXattr
+	10,  // 184: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 185: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 186: leasefs.v1.SetXattrRequest.at:type_name -> leasefs.v1.Ref
+	6,   // 187: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
+	10,  // 188: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 189: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 190: leasefs.v1.SymlinkRequest.at:type_name -> leasefs.v1.Ref
+	59,  // 191: leasefs.v1.SymlinkRequest.owner:type_name -> leasefs.v1.Owner
+	10,  // 192: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 193: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 194: leasefs.v1.TruncateRequest.at:type_name -> leasefs.v1.Ref
+	10,  // 195: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 196: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 197: leasefs.v1.ConcatRequest.target:type_name -> leasefs.v1.Ref
+	12,  // 198: leasefs.v1.ConcatRequest.sources:type_name -> leasefs.v1.Ref
+	11,  // 199: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
+	139, // 200: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
+	137, // 201: leasefs.v1.StatusResponse.audit:type_name -> leasefs.v1.AuditStatus
+	135, // 202: leasefs.v1.StatusResponse.scrub:type_name -> leasefs.v1.ScrubStatus
+	136, // 203: leasefs.v1.StatusResponse.archive:type_name -> leasefs.v1.ArchiveStatus
+	138, // 204: leasefs.v1.StatusResponse.greedy:type_name -> leasefs.v1.Holding
+	134, // 205: leasefs.v1.StatusResponse.rooms:type_name -> leasefs.v1.Room
+	103, // 206: leasefs.v1.StatusResponse.quotas:type_name -> leasefs.v1.Quota
+	11,  // 207: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 208: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
+	9,   // 209: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
+	11,  // 210: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
+	146, // 211: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
+	11,  // 212: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 213: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 214: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 215: leasefs.v1.UpgradeRequest.caller:type_name -> leasefs.v1.Caller
+	155, // 216: leasefs.v1.UpgradeResponse.namenodes:type_name -> leasefs.v1.UpgradeNamenode
+	176, // 217: leasefs.v1.UpgradeResponse.clients:type_name -> leasefs.v1.UpgradeResponse.ClientsEntry
+	11,  // 218: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
+	177, // 219: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
+	159, // 220: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
+	161, // 221: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
+	18,  // 222: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
+	11,  // 223: leasefs.v1.WhoAmIRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 224: leasefs.v1.AclEntry.tag:type_name -> leasefs.v1.AclTag
+	11,  // 225: leasefs.v1.AclRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 226: leasefs.v1.AclRequest.at:type_name -> leasefs.v1.Ref
+	164, // 227: leasefs.v1.AclResponse.entries:type_name -> leasefs.v1.AclEntry
+	28,  // 228: leasefs.v1.AclResponse.keys:type_name -> leasefs.v1.CacheKey
+	10,  // 229: leasefs.v1.ChangeAclRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 230: leasefs.v1.ChangeAclRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 231: leasefs.v1.ChangeAclRequest.at:type_name -> leasefs.v1.Ref
+	8,   // 232: leasefs.v1.ChangeAclRequest.action:type_name -> leasefs.v1.AclAction
+	164, // 233: leasefs.v1.ChangeAclRequest.entries:type_name -> leasefs.v1.AclEntry
+	10,  // 234: leasefs.v1.GetDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 235: leasefs.v1.GetDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 236: leasefs.v1.ChangeDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 237: leasefs.v1.ChangeDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 238: leasefs.v1.ListDelegationTokensRequest.caller:type_name -> leasefs.v1.Caller
+	173, // 239: leasefs.v1.ListDelegationTokensResponse.tokens:type_name -> leasefs.v1.DelegationToken
+	21,  // 240: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
+	30,  // 241: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
+	34,  // 242: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
+	39,  // 243: leasefs.v1.Namenode.LeaseHistory:input_type -> leasefs.v1.LeaseHistoryRequest
+	42,  // 244: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
+	44,  // 245: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
+	46,  // 246: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
+	48,  // 247: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
+	51,  // 248: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
+	53,  // 249: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
+	54,  // 250: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
+	55,  // 251: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
+	58,  // 252: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
+	61,  // 253: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
+	62,  // 254: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
+	64,  // 255: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
+	68,  // 256: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
+	70,  // 257: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
+	72,  // 258: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
+	73,  // 259: leasefs.v1.Namenode.CancelOpen:input_type -> leasefs.v1.CancelOpenRequest
+	74,  // 260: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
+	76,  // 261: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
+	78,  // 262: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
+	81,  // 263: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
+	84,  // 264: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
+	86,  // 265: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
+	90,  // 266: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
+	91,  // 267: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
+	93,  // 268: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
+	94,  // 269: leasefs.v1.Namenode.ListTrash:input_type -> leasefs.v1.ListTrashRequest
+	97,  // 270: leasefs.v1.Namenode.RestoreTrash:input_type -> leasefs.v1.RestoreTrashRequest
+	98,  // 271: leasefs.v1.Namenode.EmptyTrash:input_type -> leasefs.v1.EmptyTrashRequest
+	99,  // 272: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
+	100, // 273: leasefs.v1.Namenode.SetQuota:input_type -> leasefs.v1.SetQuotaRequest
+	101, // 274: leasefs.v1.Namenode.GetQuota:input_type -> leasefs.v1.GetQuotaRequest
+	104, // 275: leasefs.v1.Namenode.ListQuotas:input_type -> leasefs.v1.ListQuotasRequest
+	106, // 276: leasefs.v1.Namenode.AllowSnapshots:input_type -> leasefs.v1.AllowSnapshotsRequest
+	107, // 277: leasefs.v1.Namenode.MakeSnapshot:input_type -> leasefs.v1.MakeSnapshotRequest
+	108, // 278: leasefs.v1.Namenode.RenameSnapshot:input_type -> leasefs.v1.RenameSnapshotRequest
+	109, // 279: leasefs.v1.Namenode.DeleteSnapshot:input_type -> leasefs.v1.DeleteSnapshotRequest
+	110, // 280: leasefs.v1.Namenode.ListSnapshots:input_type -> leasefs.v1.ListSnapshotsRequest
+	113, // 281: leasefs.v1.Namenode.ListSnapshotDirs:input_type -> leasefs.v1.ListSnapshotDirsRequest
+	116, // 282: leasefs.v1.Namenode.DiffSnapshots:input_type -> leasefs.v1.DiffSnapshotsRequest
+	129, // 283: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
+	128, // 284: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
+	130, // 285: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
+	131, // 286: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
+	119, // 287: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
+	162, // 288: leasefs.v1.Namenode.WhoAmI:input_type -> leasefs.v1.WhoAmIRequest
+	165, // 289: leasefs.v1.Namenode.Acl:input_type -> leasefs.v1.AclRequest
+	167, // 290: leasefs.v1.Namenode.ChangeAcl:input_type -> leasefs.v1.ChangeAclRequest
+	168, // 291: leasefs.v1.Namenode.GetDelegationToken:input_type -> leasefs.v1.GetDelegationTokenRequest
+	169, // 292: leasefs.v1.Namenode.ChangeDelegationToken:input_type -> leasefs.v1.ChangeDelegationTokenRequest
+	171, // 293: leasefs.v1.Namenode.ListDelegationTokens:input_type -> leasefs.v1.ListDelegationTokensRequest
+	132, // 294: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
+	140, // 295: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
+	142, // 296: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
+	144, // 297: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
+	147, // 298: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
+	156, // 299: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
+	149, // 300: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
+	151, // 301: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
+	153, // 302: leasefs.v1.Admin.Upgrade:input_type -> leasefs.v1.UpgradeRequest
+	158, // 303: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
+	22,  // 304: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
+	32,  // 305: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
+	35,  // 306: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
+	40,  // 307: leasefs.v1.Namenode.LeaseHistory:output_type -> leasefs.v1.LeaseHistoryResponse
+	43,  // 308: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
+	45,  // 309: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
+	47,  // 310: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
+	49,  // 311: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
+	52,  // 312: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
+	89,  // 313: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
+	89,  // 314: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
+	56,  // 315: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
+	60,  // 316: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
+	60,  // 317: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
+	63,  // 318: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
+	66,  // 319: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
+	69,  // 320: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
+	71,  // 321: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
+	71,  // 322: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
+	89,  // 323: leasefs.v1.Namenode.CancelOpen:output_type -> leasefs.v1.MutateResponse
+	75,  // 324: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
+	77,  // 325: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
+	79,  // 326: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
+	82,  // 327: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
+	85,  // 328: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
+	87,  // 329: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
+	89,  // 330: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
+	89,  // 331: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
+	89,  // 332: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
+	95,  // 333: leasefs.v1.Namenode.ListTrash:output_type -> leasefs.v1.ListTrashResponse
+	89,  // 334: leasefs.v1.Namenode.RestoreTrash:output_type -> leasefs.v1.MutateResponse
+	89,  // 335: leasefs.v1.Namenode.EmptyTrash:output_type -> leasefs.v1.MutateResponse
+	89,  // 336: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
+	89,  // 337: leasefs.v1.Namenode.SetQuota:output_type -> leasefs.v1.MutateResponse
+	102, // 338: leasefs.v1.Namenode.GetQuota:output_type -> leasefs.v1.GetQuotaResponse
+	105, // 339: leasefs.v1.Namenode.ListQuotas:output_type -> leasefs.v1.ListQuotasResponse
+	89,  // 340: leasefs.v1.Namenode.AllowSnapshots:output_type -> leasefs.v1.MutateResponse
+	89,  // 341: leasefs.v1.Namenode.MakeSnapshot:output_type -> leasefs.v1.MutateResponse
+	89,  // 342: leasefs.v1.Namenode.RenameSnapshot:output_type -> leasefs.v1.MutateResponse
+	89,  // 343: leasefs.v1.Namenode.DeleteSnapshot:output_type -> leasefs.v1.MutateResponse
+	111, // 344: leasefs.v1.Namenode.ListSnapshots:output_type -> leasefs.v1.ListSnapshotsResponse
+	114, // 345: leasefs.v1.Namenode.ListSnapshotDirs:output_type -> leasefs.v1.ListSnapshotDirsResponse
+	117, // 346: leasefs.v1.Namenode.DiffSnapshots:output_type -> leasefs.v1.DiffSnapshotsResponse
+	89,  // 347: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
+	89,  // 348: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
+	89,  // 349: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
+	89,  // 350: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
+	89,  // 351: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
+	163, // 352: leasefs.v1.Namenode.WhoAmI:output_type -> leasefs.v1.WhoAmIResponse
+	166, // 353: leasefs.v1.Namenode.Acl:output_type -> leasefs.v1.AclResponse
+	89,  // 354: leasefs.v1.Namenode.ChangeAcl:output_type -> leasefs.v1.MutateResponse
+	170, // 355: leasefs.v1.Namenode.GetDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
+	170, // 356: leasefs.v1.Namenode.ChangeDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
+	172, // 357: leasefs.v1.Namenode.ListDelegationTokens:output_type -> leasefs.v1.ListDelegationTokensResponse
+	133, // 358: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
+	141, // 359: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
+	143, // 360: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
+	145, // 361: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
+	148, // 362: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
+	157, // 363: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
+	150, // 364: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
+	152, // 365: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
+	154, // 366: leasefs.v1.Admin.Upgrade:output_type -> leasefs.v1.UpgradeResponse
+	160, // 367: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
+	304, // [304:368] is the sub-list for method output_type
+	240, // [240:304] is the sub-list for method input_type
+	240, // [240:240] is the sub-list for extension type_name
+	240, // [240:240] is the sub-list for extension extendee
+	0,   // [0:240] is the sub-list for field type_name
 }
 
 func init() { file_leasefs_v1_leasefs_proto_init() }
@@ -15085,10 +15147,10 @@ func file_leasefs_v1_leasefs_proto_init() {
 	}
 	file_leasefs_v1_leasefs_proto_msgTypes[48].OneofWrappers = []any{}
 	file_leasefs_v1_leasefs_proto_msgTypes[51].OneofWrappers = []any{}
-	file_leasefs_v1_leasefs_proto_msgTypes[85].OneofWrappers = []any{}
-	file_leasefs_v1_leasefs_proto_msgTypes[89].OneofWrappers = []any{}
-	file_leasefs_v1_leasefs_proto_msgTypes[107].OneofWrappers = []any{}
-	file_leasefs_v1_leasefs_proto_msgTypes[109].OneofWrappers = []any{
+	file_leasefs_v1_leasefs_proto_msgTypes[86].OneofWrappers = []any{}
+	file_leasefs_v1_leasefs_proto_msgTypes[90].OneofWrappers = []any{}
+	file_leasefs_v1_leasefs_proto_msgTypes[108].OneofWrappers = []any{}
+	file_leasefs_v1_leasefs_proto_msgTypes[110].OneofWrappers = []any{
 		(*TxCompare_Exists)(nil),
 		(*TxCompare_Inode)(nil),
 		(*TxCompare_Epoch)(nil),
@@ -15096,7 +15158,7 @@ func file_leasefs_v1_leasefs_proto_init() {
 		(*TxCompare_Xattr)(nil),
 		(*TxCompare_Lease)(nil),
 	}
-	file_leasefs_v1_leasefs_proto_msgTypes[111].OneofWrappers = []any{
+	file_leasefs_v1_leasefs_proto_msgTypes[112].OneofWrappers = []any{
 		(*TxOp_Create)(nil),
 		(*TxOp_Write)(nil),
 		(*TxOp_Mkdir)(nil),
@@ -15107,15 +15169,15 @@ func file_leasefs_v1_leasefs_proto_init() {
 		(*TxOp_RemoveXattr)(nil),
 		(*TxOp_Detach)(nil),
 	}
-	file_leasefs_v1_leasefs_proto_msgTypes[112].OneofWrappers = []any{}
-	file_leasefs_v1_leasefs_proto_msgTypes[123].OneofWrappers = []any{}
+	file_leasefs_v1_leasefs_proto_msgTypes[113].OneofWrappers = []any{}
+	file_leasefs_v1_leasefs_proto_msgTypes[124].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leasefs_v1_leasefs_proto_rawDesc), len(file_leasefs_v1_leasefs_proto_rawDesc)),
 			NumEnums:      10,
-			NumMessages:   167,
+			NumMessages:   168,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

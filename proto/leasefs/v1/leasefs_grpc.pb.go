@@ -54,6 +54,7 @@ const (
 	Namenode_Commit_FullMethodName                = "/leasefs.v1.Namenode/Commit"
 	Namenode_Close_FullMethodName                 = "/leasefs.v1.Namenode/Close"
 	Namenode_CloseAbandoned_FullMethodName        = "/leasefs.v1.Namenode/CloseAbandoned"
+	Namenode_CancelOpen_FullMethodName            = "/leasefs.v1.Namenode/CancelOpen"
 	Namenode_GetFile_FullMethodName               = "/leasefs.v1.Namenode/GetFile"
 	Namenode_Stat_FullMethodName                  = "/leasefs.v1.Namenode/Stat"
 	Namenode_Xattrs_FullMethodName                = "/leasefs.v1.Namenode/Xattrs"
@@ -144,6 +145,10 @@ type NamenodeClient interface {
 	// CloseAbandoned closes a file that an earlier process of the same user and
 	// client name left open.
 	CloseAbandoned(ctx context.Context, in *CloseAbandonedRequest, opts ...grpc.CallOption) (*CloseResponse, error)
+	// CancelOpen is for a Create or Append whose answer was lost and whose file nobody wants
+	// any more. If it was carried out, and the file is still open by it, the file is closed as
+	// it is; if it was not, it never will be.
+	CancelOpen(ctx context.Context, in *CancelOpenRequest, opts ...grpc.CallOption) (*MutateResponse, error)
 	// GetFile answers all that a reader needs: attributes, blocks with signed
 	// URLs, and the tail, as one consistent state.
 	GetFile(ctx context.Context, in *GetFileRequest, opts ...grpc.CallOption) (*GetFileResponse, error)
@@ -415,6 +420,16 @@ func (c *namenodeClient) CloseAbandoned(ctx context.Context, in *CloseAbandonedR
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CloseResponse)
 	err := c.cc.Invoke(ctx, Namenode_CloseAbandoned_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *namenodeClient) CancelOpen(ctx context.Context, in *CancelOpenRequest, opts ...grpc.CallOption) (*MutateResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MutateResponse)
+	err := c.cc.Invoke(ctx, Namenode_CancelOpen_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -824,6 +839,10 @@ type NamenodeServer interface {
 	// CloseAbandoned closes a file that an earlier process of the same user and
 	// client name left open.
 	CloseAbandoned(context.Context, *CloseAbandonedRequest) (*CloseResponse, error)
+	// CancelOpen is for a Create or Append whose answer was lost and whose file nobody wants
+	// any more. If it was carried out, and the file is still open by it, the file is closed as
+	// it is; if it was not, it never will be.
+	CancelOpen(context.Context, *CancelOpenRequest) (*MutateResponse, error)
 	// GetFile answers all that a reader needs: attributes, blocks with signed
 	// URLs, and the tail, as one consistent state.
 	GetFile(context.Context, *GetFileRequest) (*GetFileResponse, error)
@@ -952,6 +971,9 @@ func (UnimplementedNamenodeServer) Close(context.Context, *CloseRequest) (*Close
 }
 func (UnimplementedNamenodeServer) CloseAbandoned(context.Context, *CloseAbandonedRequest) (*CloseResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CloseAbandoned not implemented")
+}
+func (UnimplementedNamenodeServer) CancelOpen(context.Context, *CancelOpenRequest) (*MutateResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CancelOpen not implemented")
 }
 func (UnimplementedNamenodeServer) GetFile(context.Context, *GetFileRequest) (*GetFileResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetFile not implemented")
@@ -1385,6 +1407,24 @@ func _Namenode_CloseAbandoned_Handler(srv interface{}, ctx context.Context, dec 
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(NamenodeServer).CloseAbandoned(ctx, req.(*CloseAbandonedRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Namenode_CancelOpen_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CancelOpenRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NamenodeServer).CancelOpen(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Namenode_CancelOpen_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NamenodeServer).CancelOpen(ctx, req.(*CancelOpenRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -2064,6 +2104,10 @@ var Namenode_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CloseAbandoned",
 			Handler:    _Namenode_CloseAbandoned_Handler,
+		},
+		{
+			MethodName: "CancelOpen",
+			Handler:    _Namenode_CancelOpen_Handler,
 		},
 		{
 			MethodName: "GetFile",

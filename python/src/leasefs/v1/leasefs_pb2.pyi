@@ -1071,6 +1071,14 @@ class CloseAbandonedRequest(_message.Message):
     at: Ref
     def __init__(self, call: _Optional[_Union[CallId, _Mapping]] = ..., caller: _Optional[_Union[Caller, _Mapping]] = ..., at: _Optional[_Union[Ref, _Mapping]] = ...) -> None: ...
 
+class CancelOpenRequest(_message.Message):
+    __slots__ = ("call", "caller")
+    CALL_FIELD_NUMBER: _ClassVar[int]
+    CALLER_FIELD_NUMBER: _ClassVar[int]
+    call: CallId
+    caller: Caller
+    def __init__(self, call: _Optional[_Union[CallId, _Mapping]] = ..., caller: _Optional[_Union[Caller, _Mapping]] = ...) -> None: ...
+
 class GetFileRequest(_message.Message):
     __slots__ = ("caller", "at", "offset", "length", "no_urls", "max_blocks", "wait_beyond", "wait_ms", "cache", "writer", "or_below")
     CALLER_FIELD_NUMBER: _ClassVar[int]
