@@ -3,6 +3,7 @@ package blocks
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -195,34 +196,38 @@ func (bs *Blocks) fewFree(ctx context.Context) (bool, error) {
 
 // SweepPass is the sweep that happens by itself: of blocks that surely are of this
 // history. It also removes the parts of images that a crash left, and objects of
-// reigns long ago.
+// reigns long ago; it sweeps also if that fails, as where the credentials may not list uploads.
 func (bs *Blocks) SweepPass(ctx context.Context) error {
-	err := bs.Owner.While(ctx, bs.removeLeftovers)
+	var failed error
+	err := bs.Owner.While(ctx, func(ctx context.Context) error {
+		failed = bs.removeLeftovers(ctx)
+		return nil
+	})
 	if errors.Is(err, owner.ErrHeldBack) {
 		return nil
 	}
 	if err == nil {
 		_, err = bs.Sweep(ctx, false)
 	}
-	return err
+	return errors.Join(failed, err)
 }
 
-func (bs *Blocks) removeLeftovers(ctx context.Context) error {
+func (bs *Blocks) removeLeftovers(ctx context.Context) (err error) {
 	if u, ok := bs.Objects.(interface {
 		RemoveUnfinished(context.Context) (int, error)
 	}); ok {
-		n, err := u.RemoveUnfinished(ctx)
-		if err != nil {
-			return err
-		}
-		if n > 0 {
+		var n int
+		if n, err = u.RemoveUnfinished(ctx); n > 0 {
 			bs.Log.Info("images that were not finished were removed from the block store", "number", n)
+		}
+		if err != nil {
+			err = fmt.Errorf("uploads that were not finished cannot be removed from the block store: %w", err)
 		}
 	}
 	if bs.Owner.Private {
-		return nil
+		return err
 	}
-	return bs.Owner.ForgetReigns(ctx)
+	return errors.Join(err, bs.Owner.ForgetReigns(ctx))
 }
 
 // Sweep searches the store for orphans: blocks that were put and never
