@@ -208,6 +208,8 @@ func (bs *Blocks) Fetch(ctx context.Context, b namespace.Block) ([]byte, error) 
 	defer func() { _ = rc.Close() }()
 	object := make([]byte, b.Stored)
 	switch _, err := io.ReadFull(rc, object); {
+	case errors.As(err, new(*fserror.Error)): // it may have an EOF in it, of a connection
+		return nil, err
 	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
 		return nil, fserror.New(fserror.Damaged, "", "", "block %d/%d is shorter than the %d bytes written: %v", b.Key.Term, b.Key.Seq, b.Stored, err)
 	case err != nil:
