@@ -65,6 +65,7 @@ type Blocks struct {
 	full      atomic.Bool  // the store has refused something for want of room
 	fullAt    atomic.Int64 // when it last did, by the clock
 	unswept   atomic.Int64 // blocks that the last sweep left, for nothing vouches for them
+	kept      keptKeys     // of garbage; the holder of the turn has it
 
 	mu    sync.Mutex
 	holds map[int]int64 // times of reigns: what became garbage then or later stays
@@ -73,7 +74,7 @@ type Blocks struct {
 
 // New returns the blocks of a store.
 func New(cfg Config) *Blocks {
-	return &Blocks{Config: cfg, Due: make(chan struct{}, 1), Deleted: make(chan struct{}, 1), turn: turn.New(), allocs: newAllocTable(), holds: map[int]int64{}}
+	return &Blocks{Config: cfg, Due: make(chan struct{}, 1), Deleted: make(chan struct{}, 1), turn: turn.New(), allocs: newAllocTable(), holds: map[int]int64{}, kept: keptKeys{}}
 }
 
 // Begin is called when a reign begins.
