@@ -137,7 +137,7 @@ func (bs *Blocks) collectSome(ctx context.Context) (deleted, waiting int, err er
 	if err := bs.Engine.WaitDurable(ctx, last); err != nil {
 		return 0, waiting, err
 	}
-	gone, err := bs.remove(ctx, keys)
+	gone, err := remove(ctx, bs, keys)
 	waiting += len(keys) - len(gone)
 	if len(gone) == 0 {
 		return 0, waiting, err
@@ -157,7 +157,7 @@ func (bs *Blocks) collectSome(ctx context.Context) (deleted, waiting int, err er
 
 // remove deletes blocks, and returns those that are gone; none while nothing may be deleted. A
 // block that the store keeps holds up no others, now and until it is tried again.
-func (bs *Blocks) remove(ctx context.Context, keys []blockstore.Key) (gone []blockstore.Key, err error) {
+func remove(ctx context.Context, bs *Blocks, keys []blockstore.Key) (gone []blockstore.Key, err error) {
 	err = bs.Owner.While(ctx, func(ctx context.Context) error { return bs.Store.Delete(ctx, keys...) })
 	var kept *blockstore.KeptError
 	switch {
