@@ -124,10 +124,10 @@ func (bs *Blocks) collectSome(ctx context.Context) (deleted, waiting int, err er
 			before, enough = math.MaxInt64, excess
 		}
 		if !t.SafeMode() {
-			keys = t.Garbage().OldestBut(bs.kept, bs.before(before), limit, enough)
+			keys = t.Garbage().OldestBut(bs.kept.has, bs.before(before), limit, enough)
 		}
 		if keep > 0 && before > due {
-			early = len(keys) - len(t.Garbage().OldestBut(bs.kept, bs.before(due), len(keys), enough))
+			early = len(keys) - len(t.Garbage().OldestBut(bs.kept.has, bs.before(due), len(keys), enough))
 		}
 		waiting = t.Counts().Garbage - len(keys)
 	})
@@ -177,6 +177,11 @@ type keptKeys map[blockstore.Key]time.Duration
 // expire forgets the keys whose time is over.
 func (m keptKeys) expire(now time.Duration) {
 	maps.DeleteFunc(m, func(_ blockstore.Key, until time.Duration) bool { return until <= now })
+}
+
+func (m keptKeys) has(k blockstore.Key) bool {
+	_, is := m[k]
+	return is
 }
 
 // add notes keys, unless they are too many.
