@@ -286,3 +286,43 @@ func TestReaderFindsMergedBlock(t *testing.T) {
 		t.Fatalf("%d bytes, %v", len(got), err)
 	}
 }
+
+// TestBlockThatCannotBeDeleted: a block that the store keeps is told of and tried again after an hour,
+// and holds up no others.
+func TestBlockThatCannotBeDeleted(t *testing.T) {
+	clk, fake := env.FakeClock()
+	n := env.Start(t, fake, func(c *namenode.Config) { c.CollectEvery = 1000 * time.Hour })
+	r := n.Raw(t, "a")
+	withBlock(t, r, "/f0", "content")
+	kept := blockFiles(t, n.Config().Data)[0]
+	if err := errors.Join(os.Remove(kept), os.MkdirAll(kept+"/in the way", 0o750)); err != nil {
+		t.Fatal(err)
+	}
+	remove(t, r, "/f0")
+	collect := func(what string, want, wait int, fails bool) {
+		t.Helper()
+		clk.Advance(2 * namenode.DefaultURLLife)
+		if deleted, waiting, err := n.CollectGarbage(t.Context()); deleted != want || waiting != wait || (err != nil) != fails {
+			t.Errorf("%s: %d were deleted, %d wait; %v; want %d, %d", what, deleted, waiting, err, want, wait)
+		}
+	}
+	files := func(names ...string) {
+		for _, name := range names {
+			withBlock(t, r, name, "content")
+			remove(t, r, name)
+		}
+	}
+	files("/f1", "/f2")
+	collect("with two others", 2, 1, true)
+	files("/f3")
+	collect("half an hour later", 1, 1, false)
+	collect("an hour later", 0, 1, true)
+	if err := os.Remove(kept + "/in the way"); err != nil {
+		t.Fatal(err)
+	}
+	collect("before its time", 0, 1, false)
+	collect("in its time", 1, 0, false)
+	if left := blockFiles(t, n.Config().Data); len(left) != 0 {
+		t.Errorf("%v are left", left)
+	}
+}

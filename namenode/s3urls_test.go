@@ -2,12 +2,16 @@ package namenode_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env"
@@ -62,5 +66,42 @@ func TestURLsEndWithTheCredentials(t *testing.T) {
 	life := time.Duration(file.GetUrlsExpireMs()) * time.Millisecond
 	if life <= 0 || before.Add(life).After(ends) || len(file.GetBlocks()) != 1 {
 		t.Errorf("URLs of %d blocks for %s at %s, the credentials end at %s", len(file.GetBlocks()), life, before, ends)
+	}
+}
+
+// TestSweepWithoutTheListingOfUploads: orphans are swept also where the credentials may not list
+// uploads, and the refusal is told.
+func TestSweepWithoutTheListingOfUploads(t *testing.T) {
+	server := s3env.Start(t, s3env.Versitygw)
+	server.SetEnv(t)
+	proxy := server.Proxy(t)
+	clk := &env.LeapingClock{}
+	n := env.Start(t, func(c *namenode.Config) {
+		c.Blocks, c.Clock, c.CollectEvery, c.SweepEvery = proxy.URL("here"), clk, time.Hour, time.Hour
+	})
+	r := n.Raw(t, "a")
+	if _, err := r.PutBlock(r.Create("/f"), []byte("never committed")); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Set(func(req *http.Request, body []byte, send func([]byte) *s3env.Reply) *s3env.Reply {
+		if req.URL.Query().Has("uploads") {
+			return &s3env.Reply{
+				Status: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/xml"}},
+				Body: []byte("<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"),
+			}
+		}
+		return send(body)
+	})
+	stored := func() int { return strings.Count(server.List(t, "here/"), "/blocks/") }
+	if stored() != 1 {
+		t.Fatalf("%d blocks are in the store, want 1", stored())
+	}
+	clk.BeyondURLs()
+	if err := n.SweepPass(t.Context()); !errors.Is(err, fserror.Permission) {
+		t.Errorf("the sweep says %v, want %v", err, fserror.Permission)
+	}
+	clk.BeyondURLs()
+	if deleted, _, err := n.CollectGarbage(t.Context()); err != nil || deleted != 1 || stored() != 0 {
+		t.Errorf("%d blocks were deleted, %d are left; %v", deleted, stored(), err)
 	}
 }

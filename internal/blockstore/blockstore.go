@@ -59,7 +59,8 @@ type Store interface {
 	Get(ctx context.Context, key Key, offset, length int64) (io.ReadCloser, error)
 	// Stat returns NotFound if there is no complete object of the key.
 	Stat(ctx context.Context, key Key) (Info, error)
-	// Delete removes objects; one that is missing already is no error.
+	// Delete removes objects; one that is missing already is no error. A *KeptError names those
+	// that could not be deleted, while all others were; after any other error nothing is known.
 	Delete(ctx context.Context, keys ...Key) error
 	// List returns up to limit complete objects with keys greater than after.
 	List(ctx context.Context, after Key, limit int) ([]Info, error)
@@ -70,3 +71,15 @@ type Store interface {
 	Probe(ctx context.Context) error
 	Close() error
 }
+
+// KeptError says that some objects could not be deleted, and why the first of them could not.
+type KeptError struct {
+	Keys []Key
+	Err  error
+}
+
+// Error implements error.
+func (e *KeptError) Error() string { return e.Err.Error() }
+
+// Unwrap returns why.
+func (e *KeptError) Unwrap() error { return e.Err }

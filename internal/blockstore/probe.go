@@ -105,7 +105,7 @@ func (p *prober) run(ctx context.Context) error {
 	} else if status/100 == 5 {
 		return fserror.New(fserror.Unavailable, "probe", "", "the block store answers %d to a PUT: %.200s", status, text)
 	} else if status == http.StatusForbidden {
-		return fserror.New(fserror.Permission, "probe", "", "the block store refuses a PUT: the credentials need to list the bucket, and to get, put and delete its objects: answer 403 %.200s", text)
+		return fserror.New(fserror.Permission, "probe", "", "the block store refuses a PUT: the credentials need to list the bucket and its multipart uploads, to abort these, and to get, put and delete its objects: answer 403 %.200s", text)
 	} else if status/100 != 2 {
 		return unsupported("it refuses a correct PUT: %d %.200s", status, text)
 	}

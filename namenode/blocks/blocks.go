@@ -65,6 +65,7 @@ type Blocks struct {
 	full      atomic.Bool  // the store has refused something for want of room
 	fullAt    atomic.Int64 // when it last did, by the clock
 	unswept   atomic.Int64 // blocks that the last sweep left, for nothing vouches for them
+	kept      keptKeys     // of garbage; the holder of the turn has it
 
 	mu    sync.Mutex
 	holds map[int]int64 // times of reigns: what became garbage then or later stays
@@ -73,7 +74,7 @@ type Blocks struct {
 
 // New returns the blocks of a store.
 func New(cfg Config) *Blocks {
-	return &Blocks{Config: cfg, Due: make(chan struct{}, 1), Deleted: make(chan struct{}, 1), turn: turn.New(), allocs: newAllocTable(), holds: map[int]int64{}}
+	return &Blocks{Config: cfg, Due: make(chan struct{}, 1), Deleted: make(chan struct{}, 1), turn: turn.New(), allocs: newAllocTable(), holds: map[int]int64{}, kept: keptKeys{}}
 }
 
 // Begin is called when a reign begins.
@@ -208,6 +209,8 @@ func (bs *Blocks) Fetch(ctx context.Context, b namespace.Block) ([]byte, error) 
 	defer func() { _ = rc.Close() }()
 	object := make([]byte, b.Stored)
 	switch _, err := io.ReadFull(rc, object); {
+	case errors.As(err, new(*fserror.Error)): // it may have an EOF in it, of a connection
+		return nil, err
 	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
 		return nil, fserror.New(fserror.Damaged, "", "", "block %d/%d is shorter than the %d bytes written: %v", b.Key.Term, b.Key.Seq, b.Stored, err)
 	case err != nil:

@@ -1,8 +1,11 @@
 package blocks
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -28,6 +31,8 @@ const (
 	// spareKept is how many blocks may be garbage that the archive needs, besides as many as
 	// files have: each takes some memory.
 	spareKept = 4_000_000
+	retryKept = time.Hour // after that a block is tried again that the store could not delete
+	mostKept  = 100_000   // so many of them are known; with more, the oldest hold up all
 )
 
 // before is the time of the newest garbage that may go, if ms were it.
@@ -69,9 +74,9 @@ func (bs *Blocks) Hold() (release func()) {
 // makes an orphan, since no commit takes a key that was committed or given up.
 func (bs *Blocks) Collect(ctx context.Context) (deleted, waiting int, err error) {
 	for {
-		n, left, err := bs.collectSome(ctx)
-		deleted, waiting = deleted+n, left
-		if n == 0 || err != nil {
+		n, left, e := bs.collectSome(ctx)
+		deleted, waiting, err = deleted+n, left, cmp.Or(err, e)
+		if n == 0 {
 			return deleted, waiting, err
 		}
 	}
@@ -105,6 +110,7 @@ func (bs *Blocks) collectSome(ctx context.Context) (deleted, waiting int, err er
 			return 0, 0, err
 		}
 	}
+	bs.kept.expire(bs.Clock.Mono())
 	var keys []blockstore.Key
 	var last uint64
 	early := 0 // so many of them the archive needs
@@ -118,10 +124,10 @@ func (bs *Blocks) collectSome(ctx context.Context) (deleted, waiting int, err er
 			before, enough = math.MaxInt64, excess
 		}
 		if !t.SafeMode() {
-			keys = t.Garbage().Oldest(bs.before(before), limit, enough)
+			keys = t.Garbage().OldestBut(bs.kept.has, bs.before(before), limit, enough)
 		}
 		if keep > 0 && before > due {
-			early = len(keys) - len(t.Garbage().Oldest(bs.before(due), len(keys), enough))
+			early = len(keys) - len(t.Garbage().OldestBut(bs.kept.has, bs.before(due), len(keys), enough))
 		}
 		waiting = t.Counts().Garbage - len(keys)
 	})
@@ -131,11 +137,9 @@ func (bs *Blocks) collectSome(ctx context.Context) (deleted, waiting int, err er
 	if err := bs.Engine.WaitDurable(ctx, last); err != nil {
 		return 0, waiting, err
 	}
-	err = bs.Owner.While(ctx, func(ctx context.Context) error { return bs.Store.Delete(ctx, keys...) })
-	if errors.Is(err, owner.ErrHeldBack) {
-		return 0, waiting + len(keys), nil
-	}
-	if err != nil {
+	gone, err := remove(ctx, bs, keys)
+	waiting += len(keys) - len(gone)
+	if len(gone) == 0 {
 		return 0, waiting, err
 	}
 	if early > 0 {
@@ -144,8 +148,51 @@ func (bs *Blocks) collectSome(ctx context.Context) (deleted, waiting int, err er
 			bs.Log.Error("blocks that the archive needs are deleted early, for want of room: files that had them cannot be brought back", "reason", fserror.ReasonArchive)
 		}
 	}
-	_, err = bs.Engine.Do(ctx, engine.Request{Plan: func(*engine.Tx) (namespace.Op, error) { return &namespace.OpCollected{Keys: keys}, nil }})
-	return len(keys), waiting, err
+	_, derr := bs.Engine.Do(ctx, engine.Request{Plan: func(*engine.Tx) (namespace.Op, error) { return &namespace.OpCollected{Keys: gone}, nil }})
+	if derr != nil {
+		return 0, waiting + len(gone), derr
+	}
+	return len(gone), waiting, err
+}
+
+// remove deletes blocks, and returns those that are gone; none while nothing may be deleted. A
+// block that the store keeps holds up no others, now and until it is tried again.
+func remove(ctx context.Context, bs *Blocks, keys []blockstore.Key) (gone []blockstore.Key, err error) {
+	err = bs.Owner.While(ctx, func(ctx context.Context) error { return bs.Store.Delete(ctx, keys...) })
+	var kept *blockstore.KeptError
+	switch {
+	case err == nil:
+		return keys, nil
+	case errors.Is(err, owner.ErrHeldBack):
+		return nil, nil
+	case errors.As(err, &kept) && bs.kept.add(kept.Keys, bs.Clock.Mono()):
+		return slices.DeleteFunc(keys, func(k blockstore.Key) bool { return slices.Contains(kept.Keys, k) }), err
+	}
+	return nil, err
+}
+
+// keptKeys are keys that the store could not delete, and until when nothing tries again.
+type keptKeys map[blockstore.Key]time.Duration
+
+// expire forgets the keys whose time is over.
+func (m keptKeys) expire(now time.Duration) {
+	maps.DeleteFunc(m, func(_ blockstore.Key, until time.Duration) bool { return until <= now })
+}
+
+func (m keptKeys) has(k blockstore.Key) bool {
+	_, is := m[k]
+	return is
+}
+
+// add notes keys, unless they are too many.
+func (m keptKeys) add(keys []blockstore.Key, now time.Duration) bool {
+	if len(m)+len(keys) > mostKept {
+		return false
+	}
+	for _, k := range keys {
+		m[k] = now + retryKept
+	}
+	return true
 }
 
 // kept is for how long garbage stays for an archive of that time: an eighth longer than its
@@ -195,34 +242,38 @@ func (bs *Blocks) fewFree(ctx context.Context) (bool, error) {
 
 // SweepPass is the sweep that happens by itself: of blocks that surely are of this
 // history. It also removes the parts of images that a crash left, and objects of
-// reigns long ago.
+// reigns long ago; it sweeps also if that fails, as where the credentials may not list uploads.
 func (bs *Blocks) SweepPass(ctx context.Context) error {
-	err := bs.Owner.While(ctx, bs.removeLeftovers)
+	var failed error
+	err := bs.Owner.While(ctx, func(ctx context.Context) error {
+		failed = bs.removeLeftovers(ctx)
+		return nil
+	})
 	if errors.Is(err, owner.ErrHeldBack) {
 		return nil
 	}
 	if err == nil {
 		_, err = bs.Sweep(ctx, false)
 	}
-	return err
+	return errors.Join(failed, err)
 }
 
-func (bs *Blocks) removeLeftovers(ctx context.Context) error {
+func (bs *Blocks) removeLeftovers(ctx context.Context) (err error) {
 	if u, ok := bs.Objects.(interface {
 		RemoveUnfinished(context.Context) (int, error)
 	}); ok {
-		n, err := u.RemoveUnfinished(ctx)
-		if err != nil {
-			return err
-		}
-		if n > 0 {
+		var n int
+		if n, err = u.RemoveUnfinished(ctx); n > 0 {
 			bs.Log.Info("images that were not finished were removed from the block store", "number", n)
+		}
+		if err != nil {
+			err = fmt.Errorf("uploads that were not finished cannot be removed from the block store: %w", err)
 		}
 	}
 	if bs.Owner.Private {
-		return nil
+		return err
 	}
-	return bs.Owner.ForgetReigns(ctx)
+	return errors.Join(err, bs.Owner.ForgetReigns(ctx))
 }
 
 // Sweep searches the store for orphans: blocks that were put and never

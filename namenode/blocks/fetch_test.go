@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"testing"
+	"testing/iotest"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
@@ -43,5 +44,21 @@ func TestFetchChecksTheLength(t *testing.T) {
 		if c.good && (err != nil || !bytes.Equal(got, object)) || !c.good && fserror.KindOf(err) != fserror.Damaged {
 			t.Errorf("%s: %v", c.name, err)
 		}
+	}
+}
+
+// breaks is a store whose connection breaks off each time.
+type breaks struct{ blockstore.Store }
+
+func (breaks) Get(context.Context, blockstore.Key, int64, int64) (io.ReadCloser, error) {
+	err := &fserror.Error{Kind: fserror.Unavailable, Message: "broken off at byte 10", Err: io.ErrUnexpectedEOF}
+	return io.NopCloser(io.MultiReader(bytes.NewReader(make([]byte, 10)), iotest.ErrReader(err))), nil
+}
+
+// TestFetchThatBreaksOff: a connection that ends early says nothing of the block.
+func TestFetchThatBreaksOff(t *testing.T) {
+	bs := &Blocks{Config: Config{Store: breaks{}}}
+	if _, err := bs.Fetch(t.Context(), namespace.Block{Stored: 100}); fserror.KindOf(err) != fserror.Unavailable {
+		t.Errorf("%v, want %v", err, fserror.Unavailable)
 	}
 }

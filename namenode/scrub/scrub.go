@@ -61,7 +61,7 @@ const (
 	recheckEvery = time.Hour        // how often what was found is read again
 	saveEvery    = time.Minute      // how much of the work a crash may take back
 	pause        = time.Minute      // after the store did not answer
-	patience     = 3                // how often it may do so for one block, before that is a finding
+	patience     = 3                // how often that, or an error of the block, may be, before that is a finding
 	afterStart   = time.Minute      // clients that come back have the store to themselves
 	longestWait  = 10 * time.Minute // between two looks at whether there is anything to do
 )
@@ -140,12 +140,15 @@ type Scrub struct {
 
 	// Of Run alone:
 
-	saved, shared           time.Duration // when that was last done
-	images, recheckAt, next time.Duration // when images, what was found, and the next block are due
-	queue                   []item        // the blocks to be read next
-	begun                   bool          // in this reign
-	told                    bool          // that it is late, in this reign
-	names                   []string      // of objects that the next one takes the place of
+	saved, shared           time.Duration  // when that was last done
+	images, recheckAt, next time.Duration  // when images, what was found, and the next block are due
+	queue                   []item         // the blocks to be read next
+	begun                   bool           // in this reign
+	told                    bool           // that it is late, in this reign
+	refused                 blockstore.Key // what the store did not answer for the last time
+	since                   time.Duration  // when it first did not
+	witness, asked          item           // the last blocks that the store answered for, and that answers chose
+	names                   []string       // of objects that the next one takes the place of
 
 	suspected chan struct{} // has an element when there may be suspects
 
@@ -284,12 +287,12 @@ func (s *Scrub) step(ctx context.Context) (wait time.Duration, err error) {
 	}
 	s.share(ctx)
 	now := s.cfg.Clock.Mono()
+	var held error // by a suspect, which what is due below does not wait for
 	if it, some := s.suspect(); some {
-		if err := s.block(ctx, it); err != nil {
-			return 0, err
+		if held = s.block(ctx, it); held == nil {
+			s.cleared()
+			return s.least(int64(it.block.Stored)), nil
 		}
-		s.cleared()
-		return s.least(int64(it.block.Stored)), nil
 	}
 	if now >= s.images {
 		s.images = now + min(imagesEvery, s.cfg.Every)
@@ -304,6 +307,9 @@ func (s *Scrub) step(ctx context.Context) (wait time.Duration, err error) {
 		}
 		s.share(ctx)
 		s.save()
+	}
+	if held != nil {
+		return 0, held
 	}
 	if wait := max(s.next-now, s.rest()); wait > 0 {
 		return min(wait, s.recheckAt-now), nil
@@ -364,23 +370,28 @@ func (s *Scrub) fill(ctx context.Context) error {
 	s.mu.Lock()
 	next, from := s.state.Next, s.state.Block
 	s.mu.Unlock()
-	id, index := snapshots.FileOf(next), 0
-	s.queue = s.queue[:0]
-	t.Referenced(next, func(of namespace.InodeID, b namespace.Block) bool {
-		if file := snapshots.FileOf(of); file != id {
-			id, index = file, 0
-		}
-		if id != snapshots.FileOf(next) || index >= from {
-			s.queue = append(s.queue, item{of, index, b})
-		}
-		index++
-		return len(s.queue) < batch
-	})
+	s.queue = follow(t, s.queue[:0], next, from, batch)
 	s.measure(t)
 	if len(s.queue) == 0 {
 		s.end()
 	}
 	return nil
+}
+
+// follow appends up to so many blocks of the tree, from that one of a file on.
+func follow(t *namespace.Tree, items []item, next namespace.InodeID, from, most int) []item {
+	id, index := snapshots.FileOf(next), 0
+	t.Referenced(next, func(of namespace.InodeID, b namespace.Block) bool {
+		if file := snapshots.FileOf(of); file != id {
+			id, index = file, 0
+		}
+		if id != snapshots.FileOf(next) || index >= from {
+			items = append(items, item{of, index, b})
+		}
+		index++
+		return len(items) < most
+	})
+	return items
 }
 
 // measure notes how much there is, and tells once in a reign that this is too much.
@@ -427,26 +438,26 @@ func (s *Scrub) end() {
 }
 
 // block reads one, and notes what is wrong with it. An error says that the store did not
-// answer.
+// answer; a block for which it has not for a while, though it does for another, is found.
 func (s *Scrub) block(ctx context.Context, it item) (err error) {
 	for range patience {
 		if !s.cfg.Has(it.block.Key) { // deleted meanwhile
 			s.good(it.block.Key)
 			return nil
 		}
-		var object []byte
-		object, err = s.cfg.Fetch(ctx, it.block)
-		s.mu.Lock()
-		s.bytes += int64(len(object))
-		s.mu.Unlock()
+		err = s.fetch(ctx, it)
 		switch kind := fserror.KindOf(err); {
 		case err == nil:
 			s.good(it.block.Key)
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case kind == fserror.Unavailable || kind == fserror.Retry:
-			return err // of the store, not of the block
+		case !answered(err):
+			if !s.waited(it.block.Key) || !s.answers(ctx, it.block.Key) {
+				return err // of the store, not of the block
+			}
+			s.found(it, fmt.Errorf("cannot be read: %w", err))
+			return nil
 		case kind == fserror.NotFound || kind == fserror.Damaged:
 			s.found(it, err)
 			return nil
@@ -454,6 +465,61 @@ func (s *Scrub) block(ctx context.Context, it item) (err error) {
 	}
 	s.found(it, fmt.Errorf("cannot be read: %w", err))
 	return nil
+}
+
+// fetch reads a block.
+func (s *Scrub) fetch(ctx context.Context, it item) error {
+	object, err := s.cfg.Fetch(ctx, it.block)
+	s.mu.Lock()
+	s.bytes += int64(len(object))
+	s.mu.Unlock()
+	if answered(err) {
+		if s.witness = it; s.refused == it.block.Key {
+			s.refused = blockstore.Key{}
+		}
+	}
+	return err
+}
+
+// answered reports whether the store has said something of the block. Credentials that are over
+// are refused every block.
+func answered(err error) bool {
+	kind := fserror.KindOf(err)
+	return err == nil || kind != fserror.Unavailable && kind != fserror.Retry && kind != fserror.Permission && kind != fserror.Canceled
+}
+
+// waited reports whether the store has not answered for a block, and for none after it, for a while.
+func (s *Scrub) waited(k blockstore.Key) bool {
+	now := s.cfg.Clock.Mono()
+	if s.refused != k {
+		s.refused, s.since = k, now
+	}
+	return now-s.since >= patience*pause
+}
+
+// answers reports whether the store answers for another block: for the last one that it answered
+// for, else for the next one each time, since many may be on a bad disk.
+func (s *Scrub) answers(ctx context.Context, not blockstore.Key) bool {
+	if k := s.witness.block.Key; k == (blockstore.Key{}) || k == not || !s.cfg.Has(k) {
+		t, err := s.cfg.Snapshot(ctx)
+		if err != nil {
+			return false
+		}
+		isNot := func(it item) bool { return it.block.Key == not }
+		some := slices.DeleteFunc(follow(t, nil, s.asked.id, s.asked.index+1, 2), isNot)
+		if len(some) == 0 {
+			some = slices.DeleteFunc(follow(t, nil, 0, 0, 2), isNot)
+		}
+		if len(some) == 0 {
+			return false
+		}
+		s.asked, s.witness = some[0], some[0]
+	}
+	if answered(s.fetch(ctx, s.witness)) {
+		return true
+	}
+	s.witness, s.since = item{}, s.cfg.Clock.Mono() // the next one is asked for later
+	return false
 }
 
 // found notes a block that is damaged or gone, if a file still has it.
@@ -492,8 +558,8 @@ func (s *Scrub) recheck(ctx context.Context) error {
 	found := slices.Clone(s.state.Found)
 	s.mu.Unlock()
 	for _, f := range found {
-		if err := s.block(ctx, item{id: f.Inode, block: f.Block}); err != nil {
-			return err
+		if err := s.block(ctx, item{id: f.Inode, block: f.Block}); err != nil && (ctx.Err() != nil || !s.answers(ctx, f.Block.Key)) {
+			return err // else only this one, which is found already
 		}
 		if err := clock.Pause(ctx, s.least(int64(f.Block.Stored))); err != nil {
 			return err

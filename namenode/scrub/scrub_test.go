@@ -181,7 +181,7 @@ func TestStoreIsAway(t *testing.T) {
 		r.t = t
 		s, stop := r.start()
 		r.passes(time.Hour)
-		if n := len(r.reads); n < 30 || n > 61 || s.Stats().Found != 0 {
+		if n := len(r.reads); n < 30 || n > 61+20 || s.Stats().Found != 0 { // 20 times for another block
 			t.Errorf("in an hour it asked %d times; %+v", n, s.Stats())
 		}
 		*away, r.reads = false, nil
@@ -535,4 +535,83 @@ func TestMoreDoesNotFall(t *testing.T) {
 	is("the next one begins", MostFound+10)
 	s.end()
 	is("it has found no more", MostFound)
+}
+
+// TestOneBlockIsNotAnsweredFor: a block for which the store has an error for ever is found, and neither the
+// pass nor the images wait for it, whether it is in its turn or suspected.
+func TestOneBlockIsNotAnsweredFor(t *testing.T) {
+	for _, kind := range []fserror.Kind{fserror.Unavailable, fserror.Permission} {
+		for _, suspected := range []bool{false, true} {
+			r := newRig(t)
+			want := r.blocks()
+			stuck := want[0]
+			if suspected {
+				stuck = want[len(want)-1]
+			}
+			asked := map[namespace.Block]bool{}
+			r.fetch = func(b namespace.Block) error {
+				asked[b] = true
+				if b == stuck {
+					return fserror.New(kind, "", "", "the block store has trouble, tried 6 times")
+				}
+				return nil
+			}
+			synctest.Test(t, func(t *testing.T) {
+				r.t = t
+				s, stop := r.start()
+				if suspected {
+					s.Suspect(1, stuck)
+				}
+				r.passes(10 * 24 * time.Hour)
+				found := s.Findings()
+				if len(found) != 1 || found[0].Block != stuck || !strings.Contains(found[0].Problem, "cannot be read") {
+					t.Errorf("%v, suspected %t: found %+v", kind, suspected, found)
+				}
+				if len(asked) != len(want) || r.images < 9 || s.Stats().Whole == 0 {
+					t.Errorf("%v, suspected %t: in ten days %d of %d blocks were asked for, images %d times; %+v", kind, suspected, len(asked), len(want), r.images, s.Stats())
+				}
+				stop()
+			})
+		}
+	}
+}
+
+// TestSuspectsHoldUpNoImages: while the store answers for no block, the images are read, whatever is suspected.
+func TestSuspectsHoldUpNoImages(t *testing.T) {
+	r := newRig(t)
+	suspect := r.blocks()[0]
+	r.goesAway()
+	synctest.Test(t, func(t *testing.T) {
+		r.t = t
+		s, stop := r.start()
+		s.Suspect(1, suspect)
+		r.passes(10 * 24 * time.Hour)
+		if s.Stats().Found != 0 || r.images < 9 {
+			t.Errorf("in ten days it found %+v, and images were read %d times", s.Findings(), r.images)
+		}
+		stop()
+	})
+}
+
+// TestCredentialsAreOver: while the store refuses everything nothing is found, as while it is away.
+func TestCredentialsAreOver(t *testing.T) {
+	r := newRig(t)
+	r.every = time.Hour
+	r.fetch = func(namespace.Block) error {
+		return fserror.New(fserror.Permission, "", "", "the temporary credentials are over or wrong: get new ones")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		r.t = t
+		s, stop := r.start()
+		r.passes(3 * time.Hour)
+		if s.Stats().Found != 0 {
+			t.Errorf("found %+v", s.Findings())
+		}
+		r.fetch = nil
+		r.passes(2 * time.Hour)
+		if s.Stats().Whole == 0 {
+			t.Errorf("no pass has ended: %+v", s.Stats())
+		}
+		stop()
+	})
 }

@@ -77,35 +77,39 @@ func (s *Store) Stat(_ context.Context, key blockstore.Key) (blockstore.Info, er
 // is no error. It continues after an error and returns the first. Fan-out folders
 // stay.
 func (s *Store) Delete(ctx context.Context, keys ...blockstore.Key) error {
-	var first error
-	note := func(key blockstore.Key, err error) {
-		if first == nil {
-			first = diskError("delete", called(key), err)
+	var kept blockstore.KeptError
+	note := func(err error, of ...blockstore.Key) {
+		if kept.Keys = append(kept.Keys, of...); kept.Err == nil {
+			kept.Err = diskError("delete", called(of[0]), err)
 		}
 	}
-	touched := map[place]blockstore.Key{} // one key each, to name in an error
+	var over error
+	touched := map[place][]blockstore.Key{}
 	for _, key := range keys {
 		if err := ctx.Err(); err != nil {
-			first = cmp.Or(first, error(fserror.Wrap(fserror.Canceled, "delete", "", err)))
+			over = fserror.Wrap(fserror.Canceled, "delete", "", err)
 			break
 		}
 		switch err := s.cfg.FS.Remove(s.blockPath(key)); {
 		case err == nil:
 			s.stats.deletes.Add(1)
-			touched[placeOf(key)] = key
+			touched[placeOf(key)] = append(touched[placeOf(key)], key)
 		case errors.Is(err, fs.ErrNotExist):
 		default:
-			note(key, err)
+			note(err, key)
 		}
 	}
-	for p, key := range touched {
+	for p, gone := range touched {
 		d := s.folders.get(p, s.folderPath(p))
 		if err := d.sync(); err != nil {
-			note(key, err)
+			note(err, gone...)
 		}
 		s.folders.release(d)
 	}
-	return first
+	if kept.Err == nil || over != nil {
+		return cmp.Or(kept.Err, over)
+	}
+	return &kept
 }
 
 // List returns up to limit complete objects with keys greater than after, in

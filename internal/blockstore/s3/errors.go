@@ -143,7 +143,7 @@ func (d *diagnosis) explained(ctx context.Context, op, what string, err error) *
 	case a.status/100 == 5 || a.status == http.StatusTooManyRequests:
 		return e(fserror.Unavailable, "the block store has trouble, tried %d times", d.tries)
 	case a.status == http.StatusForbidden:
-		return e(fserror.Permission, "the credentials may not do that to bucket %s: they need to list it, and to get, put and delete its objects", d.at.Bucket)
+		return e(fserror.Permission, "the credentials may not do that to bucket %s: they need to list it and its multipart uploads, to abort these, and to get, put and delete its objects", d.at.Bucket)
 	}
 	return e(fserror.Unavailable, "the block store refuses it")
 }

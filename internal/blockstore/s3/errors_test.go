@@ -155,8 +155,21 @@ func TestDeleteReportsEachRefusal(t *testing.T) {
 	if !errors.Is(err, fserror.Permission) || !strings.Contains(err.Error(), "blocks/x: AccessDenied locked (and 3 more)") || *n != 2 {
 		t.Errorf("%v, %d requests", err, *n)
 	}
+	if errors.As(err, new(*blockstore.KeptError)) {
+		t.Error("it names all that is kept, and the store has refused what nobody named")
+	}
 	if err := s.Delete(t.Context()); err != nil || *n != 2 {
 		t.Errorf("deleting nothing: %v, %d requests", err, *n)
+	}
+}
+
+// TestDeleteNamesWhatIsKept: of a page of which one is refused the others are gone, and which is told.
+func TestDeleteNamesWhatIsKept(t *testing.T) {
+	s, _ := answering(t, 200, `<DeleteResult><Error><Key>pre/fix/ab0000000000000000000000000000cd/blocks/0000000000000001/0000000000000002</Key><Code>AccessDenied</Code></Error></DeleteResult>`)
+	var kept *blockstore.KeptError
+	err := s.Delete(t.Context(), blockstore.Key{Term: 1, Seq: 1}, blockstore.Key{Term: 1, Seq: 2}, blockstore.Key{Term: 1, Seq: 3})
+	if !errors.As(err, &kept) || len(kept.Keys) != 1 || kept.Keys[0] != (blockstore.Key{Term: 1, Seq: 2}) || !errors.Is(err, fserror.Permission) {
+		t.Errorf("%v: %+v", err, kept)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -105,21 +106,35 @@ func (b *bucket) list(ctx context.Context, prefix, after string, limit int, each
 
 // Delete removes blocks, up to 1,000 by one call of the store; one that is
 // missing already is no error. It continues after a refusal, and returns the
-// first with how many there were. An error of a whole call ends it.
+// first with how many there were, as a *blockstore.KeptError if the store names
+// all that it keeps. An error of a whole call ends it.
 func (s *Store) Delete(ctx context.Context, keys ...blockstore.Key) error {
 	objects := make([]object, len(keys))
 	for i, key := range keys {
 		objects[i] = s.block(key)
 	}
-	return s.remove(ctx, objects)
-}
-
-func (b *bucket) remove(ctx context.Context, objects []object) error {
-	if err := b.open("delete"); err != nil {
+	refused, err := s.remove(ctx, objects)
+	if len(refused) == 0 {
 		return err
 	}
+	kept := &blockstore.KeptError{Err: err}
+	for i, key := range keys {
+		if slices.Contains(refused, objects[i].name) {
+			kept.Keys = append(kept.Keys, key)
+		}
+	}
+	if len(kept.Keys) < len(refused) { // one of a name that nobody gave: it is not known what is there
+		return err
+	}
+	return kept
+}
+
+// remove removes objects, and returns the names of those that the store refused to.
+func (b *bucket) remove(ctx context.Context, objects []object) (refused []string, err error) {
+	if err := b.open("delete"); err != nil {
+		return nil, err
+	}
 	var first *types.Error
-	refused := 0
 	for len(objects) > 0 {
 		page := objects[:min(len(objects), pageSize)]
 		objects = objects[len(page):]
@@ -131,26 +146,26 @@ func (b *bucket) remove(ctx context.Context, objects []object) error {
 			Bucket: aws.String(b.cfg.Bucket), Delete: &types.Delete{Objects: ids, Quiet: aws.Bool(true)},
 		})
 		if err != nil {
-			return b.explain(ctx, "delete", fmt.Sprintf("%s and %d more", page[0].what, len(page)-1), err)
+			return nil, b.explain(ctx, "delete", fmt.Sprintf("%s and %d more", page[0].what, len(page)-1), err)
 		}
 		for i := range out.Errors {
 			if code := aws.ToString(out.Errors[i].Code); code == "NoSuchKey" {
 				continue
 			}
-			if refused++; first == nil {
+			if refused = append(refused, aws.ToString(out.Errors[i].Key)); first == nil {
 				first = &out.Errors[i]
 			}
 		}
 	}
 	if first == nil {
-		return nil
+		return nil, nil
 	}
 	kind := fserror.Unavailable
 	if aws.ToString(first.Code) == "AccessDenied" {
 		kind = fserror.Permission
 	}
-	return fserror.New(kind, "delete", "", "the block store refuses to delete %s: %s %s (and %d more)",
-		strings.TrimPrefix(aws.ToString(first.Key), b.root), aws.ToString(first.Code), aws.ToString(first.Message), refused-1)
+	return refused, fserror.New(kind, "delete", "", "the block store refuses to delete %s: %s %s (and %d more)",
+		strings.TrimPrefix(aws.ToString(first.Key), b.root), aws.ToString(first.Code), aws.ToString(first.Message), len(refused)-1)
 }
 
 // Namespaces lists what is directly below the prefix of a location, up to 1,000

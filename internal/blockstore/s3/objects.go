@@ -93,5 +93,6 @@ func (s *Store) DeleteNamed(ctx context.Context, names ...string) error {
 			return err
 		}
 	}
-	return s.remove(ctx, objects)
+	_, err := s.remove(ctx, objects)
+	return err
 }

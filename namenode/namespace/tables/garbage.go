@@ -64,10 +64,18 @@ func (t *Garbage) Has(k blockstore.Key) bool {
 // Oldest returns blocks that were garbage at time before, or earlier, the oldest
 // first: up to limit, and no more than it takes to free enough bytes.
 func (t *Garbage) Oldest(before int64, limit int, enough int64) []blockstore.Key {
+	return t.OldestBut(func(blockstore.Key) bool { return false }, before, limit, enough)
+}
+
+// OldestBut is Oldest without the keys for which a function is true.
+func (t *Garbage) OldestBut(but func(blockstore.Key) bool, before int64, limit int, enough int64) []blockstore.Key {
 	var keys []blockstore.Key
 	t.byTime.Ascend(func(g garbage) bool {
 		if g.time > before || len(keys) >= limit || enough <= 0 {
 			return false
+		}
+		if but(g.Key) {
+			return true
 		}
 		keys = append(keys, g.Key)
 		enough -= int64(g.Stored)
