@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -36,6 +37,8 @@ type file struct {
 	// other revocations than seen.
 	good bool
 	seen glance
+	// dropping: the kernel is about to drop the pages.
+	dropping atomic.Bool
 
 	mu      sync.Mutex // over what follows
 	handles map[*handle]struct{}
@@ -413,19 +416,19 @@ func (f *file) setModTime(t time.Time) {
 }
 
 // view is the Reader of a node's file, as fresh as the file is; again: fresher than
-// the last one.
-func (f *file) view(ctx context.Context, n *node, again bool) (*client.Reader, syscall.Errno) {
+// the last one. kept: what it sees is held under the lease.
+func (f *file) view(ctx context.Context, n *node, again bool) (r *client.Reader, kept bool, e syscall.Errno) {
 	if e := f.flush(ctx); e != 0 {
-		return nil, e
+		return nil, false, e
 	}
 	unlock, e := lock(ctx, f.reading)
 	if e != 0 {
-		return nil, e
+		return nil, false, e
 	}
 	defer unlock()
 	seen := f.m.kernel.glance(inKernel{n})
 	if f.reader != nil && !again && f.good && f.seen == seen && f.m.fs.CacheRemaining() > 0 {
-		return f.reader, 0
+		return f.reader, true, 0
 	}
 	var err error
 	f.seen, f.good = seen, false
@@ -437,9 +440,9 @@ func (f *file) view(ctx context.Context, n *node, again bool) (*client.Reader, s
 		err = oerr
 	}
 	if err != nil {
-		return nil, inodeErrno(err)
+		return nil, false, inodeErrno(err)
 	}
-	return f.reader, 0
+	return f.reader, f.good, 0
 }
 
 // name is for errors.

@@ -268,9 +268,12 @@ func (h *handle) Read(ctx context.Context, dest []byte, off int64) (fuse.ReadRes
 	var n int
 	var err error
 	for again := range truncations {
-		r, e := h.f.view(ctx, h.n, again > 0)
+		r, kept, e := h.f.view(ctx, h.n, again > 0)
 		if e != 0 {
 			return nil, e
+		}
+		if !kept || !h.paged {
+			h.f.unkept(h.n)
 		}
 		n, err = r.ReadAtContext(ctx, dest, off, ahead)
 		if !errors.Is(err, fserror.Truncated) {
@@ -286,6 +289,20 @@ func (h *handle) Read(ctx context.Context, dest []byte, off int64) (fuse.ReadRes
 		h.n.m.kernel.shrinks(h.n.ino, off+int64(n))
 	}
 	return fuse.ReadResultData(dest[:n]), 0
+}
+
+// unkept sees to it that the kernel drops the pages that it makes of an answer which nobody will
+// revoke, when they are as old as attributes may become. (Where it reads without pages, sendfile
+// and private mappings make some all the same.)
+func (f *file) unkept(n *node) {
+	if !f.dropping.CompareAndSwap(false, true) {
+		return // later: dropping waits for READs that are under way
+	}
+	f.m.goRun(func() {
+		_ = clock.Pause(f.m.ctx, maxAttrTime) // or the mount ends, and its pages with it
+		f.dropping.Store(false)
+		f.m.kernel.tell(inKernel{n}, true)
+	})
 }
 
 // Writev appends. An offset of appendAt is the end, wherever that is.
