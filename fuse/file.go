@@ -354,9 +354,15 @@ func (f *file) flush(ctx context.Context) syscall.Errno {
 			return e
 		}
 		same := f.current() == w
+		if same { // it was not closed after all, or the client is
+			err = w.Flush(ctx)
+		}
 		unlock()
+		if same && err == nil {
+			f.syncedTo(writes)
+		}
 		if same {
-			return syscall.EIO // the client is closed
+			return errno(err)
 		}
 	}
 }
