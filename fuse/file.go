@@ -40,10 +40,11 @@ type file struct {
 	// dropping: the kernel is about to drop the pages.
 	dropping atomic.Bool
 
-	mu      sync.Mutex // over what follows
-	handles map[*handle]struct{}
-	flocks  map[*handle]bool // exclusive?
-	unlock  chan struct{}    // closed when a flock ends
+	mu        sync.Mutex // over what follows
+	handles   map[*handle]struct{}
+	flocks    map[*handle]bool // exclusive?
+	unlock    chan struct{}    // closed when a flock ends
+	elsewhere chan struct{}    // closed while the holder of one waits for another host
 	hold
 	draftEnds *time.Timer // when a draft becomes a file at the latest
 }
@@ -56,7 +57,7 @@ func (m *Mounted) file(ino uint64) *file {
 	if f == nil {
 		f = &file{
 			m: m, ino: ino, one: turn.New(), naming: turn.New(), reading: turn.New(),
-			handles: make(map[*handle]struct{}), flocks: make(map[*handle]bool), unlock: make(chan struct{}),
+			handles: make(map[*handle]struct{}), flocks: make(map[*handle]bool), unlock: make(chan struct{}), elsewhere: make(chan struct{}),
 		}
 		if m.moved != nil {
 			f.trace = func(move string) { m.moved(ino, move) }
@@ -126,6 +127,41 @@ func lock(ctx context.Context, t turn.Turn) (unlock func(), e syscall.Errno) {
 		return nil, syscall.EINTR
 	}
 	return unlock, 0
+}
+
+// lockFor is lock of one, which a holder may keep for as long as it waits for another host: EBUSY
+// for who does not want to wait for that.
+func (f *file) lockFor(ctx context.Context, wait bool) (unlock func(), e syscall.Errno) {
+	if wait {
+		return lock(ctx, f.one)
+	}
+	if unlock = f.one.TryLock(); unlock != nil {
+		return unlock, 0
+	}
+	f.mu.Lock()
+	elsewhere := f.elsewhere
+	f.mu.Unlock()
+	unlock, err := f.one.LockUnless(ctx, elsewhere)
+	switch {
+	case errors.Is(err, turn.ErrNot):
+		return nil, syscall.EBUSY
+	case err != nil:
+		return nil, syscall.EINTR
+	}
+	return unlock, 0
+}
+
+// waitsElsewhere notes that the holder of one waits for another host, until the function
+// returned is called.
+func (f *file) waitsElsewhere() (end func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	close(f.elsewhere)
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.elsewhere = make(chan struct{})
+	}
 }
 
 // live is the writer if the lease is held. One whose lease was lost is let go

@@ -140,7 +140,7 @@ func (h *handle) openWriter(ctx, raw context.Context, truncate bool) syscall.Err
 	n, f := h.n, h.f
 	wait, stop := n.m.impatient(ctx, raw)
 	defer stop()
-	unlock, e := lock(wait, f.one)
+	unlock, e := f.lockFor(wait, n.m.wait)
 	if e != 0 {
 		return e
 	}
@@ -223,7 +223,7 @@ func (n *node) truncate(ctx, raw context.Context, h *handle, size uint64) syscal
 	}
 	wait, stop := n.m.impatient(ctx, raw)
 	defer stop()
-	unlock, e := lock(wait, f.one)
+	unlock, e := f.lockFor(wait, n.m.wait)
 	if e != 0 {
 		return e
 	}

@@ -240,6 +240,7 @@ func (f *file) appendTo(ctx, raw context.Context, wait bool, opts ...client.Open
 	}
 	patient, stop := f.m.impatient(ctx, raw)
 	defer stop()
+	defer f.waitsElsewhere()()
 	return f.m.fs.AppendInode(patient, f.ino, f.name(), false, append(opts, client.WithWait(math.MaxInt32*time.Second))...)
 }
 
