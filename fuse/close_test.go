@@ -77,6 +77,34 @@ func TestInheritedDescriptorsBesideLooks(t *testing.T) {
 	}
 }
 
+// A descriptor that was given back writes only if nobody has changed the file since, also if all
+// was synced before.
+func TestInheritedDescriptorsAfterASync(t *testing.T) {
+	r := newRig(t)
+	a, b := r.mount(fuse.Options{}), r.mount(fuse.Options{})
+	for _, test := range []struct{ elsewhere, want string }{{"", "parent\nchild\n"}, {"changed", "changed"}, {"another", "another"}} {
+		a.write("f", "")
+		f := a.open("f", os.O_WRONLY|os.O_APPEND)
+		say(t, f, "parent\n")
+		must(t, f.Sync())
+		child := exec.CommandContext(t.Context(), "sh", "-c", "read go && echo child >&3 && exec 3>&-")
+		child.ExtraFiles = []*os.File{f}
+		in, err := child.StdinPipe()
+		must(t, err)
+		must(t, child.Start())
+		must(t, f.Close())
+		if test.elsewhere != "" {
+			b.write("f", test.elsewhere)
+		}
+		_, err = io.WriteString(in, "go\n")
+		must(t, errors.Join(err, in.Close()))
+		if err := child.Wait(); (err == nil) != (test.elsewhere == "") {
+			t.Errorf("after %q was written elsewhere: %v", test.elsewhere, err)
+		}
+		b.reads("f", test.want)
+	}
+}
+
 // Whoever reads a file while it is cut reads it, also if the cut fails.
 func TestFailedCutsBesideReads(t *testing.T) {
 	m := newRig(t).mount(fuse.Options{}, func(c *client.Config) {

@@ -210,7 +210,7 @@ func (f *file) take(ctx, raw context.Context, n *node, wait bool) syscall.Errno 
 // openWriter opens the Writer. The caller holds one.
 func (f *file) openWriter(ctx, raw context.Context, wait bool, opts ...client.OpenOption) syscall.Errno {
 	f.mu.Lock()
-	before := len(f.handles) > 0 && f.gen > 0
+	before := len(f.handles) > 0 && f.gen > 0 && f.left != unknown
 	same := f.unchanged()
 	f.mu.Unlock()
 	var w *client.Writer
@@ -289,14 +289,15 @@ func (f *file) release(ctx context.Context) syscall.Errno {
 
 // giveBack closes the Writer. The caller holds one.
 func (f *file) giveBack(ctx context.Context) syscall.Errno {
+	left := f.syncedTime(ctx)
 	f.mu.Lock()
 	w := f.live()
 	if w == nil { // a draft that could not be made
 		defer f.mu.Unlock()
 		return f.stale(f.vanished)
 	}
-	left := f.unsynced() // zero: what the namenode has is not known here
 	if f.writes != f.synced {
+		left = f.unsynced()
 		w.SetModTime(left)
 	} else {
 		w.KeepModTime()
@@ -312,6 +313,28 @@ func (f *file) giveBack(ctx context.Context) syscall.Errno {
 	}
 	f.closed(left)
 	return 0
+}
+
+// syncedTime is the modification time of a file of which all is synced, which only the namenode
+// knows: it is asked if a descriptor may be left that wants to write again. Else unknown.
+func (f *file) syncedTime(ctx context.Context) time.Time {
+	f.mu.Lock()
+	synced, left, owner, inherited := f.writes == f.synced, 0, uint32(0), false
+	for h := range f.handles {
+		if h.write && h.gen == f.gen {
+			left++
+			owner, inherited = h.owner, h.inherited
+		}
+	}
+	f.mu.Unlock()
+	if !synced || left == 0 || left == 1 && !inherited && !hasChildren(owner) {
+		return unknown
+	}
+	i, _, err := f.m.fs.LstatKept(ctx, lowlevel.Inode(f.ino))
+	if err != nil {
+		return unknown
+	}
+	return i.ModTime()
 }
 
 // write appends for a handle. off below 0 is the end, wherever that is. The
@@ -355,7 +378,7 @@ func (f *file) used(h *handle, thread uint32) {
 	owner := process(thread)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	h.closed, h.owner = false, owner
+	h.closed, h.owner, h.inherited = false, owner, true
 }
 
 // flush makes durable what was written. The caller does not hold one: should

@@ -29,9 +29,10 @@ type handle struct {
 	exec  bool // it is being run
 	paged bool // the kernel reads through pages
 
-	gen    uint64 // of the hold on the lease; by file.mu
-	owner  uint32 // the process that opened it, or wrote when that had closed it; by file.mu
-	closed bool   // the owner has no descriptor of it any more; by file.mu
+	gen       uint64 // of the hold on the lease; by file.mu
+	owner     uint32 // the process that opened it, or wrote when that had closed it; by file.mu
+	inherited bool   // it was written when its owner had closed it; by file.mu
+	closed    bool   // the owner has no descriptor of it any more; by file.mu
 
 	end atomic.Int64 // where the last read ended
 }
