@@ -129,9 +129,9 @@ func lock(ctx context.Context, t turn.Turn) (unlock func(), e syscall.Errno) {
 	return unlock, 0
 }
 
-// lockFor is lock of one, which a holder may keep for as long as it waits for another host: EBUSY
+// lockFor is lock of a file's one, which a holder may keep for as long as it waits for another host: EBUSY
 // for who does not want to wait for that.
-func (f *file) lockFor(ctx context.Context, wait bool) (unlock func(), e syscall.Errno) {
+func lockFor(ctx context.Context, f *file, wait bool) (unlock func(), e syscall.Errno) {
 	if wait {
 		return lock(ctx, f.one)
 	}
@@ -149,19 +149,6 @@ func (f *file) lockFor(ctx context.Context, wait bool) (unlock func(), e syscall
 		return nil, syscall.EINTR
 	}
 	return unlock, 0
-}
-
-// waitsElsewhere notes that the holder of one waits for another host, until the function
-// returned is called.
-func (f *file) waitsElsewhere() (end func()) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	close(f.elsewhere)
-	return func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.elsewhere = make(chan struct{})
-	}
 }
 
 // live is the writer if the lease is held. One whose lease was lost is let go

@@ -67,7 +67,7 @@ func (h *handle) tryFlock(raw context.Context, exclusive, wait bool) (e syscall.
 	defer end()
 	patient, stop := h.n.m.impatient(ctx, raw)
 	defer stop()
-	unlock, e := f.lockFor(patient, wait)
+	unlock, e := lockFor(patient, f, wait)
 	if e == syscall.EBUSY {
 		return syscall.EWOULDBLOCK, nil
 	}
@@ -106,7 +106,7 @@ func (h *handle) funlock(raw context.Context) syscall.Errno {
 	f.mu.Unlock()
 	ctx, end := h.n.m.op(raw)
 	defer end()
-	unlock, e := f.lockFor(ctx, false)
+	unlock, e := lockFor(ctx, f, false)
 	if e != 0 {
 		return 0 // it is unlocked; the lease follows with the last close
 	}

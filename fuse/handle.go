@@ -141,7 +141,7 @@ func (h *handle) openWriter(ctx, raw context.Context, truncate bool) syscall.Err
 	n, f := h.n, h.f
 	wait, stop := n.m.impatient(ctx, raw)
 	defer stop()
-	unlock, e := f.lockFor(wait, n.m.wait)
+	unlock, e := lockFor(wait, f, n.m.wait)
 	if e != 0 {
 		return e
 	}
@@ -224,7 +224,7 @@ func (n *node) truncate(ctx, raw context.Context, h *handle, size uint64) syscal
 	}
 	wait, stop := n.m.impatient(ctx, raw)
 	defer stop()
-	unlock, e := f.lockFor(wait, n.m.wait)
+	unlock, e := lockFor(wait, f, n.m.wait)
 	if e != 0 {
 		return e
 	}
@@ -274,7 +274,7 @@ func (h *handle) Read(ctx context.Context, dest []byte, off int64) (fuse.ReadRes
 			return nil, e
 		}
 		if !kept || !h.paged {
-			h.f.unkept(h.n)
+			h.unkept()
 		}
 		n, err = r.ReadAtContext(ctx, dest, off, ahead)
 		if !errors.Is(err, fserror.Truncated) {
@@ -295,14 +295,15 @@ func (h *handle) Read(ctx context.Context, dest []byte, off int64) (fuse.ReadRes
 // unkept sees to it that the kernel drops the pages that it makes of an answer which nobody will
 // revoke, when they are as old as attributes may become. (Where it reads without pages, sendfile
 // and private mappings make some all the same.)
-func (f *file) unkept(n *node) {
+func (h *handle) unkept() {
+	f := h.f
 	if !f.dropping.CompareAndSwap(false, true) {
 		return // later: dropping waits for READs that are under way
 	}
 	f.m.goRun(func() {
 		_ = clock.Pause(f.m.ctx, maxAttrTime) // or the mount ends, and its pages with it
 		f.dropping.Store(false)
-		f.m.kernel.tell(inKernel{n}, true)
+		f.m.kernel.tell(inKernel{h.n}, true)
 	})
 }
 
