@@ -124,6 +124,29 @@ func TestBookOfPages(t *testing.T) {
 	})
 }
 
+// While a handle reads through pages each revocation takes back those that the kernel may
+// have: a mapping reads them without asking anything that the book would note.
+func TestBookOfPagesWhileTheyAreRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newBook(t.Context(), 10*time.Second)
+		n := &toldInode{ino: 7}
+		change := client.Revocation{Inodes: []uint64{7}}
+		k.opened(n, 1)
+		for i := range 3 {
+			k.revoked(change)
+			n.told(t, 0, i+1)
+		}
+		k.revoked(client.Revocation{All: true})
+		n.told(t, 0, 4)
+		if k.givesUp(change) {
+			t.Error("a handler tells the kernel to drop pages")
+		}
+		k.closed(7)
+		k.revoked(change)
+		n.told(t, 0, 4)
+	})
+}
+
 // The kernel is told of an inode that it does not know yet until it does.
 func TestBookOfUnknownInodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package fuse_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,7 +10,11 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc"
+
+	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/fuse"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
 // looks are the ways to look at a file, or at its directory.
@@ -70,4 +75,55 @@ func TestInheritedDescriptorsBesideLooks(t *testing.T) {
 		}, look)
 		m.reads("log", strings.Repeat("parent\nchild\n", 30))
 	}
+}
+
+// A descriptor that was given back writes only if nobody has changed the file since, also if all
+// was synced before.
+func TestInheritedDescriptorsAfterASync(t *testing.T) {
+	r := newRig(t)
+	a, b := r.mount(fuse.Options{}), r.mount(fuse.Options{})
+	for _, test := range []struct{ elsewhere, want string }{{"", "parent\nchild\n"}, {"changed", "changed"}, {"another", "another"}} {
+		a.write("f", "")
+		f := a.open("f", os.O_WRONLY|os.O_APPEND)
+		say(t, f, "parent\n")
+		must(t, f.Sync())
+		child := exec.CommandContext(t.Context(), "sh", "-c", "read go && echo child >&3 && exec 3>&-")
+		child.ExtraFiles = []*os.File{f}
+		in, err := child.StdinPipe()
+		must(t, err)
+		must(t, child.Start())
+		must(t, f.Close())
+		if test.elsewhere != "" {
+			b.write("f", test.elsewhere)
+		}
+		_, err = io.WriteString(in, "go\n")
+		must(t, errors.Join(err, in.Close()))
+		if err := child.Wait(); (err == nil) != (test.elsewhere == "") {
+			t.Errorf("after %q was written elsewhere: %v", test.elsewhere, err)
+		}
+		b.reads("f", test.want)
+	}
+}
+
+// Whoever reads a file while it is cut reads it, also if the cut fails.
+func TestFailedCutsBesideReads(t *testing.T) {
+	m := newRig(t).mount(fuse.Options{}, func(c *client.Config) {
+		c.DialOptions = append(c.DialOptions, grpc.WithChainUnaryInterceptor(
+			func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+				if a, ok := req.(*pb.AppendRequest); ok && a.GetCut() {
+					a.CutLength = 1 << 40 // which is more than the file has
+				}
+				return invoke(ctx, method, req, reply, cc, opts...)
+			}))
+	})
+	w := m.open("f", os.O_CREATE|os.O_WRONLY|os.O_APPEND)
+	meanwhile(t, func() {
+		for range 300 {
+			say(t, w, "x")
+			if err := w.Truncate(0); err == nil {
+				t.Error("the file was cut")
+			}
+		}
+	}, func() error { _, err := os.ReadFile(m.path("f")); return err })
+	must(t, w.Close())
 }

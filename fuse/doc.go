@@ -84,7 +84,7 @@
 // than the one that opened makes durable only; one by that process gives the
 // lease back, unless /proc shows another descriptor of the file there
 // ([file.mayClose], docs/adr/0020-the-last-close.md). Should one be left elsewhere after all, its next write takes
-// the lease again, if the file is as it was. /proc must not be waited for: in
+// the lease again, if the file is known to be as it was. /proc must not be waited for: in
 // exec the kernel sends FLUSH under a lock that reading /proc takes.
 //
 // # Interrupts

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -36,11 +37,14 @@ type file struct {
 	// other revocations than seen.
 	good bool
 	seen glance
+	// dropping: the kernel is about to drop the pages.
+	dropping atomic.Bool
 
-	mu      sync.Mutex // over what follows
-	handles map[*handle]struct{}
-	flocks  map[*handle]bool // exclusive?
-	unlock  chan struct{}    // closed when a flock ends
+	mu        sync.Mutex // over what follows
+	handles   map[*handle]struct{}
+	flocks    map[*handle]bool // exclusive?
+	unlock    chan struct{}    // closed when a flock ends
+	elsewhere chan struct{}    // closed while the holder of one waits for another host
 	hold
 	draftEnds *time.Timer // when a draft becomes a file at the latest
 }
@@ -53,7 +57,7 @@ func (m *Mounted) file(ino uint64) *file {
 	if f == nil {
 		f = &file{
 			m: m, ino: ino, one: turn.New(), naming: turn.New(), reading: turn.New(),
-			handles: make(map[*handle]struct{}), flocks: make(map[*handle]bool), unlock: make(chan struct{}),
+			handles: make(map[*handle]struct{}), flocks: make(map[*handle]bool), unlock: make(chan struct{}), elsewhere: make(chan struct{}),
 		}
 		if m.moved != nil {
 			f.trace = func(move string) { m.moved(ino, move) }
@@ -125,6 +129,28 @@ func lock(ctx context.Context, t turn.Turn) (unlock func(), e syscall.Errno) {
 	return unlock, 0
 }
 
+// lockFor is lock of a file's one, which a holder may keep for as long as it waits for another host: EBUSY
+// for who does not want to wait for that.
+func lockFor(ctx context.Context, f *file, wait bool) (unlock func(), e syscall.Errno) {
+	if wait {
+		return lock(ctx, f.one)
+	}
+	if unlock = f.one.TryLock(); unlock != nil {
+		return unlock, 0
+	}
+	f.mu.Lock()
+	elsewhere := f.elsewhere
+	f.mu.Unlock()
+	unlock, err := f.one.LockUnless(ctx, elsewhere)
+	switch {
+	case errors.Is(err, turn.ErrNot):
+		return nil, syscall.EBUSY
+	case err != nil:
+		return nil, syscall.EINTR
+	}
+	return unlock, 0
+}
+
 // live is the writer if the lease is held. One whose lease was lost is let go
 // of here. The caller holds mu.
 func (f *file) live() *client.Writer {
@@ -171,7 +197,7 @@ func (f *file) take(ctx, raw context.Context, n *node, wait bool) syscall.Errno 
 // openWriter opens the Writer. The caller holds one.
 func (f *file) openWriter(ctx, raw context.Context, wait bool, opts ...client.OpenOption) syscall.Errno {
 	f.mu.Lock()
-	before := len(f.handles) > 0 && f.gen > 0
+	before := len(f.handles) > 0 && f.gen > 0 && f.left != unknown
 	same := f.unchanged()
 	f.mu.Unlock()
 	var w *client.Writer
@@ -250,14 +276,15 @@ func (f *file) release(ctx context.Context) syscall.Errno {
 
 // giveBack closes the Writer. The caller holds one.
 func (f *file) giveBack(ctx context.Context) syscall.Errno {
+	left := f.syncedTime(ctx)
 	f.mu.Lock()
 	w := f.live()
 	if w == nil { // a draft that could not be made
 		defer f.mu.Unlock()
 		return f.stale(f.vanished)
 	}
-	left := f.unsynced() // zero: what the namenode has is not known here
 	if f.writes != f.synced {
+		left = f.unsynced()
 		w.SetModTime(left)
 	} else {
 		w.KeepModTime()
@@ -273,6 +300,28 @@ func (f *file) giveBack(ctx context.Context) syscall.Errno {
 	}
 	f.closed(left)
 	return 0
+}
+
+// syncedTime is the modification time of a file of which all is synced, which only the namenode
+// knows: it is asked if a descriptor may be left that wants to write again. Else unknown.
+func (f *file) syncedTime(ctx context.Context) time.Time {
+	f.mu.Lock()
+	synced, left, owner, inherited := f.writes == f.synced, 0, uint32(0), false
+	for h := range f.handles {
+		if h.write && h.gen == f.gen {
+			left++
+			owner, inherited = h.owner, h.inherited
+		}
+	}
+	f.mu.Unlock()
+	if !synced || left == 0 || left == 1 && !inherited && !hasChildren(owner) {
+		return unknown
+	}
+	i, _, err := f.m.fs.LstatKept(ctx, lowlevel.Inode(f.ino))
+	if err != nil {
+		return unknown
+	}
+	return i.ModTime()
 }
 
 // write appends for a handle. off below 0 is the end, wherever that is. The
@@ -316,7 +365,7 @@ func (f *file) used(h *handle, thread uint32) {
 	owner := process(thread)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	h.closed, h.owner = false, owner
+	h.closed, h.owner, h.inherited = false, owner, true
 }
 
 // flush makes durable what was written. The caller does not hold one: should
@@ -351,9 +400,15 @@ func (f *file) flush(ctx context.Context) syscall.Errno {
 			return e
 		}
 		same := f.current() == w
+		if same { // it was not closed after all, or the client is
+			err = w.Flush(ctx)
+		}
 		unlock()
+		if same && err == nil {
+			f.syncedTo(writes)
+		}
 		if same {
-			return syscall.EIO // the client is closed
+			return errno(err)
 		}
 	}
 }
@@ -413,19 +468,19 @@ func (f *file) setModTime(t time.Time) {
 }
 
 // view is the Reader of a node's file, as fresh as the file is; again: fresher than
-// the last one.
-func (f *file) view(ctx context.Context, n *node, again bool) (*client.Reader, syscall.Errno) {
+// the last one. kept: what it sees is held under the lease.
+func (f *file) view(ctx context.Context, n *node, again bool) (r *client.Reader, kept bool, e syscall.Errno) {
 	if e := f.flush(ctx); e != 0 {
-		return nil, e
+		return nil, false, e
 	}
 	unlock, e := lock(ctx, f.reading)
 	if e != 0 {
-		return nil, e
+		return nil, false, e
 	}
 	defer unlock()
 	seen := f.m.kernel.glance(inKernel{n})
 	if f.reader != nil && !again && f.good && f.seen == seen && f.m.fs.CacheRemaining() > 0 {
-		return f.reader, 0
+		return f.reader, true, 0
 	}
 	var err error
 	f.seen, f.good = seen, false
@@ -437,9 +492,9 @@ func (f *file) view(ctx context.Context, n *node, again bool) (*client.Reader, s
 		err = oerr
 	}
 	if err != nil {
-		return nil, inodeErrno(err)
+		return nil, false, inodeErrno(err)
 	}
-	return f.reader, 0
+	return f.reader, f.good, 0
 }
 
 // name is for errors.

@@ -67,7 +67,10 @@ func (h *handle) tryFlock(raw context.Context, exclusive, wait bool) (e syscall.
 	defer end()
 	patient, stop := h.n.m.impatient(ctx, raw)
 	defer stop()
-	unlock, e := lock(patient, f.one)
+	unlock, e := lockFor(patient, f, wait)
+	if e == syscall.EBUSY {
+		return syscall.EWOULDBLOCK, nil
+	}
 	if e != 0 {
 		return e, nil
 	}
@@ -103,7 +106,7 @@ func (h *handle) funlock(raw context.Context) syscall.Errno {
 	f.mu.Unlock()
 	ctx, end := h.n.m.op(raw)
 	defer end()
-	unlock, e := lock(ctx, f.one)
+	unlock, e := lockFor(ctx, f, false)
 	if e != 0 {
 		return 0 // it is unlocked; the lease follows with the last close
 	}

@@ -29,9 +29,10 @@ type handle struct {
 	exec  bool // it is being run
 	paged bool // the kernel reads through pages
 
-	gen    uint64 // of the hold on the lease; by file.mu
-	owner  uint32 // the process that opened it, or wrote when that had closed it; by file.mu
-	closed bool   // the owner has no descriptor of it any more; by file.mu
+	gen       uint64 // of the hold on the lease; by file.mu
+	owner     uint32 // the process that opened it, or wrote when that had closed it; by file.mu
+	inherited bool   // it was written when its owner had closed it; by file.mu
+	closed    bool   // the owner has no descriptor of it any more; by file.mu
 
 	end atomic.Int64 // where the last read ended
 }
@@ -140,7 +141,7 @@ func (h *handle) openWriter(ctx, raw context.Context, truncate bool) syscall.Err
 	n, f := h.n, h.f
 	wait, stop := n.m.impatient(ctx, raw)
 	defer stop()
-	unlock, e := lock(wait, f.one)
+	unlock, e := lockFor(wait, f, n.m.wait)
 	if e != 0 {
 		return e
 	}
@@ -223,7 +224,7 @@ func (n *node) truncate(ctx, raw context.Context, h *handle, size uint64) syscal
 	}
 	wait, stop := n.m.impatient(ctx, raw)
 	defer stop()
-	unlock, e := lock(wait, f.one)
+	unlock, e := lockFor(wait, f, n.m.wait)
 	if e != 0 {
 		return e
 	}
@@ -268,9 +269,12 @@ func (h *handle) Read(ctx context.Context, dest []byte, off int64) (fuse.ReadRes
 	var n int
 	var err error
 	for again := range truncations {
-		r, e := h.f.view(ctx, h.n, again > 0)
+		r, kept, e := h.f.view(ctx, h.n, again > 0)
 		if e != 0 {
 			return nil, e
+		}
+		if !kept || !h.paged {
+			h.unkept()
 		}
 		n, err = r.ReadAtContext(ctx, dest, off, ahead)
 		if !errors.Is(err, fserror.Truncated) {
@@ -286,6 +290,21 @@ func (h *handle) Read(ctx context.Context, dest []byte, off int64) (fuse.ReadRes
 		h.n.m.kernel.shrinks(h.n.ino, off+int64(n))
 	}
 	return fuse.ReadResultData(dest[:n]), 0
+}
+
+// unkept sees to it that the kernel drops the pages that it makes of an answer which nobody will
+// revoke, when they are as old as attributes may become. (Where it reads without pages, sendfile
+// and private mappings make some all the same.)
+func (h *handle) unkept() {
+	f := h.f
+	if !f.dropping.CompareAndSwap(false, true) {
+		return // later: dropping waits for READs that are under way
+	}
+	f.m.goRun(func() {
+		_ = clock.Pause(f.m.ctx, maxAttrTime) // or the mount ends, and its pages with it
+		f.dropping.Store(false)
+		f.m.kernel.tell(inKernel{h.n}, true)
+	})
 }
 
 // Writev appends. An offset of appendAt is the end, wherever that is.

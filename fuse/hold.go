@@ -57,7 +57,7 @@ type hold struct {
 	draft   *lowlevel.Draft // while drafted or settling
 	settled chan struct{}   // while settling
 	// length and left are length and modification time of the file when it became
-	// free; left is zero if it is not known.
+	// free; left is zero if it does not matter.
 	length int64
 	left   time.Time
 	// mtime is of what was written and is not synced: writes counts the writes, and
@@ -68,6 +68,9 @@ type hold struct {
 	vanished uint64
 	why      syscall.Errno
 }
+
+// unknown is a modification time that no file has: whether one is as it was left is not known.
+var unknown = time.UnixMilli(1)
 
 // moves is the drawing of a hold in a table: which event leads from which phase to which,
 // and whether a new generation begins.

@@ -63,7 +63,7 @@ type cached struct {
 	n       kernelInode // nil until it is asked about
 	revoked uint64      // how often
 	attrs   bool        // the kernel may use attributes
-	pages   bool        // it may have pages
+	pages   bool        // it may keep pages for the next opening
 	length
 }
 
@@ -207,9 +207,14 @@ func (k *kernelCache) strike(r client.Revocation) (tell []kernelInode) {
 	return tell
 }
 
+// mayHavePages tells whether the kernel may have pages: those that it keeps from one
+// opening to the next, or those that a handle, or a mapping of it, has read since they
+// were revoked last.
+func (e *cached) mayHavePages() bool { return e.pages || e.opens > 0 }
+
 // take takes back what was given, and adds the inode to those whom that concerns.
 func (e *cached) take(tell []kernelInode) []kernelInode {
-	if e.attrs || e.pages {
+	if e.n != nil && (e.attrs || e.mayHavePages()) {
 		tell = append(tell, e.n)
 	}
 	e.attrs, e.pages = false, false
@@ -238,7 +243,7 @@ func (k *kernelCache) strikeAttrs(inodes []uint64) (tell []kernelInode, ok bool)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, ino := range inodes {
-		if e := k.of[ino]; e != nil && e.pages {
+		if e := k.of[ino]; e != nil && e.mayHavePages() {
 			return nil, false
 		}
 	}

@@ -220,6 +220,7 @@ func (k *kernelCache) shrinks(ino uint64, size int64) {
 func (k *kernelCache) opened(n kernelInode, thread uint32) {
 	k.mu.Lock()
 	e := k.get(n.number())
+	e.n = n
 	e.opens++
 	// This is the first such handle, so nobody relies on the answers under way.
 	void, asks := e.opens == 1 && e.many && e.said > e.least, e.asks

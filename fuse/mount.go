@@ -240,6 +240,14 @@ func (f *file) appendTo(ctx, raw context.Context, wait bool, opts ...client.Open
 	}
 	patient, stop := f.m.impatient(ctx, raw)
 	defer stop()
+	f.mu.Lock()
+	close(f.elsewhere) // who does not want to wait need not
+	f.mu.Unlock()
+	defer func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.elsewhere = make(chan struct{})
+	}()
 	return f.m.fs.AppendInode(patient, f.ino, f.name(), false, append(opts, client.WithWait(math.MaxInt32*time.Second))...)
 }
 

@@ -49,7 +49,7 @@ func (n inKernel) grow(ctx context.Context, size int64) bool {
 	if f.current() != nil {
 		return false
 	}
-	r, e := f.view(ctx, n.node, false)
+	r, _, e := f.view(ctx, n.node, false)
 	if e != 0 {
 		return false
 	}

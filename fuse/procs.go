@@ -95,6 +95,31 @@ func inProcess(process, thread uint32) bool {
 	return err == nil
 }
 
+// hasChildren tells whether a process has children, which may have its descriptors; true if that
+// cannot be seen.
+func hasChildren(process uint32) bool {
+	dir := procOf(process) + "/task"
+	threads, err := os.ReadDir(dir)
+	if process == 0 || err != nil {
+		return true
+	}
+	var buf [64]byte
+	seen := false
+	for _, t := range threads {
+		fd, err := unix.Open(dir+"/"+t.Name()+"/children", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			continue // the thread has ended, or this kernel does not tell
+		}
+		n, err := unix.Read(fd, buf[:])
+		_ = unix.Close(fd) // only read
+		if n != 0 || err != nil {
+			return true
+		}
+		seen = true
+	}
+	return !seen
+}
+
 // holds tells whether a process has a descriptor of that inode of this mount,
 // open for write. One that is being closed is not in the list any more. False
 // if that cannot be seen: it is another user's process, or in exec.

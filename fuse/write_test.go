@@ -397,6 +397,29 @@ func TestFlock(t *testing.T) {
 	})
 }
 
+// TestFlockWaits: while one waits for a lock that another host has, nobody else on the mount
+// waits who does not want to.
+func TestFlockWaits(t *testing.T) {
+	r := newRig(t)
+	a, b := r.mount(fuse.Options{}), r.mount(fuse.Options{})
+	b.write("f", "text")
+	f, g := a.open("f", os.O_RDONLY), a.open("f", os.O_RDONLY)
+	w := b.open("f", os.O_WRONLY|os.O_APPEND)
+	got := make(chan error)
+	go func() { got <- syscall.Flock(int(f.Fd()), syscall.LOCK_EX) }()
+	r.waiting(b.FS(), "/f")
+	is(t, syscall.Flock(int(g.Fd()), syscall.LOCK_EX|syscall.LOCK_NB), syscall.EWOULDBLOCK)
+	is(t, os.Truncate(a.path("f"), 0), syscall.EBUSY)
+	for _, flags := range []int{os.O_WRONLY | os.O_APPEND, os.O_WRONLY | os.O_TRUNC} {
+		_, err := os.OpenFile(a.path("f"), flags, 0)
+		is(t, err, syscall.EBUSY)
+	}
+	must(t, syscall.Flock(int(g.Fd()), syscall.LOCK_UN))
+	must(t, w.Close())
+	must(t, <-got)
+	a.reads("f", "text")
+}
+
 // TestCutProgram: a program that runs cannot be cut, and is as it was.
 func TestCutProgram(t *testing.T) {
 	m := newRig(t).mount(fuse.Options{})

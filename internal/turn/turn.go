@@ -1,7 +1,10 @@
 // Package turn has a lock for work that may take long.
 package turn
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // Turn is a lock whose waiters can give up. It is made by New.
 type Turn chan struct{}
@@ -17,6 +20,21 @@ func (t Turn) Lock(ctx context.Context) (unlock func(), err error) {
 	select {
 	case t <- struct{}{}:
 		return func() { <-t }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// ErrNot is that of LockUnless.
+var ErrNot = errors.New("the turn is not waited for")
+
+// LockUnless is Lock that gives up when not is closed, with ErrNot.
+func (t Turn) LockUnless(ctx context.Context, not <-chan struct{}) (unlock func(), err error) {
+	select {
+	case t <- struct{}{}:
+		return func() { <-t }, nil
+	case <-not:
+		return nil, ErrNot
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}

@@ -35,3 +35,23 @@ func TestTurn(t *testing.T) {
 	}
 	unlock()
 }
+
+// Who does not want to wait any more gets the turn if it is free, else an error.
+func TestLockUnless(t *testing.T) {
+	turn, not := New(), make(chan struct{})
+	unlock, err := turn.LockUnless(t.Context(), not)
+	if err != nil {
+		t.Fatal(err)
+	}
+	close(not)
+	if _, err := turn.LockUnless(t.Context(), not); !errors.Is(err, ErrNot) {
+		t.Errorf("who does not wait: %v", err)
+	}
+	gaveUp := errors.New("gave up")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(gaveUp)
+	if _, err := turn.LockUnless(ctx, nil); !errors.Is(err, gaveUp) {
+		t.Errorf("who gave up: %v", err)
+	}
+	unlock()
+}
