@@ -105,6 +105,16 @@ func TestInheritedDescriptorsAfterASync(t *testing.T) {
 	}
 }
 
+// A shell in a container writes by a duplicate of the descriptor that it opened and closed. The
+// mount cannot see that it has one: its descriptors have other names there.
+func TestShellsInOtherMounts(t *testing.T) {
+	m := newRig(t).mount(fuse.Options{})
+	out, err := exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-ec", `mount --bind "$1" "$2"; echo more >"$2/g"; cat "$2/g"`, "sh", m.path(""), t.TempDir()).CombinedOutput()
+	if err != nil || string(out) != "more\n" {
+		t.Errorf("it says %q: %v", out, err)
+	}
+}
+
 // Whoever reads a file while it is cut reads it, also if the cut fails.
 func TestFailedCutsBesideReads(t *testing.T) {
 	m := newRig(t).mount(fuse.Options{}, func(c *client.Config) {

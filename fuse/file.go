@@ -306,15 +306,15 @@ func (f *file) giveBack(ctx context.Context) syscall.Errno {
 // knows: it is asked if a descriptor may be left that wants to write again. Else unknown.
 func (f *file) syncedTime(ctx context.Context) time.Time {
 	f.mu.Lock()
-	synced, left, owner, inherited := f.writes == f.synced, 0, uint32(0), false
+	synced, left, owner, more := f.writes == f.synced, 0, uint32(0), false
 	for h := range f.handles {
 		if h.write && h.gen == f.gen {
 			left++
-			owner, inherited = h.owner, h.inherited
+			owner, more = h.owner, h.inherited || h.unseen
 		}
 	}
 	f.mu.Unlock()
-	if !synced || left == 0 || left == 1 && !inherited && !hasChildren(owner) {
+	if !synced || left == 0 || left == 1 && !more && namesAlike(owner) && !hasChildren(owner) {
 		return unknown
 	}
 	i, _, err := f.m.fs.LstatKept(ctx, lowlevel.Inode(f.ino))

@@ -121,30 +121,31 @@ func hasChildren(process uint32) bool {
 }
 
 // holds tells whether a process has a descriptor of that inode of this mount,
-// open for write. One that is being closed is not in the list any more. False
-// if that cannot be seen: it is another user's process, or in exec.
-func (m *Mounted) holds(pid uint32, inode uint64) bool {
+// open for write. One that is being closed is not in the list any more. It is not
+// seen if the process is another user's, or in exec.
+func (m *Mounted) holds(pid uint32, inode uint64) (is, seen bool) {
 	if pid == 0 {
-		return false
+		return false, false
 	}
-	found := make(chan bool, 1)
-	if !m.goRun(func() { found <- m.look(procOf(pid), inode) }) {
-		return false
+	type look struct{ is, seen bool }
+	found := make(chan look, 1)
+	if !m.goRun(func() { is, seen := m.look(procOf(pid), inode); found <- look{is, seen} }) {
+		return false, false
 	}
 	late := time.NewTimer(procPatience)
 	defer late.Stop()
 	select {
-	case is := <-found:
-		return is
+	case l := <-found:
+		return l.is, l.seen
 	case <-late.C:
-		return false
+		return false, false
 	}
 }
 
-func (m *Mounted) look(proc string, inode uint64) bool {
+func (m *Mounted) look(proc string, inode uint64) (is, seen bool) {
 	dir, err := unix.Open(proc+"/fd", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return false
+		return false, false
 	}
 	defer func() { _ = unix.Close(dir) }() // only read
 	var buf, to [4096]byte
@@ -152,18 +153,29 @@ func (m *Mounted) look(proc string, inode uint64) bool {
 	for seen := 0; seen < maxDescriptors; seen += len(names) {
 		n, err := unix.ReadDirent(dir, buf[:])
 		if n <= 0 || err != nil {
-			return false
+			return false, n == 0 && err == nil
 		}
 		_, _, names = unix.ParseDirent(buf[:n], -1, names[:0])
 		for _, fd := range names {
 			// The link's text needs no call to the file system, unlike a stat of it.
 			n, err := unix.Readlinkat(dir, fd, to[:])
 			if err == nil && bytes.HasPrefix(to[:n], m.within) && isWriter(proc+"/fdinfo/"+fd, inode) {
-				return true
+				return true, true
 			}
 		}
 	}
-	return false
+	return false, false
+}
+
+// namesAlike tells whether a process has the same mounts as this one, so that its descriptors of a
+// mount's files have the names that this one knows. A container has others.
+func namesAlike(process uint32) bool {
+	theirs, err := os.Readlink(procOf(process) + "/ns/mnt")
+	if err != nil {
+		return false
+	}
+	ours, err := os.Readlink("/proc/self/ns/mnt")
+	return err == nil && theirs == ours
 }
 
 // isWriter tells whether a descriptor is of that inode and open for write.
