@@ -216,7 +216,7 @@ func (s *several) takeOver(ctx context.Context) error {
 		return err
 	}
 	read := s.cfg.Clock.Mono()
-	soon, progress := s.impatient(ctx)
+	soon, progress := impatient(ctx, s.cfg.HA.StallAfter())
 	hand, err := s.shared.TakeOver(soon, term, func(r journal.Record) error {
 		progress(true)
 		return s.applyTailed(r)
@@ -278,14 +278,14 @@ func (s *several) electedTerm(ctx context.Context, last uint64) (uint64, error) 
 var errStalled = fmt.Errorf("%w: ZooKeeper has taken, or given, nothing for too long", journal.ErrFailed)
 
 // impatient returns a context that ends when a namenode that was elected does not come
-// further for so long: ZooKeeper takes it for alive, so no other one is elected until it
+// further within the limit: ZooKeeper takes it for alive, so no other one is elected until it
 // resigns. It is told of each progress, and of the end of what is watched.
-func (s *several) impatient(ctx context.Context) (soon context.Context, progress func(further bool)) {
+func impatient(ctx context.Context, limit time.Duration) (soon context.Context, progress func(further bool)) {
 	soon, cancel := context.WithCancelCause(ctx)
-	late := time.AfterFunc(s.cfg.HA.StallAfter(), func() { cancel(errStalled) })
+	late := time.AfterFunc(limit, func() { cancel(errStalled) })
 	return soon, func(further bool) {
 		if further {
-			late.Reset(s.cfg.HA.StallAfter())
+			late.Reset(limit)
 			return
 		}
 		late.Stop()
@@ -293,7 +293,7 @@ func (s *several) impatient(ctx context.Context) (soon context.Context, progress
 	}
 }
 
-// stalled is the error of what was done with a context of impatient.
+// stalled is the error of what was done with the context of impatient.
 func stalled(soon context.Context, err error) error {
 	if errors.Is(context.Cause(soon), errStalled) {
 		return fmt.Errorf("%w since this namenode was elected (%w)", errStalled, err)

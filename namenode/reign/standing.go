@@ -202,7 +202,7 @@ func (s *several) beElected(ctx context.Context) (last zk.Reign, err error) {
 		}
 		s.log.Info("elected")
 		own := s.standing()
-		soon, progress := s.impatient(ctx)
+		soon, progress := impatient(ctx, s.cfg.HA.StallAfter())
 		others, err := s.others(soon)
 		if err == nil {
 			last, err = s.shared.Term(soon)
