@@ -34,7 +34,7 @@ func (f *FS) Create(ctx context.Context, path string, opts ...OpenOption) (*Writ
 func (f *engine) create(ctx context.Context, r door.Ref, path string, opts []OpenOption) (*Writer, *pb.Attr, error) {
 	asked := f.session.Now()
 	req, resp, err := f.createCall(ctx, r, opts, false)
-	if errors.Is(err, fserror.Held) && f.giveback.Settle(ctx) { // by a call of this client whose answer was lost
+	if f.heldByItself(err) && f.giveback.Settle(ctx) {
 		req, resp, err = f.createCall(ctx, r, opts, false)
 	}
 	if err != nil {
@@ -42,6 +42,16 @@ func (f *engine) create(ctx context.Context, r door.Ref, path string, opts []Ope
 	}
 	w, err := f.newWriter(ctx, "create", cmp.Or(path, req.At.Path), resp, asked, req.MtimeUnixMs)
 	return w, resp.GetAttr(), err
+}
+
+// heldByItself reports whether a file may be held by a call of this client whose answer was lost.
+func (f *engine) heldByItself(err error) bool {
+	var e *fserror.Error
+	if !errors.As(err, &e) || e.Kind != fserror.Held {
+		return false
+	}
+	h := e.Holder
+	return h == nil || h.Client == f.caller.GetClient() && h.Host == f.caller.GetHost() && h.PID == f.caller.GetPid()
 }
 
 // createCall sends a create, of a file that is closed or not, and keeps what its
@@ -107,7 +117,7 @@ func (f *FS) Append(ctx context.Context, path string, opts ...OpenOption) (*Writ
 }
 
 func (f *engine) append(ctx context.Context, path string, o *openOptions) (*Writer, error) {
-	until := time.Now().Add(o.wait)
+	until, settled := time.Now().Add(o.wait), false
 	for {
 		if err := f.mayOpen("append", path); err != nil {
 			return nil, err
@@ -116,7 +126,11 @@ func (f *engine) append(ctx context.Context, path string, o *openOptions) (*Writ
 		wait := min(max(time.Until(until), 0), waitSlice, max(f.session.HardLimit()/4, 100*time.Millisecond))
 		asked := time.Now()
 		w, err := f.appendOnce(ctx, path, o, wait, time.Until(until) > wait)
-		if err == nil || !errors.Is(err, fserror.Held) || time.Until(until) <= 0 && !f.giveback.Settle(ctx) { // see create
+		if !settled && f.heldByItself(err) && f.giveback.Settle(ctx) {
+			settled = true
+			continue
+		}
+		if err == nil || !errors.Is(err, fserror.Held) || time.Until(until) <= 0 {
 			return w, err
 		}
 		if time.Since(asked) >= wait/2 {

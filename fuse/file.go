@@ -306,15 +306,12 @@ func (f *file) giveBack(ctx context.Context) syscall.Errno {
 // knows: it is asked if a descriptor may be left that wants to write again. Else unknown.
 func (f *file) syncedTime(ctx context.Context) time.Time {
 	f.mu.Lock()
-	synced, left, owner, more := f.writes == f.synced, 0, uint32(0), false
+	ask := false
 	for h := range f.handles {
-		if h.write && h.gen == f.gen {
-			left++
-			owner, more = h.owner, h.inherited || h.unseen
-		}
+		ask = ask || h.write && h.gen == f.gen && f.writes == f.synced
 	}
 	f.mu.Unlock()
-	if !synced || left == 0 || left == 1 && !more && namesAlike(owner) && !hasChildren(owner) {
+	if !ask {
 		return unknown
 	}
 	i, _, err := f.m.fs.LstatKept(ctx, lowlevel.Inode(f.ino))
@@ -365,7 +362,7 @@ func (f *file) used(h *handle, thread uint32) {
 	owner := process(thread)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	h.closed, h.owner, h.inherited = false, owner, true
+	h.closed, h.owner = false, owner
 }
 
 // flush makes durable what was written. The caller does not hold one: should

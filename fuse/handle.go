@@ -29,11 +29,9 @@ type handle struct {
 	exec  bool // it is being run
 	paged bool // the kernel reads through pages
 
-	gen       uint64 // of the hold on the lease; by file.mu
-	owner     uint32 // the process that opened it, or wrote when that had closed it; by file.mu
-	inherited bool   // it was written when its owner had closed it; by file.mu
-	unseen    bool   // whether its owner has another descriptor of it could not be seen; by file.mu
-	closed    bool   // the owner has no descriptor of it any more; by file.mu
+	gen    uint64 // of the hold on the lease; by file.mu
+	owner  uint32 // the process that opened it, or wrote when that had closed it; by file.mu
+	closed bool   // the owner has no descriptor of it any more; by file.mu
 
 	end atomic.Int64 // where the last read ended
 }
@@ -374,16 +372,11 @@ func (f *file) mayClose(h *handle, thread uint32) {
 	f.mu.Lock()
 	owner := h.owner
 	f.mu.Unlock()
-	if f.m.linger != nil || !inProcess(owner, thread) {
-		return
-	}
-	is, seen := f.m.holds(thread, f.ino)
-	if is {
+	if f.m.linger != nil || !inProcess(owner, thread) || f.m.holds(thread, f.ino) {
 		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	h.unseen = !seen
 	for other := range f.handles {
 		if other == h || other.owner == owner && owner != 0 {
 			other.closed = true

@@ -95,57 +95,31 @@ func inProcess(process, thread uint32) bool {
 	return err == nil
 }
 
-// hasChildren tells whether a process has children, which may have its descriptors; true if that
-// cannot be seen.
-func hasChildren(process uint32) bool {
-	dir := procOf(process) + "/task"
-	threads, err := os.ReadDir(dir)
-	if process == 0 || err != nil {
-		return true
-	}
-	var buf [64]byte
-	seen := false
-	for _, t := range threads {
-		fd, err := unix.Open(dir+"/"+t.Name()+"/children", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			continue // the thread has ended, or this kernel does not tell
-		}
-		n, err := unix.Read(fd, buf[:])
-		_ = unix.Close(fd) // only read
-		if n != 0 || err != nil {
-			return true
-		}
-		seen = true
-	}
-	return !seen
-}
-
 // holds tells whether a process has a descriptor of that inode of this mount,
-// open for write. One that is being closed is not in the list any more. It is not
-// seen if the process is another user's, or in exec.
-func (m *Mounted) holds(pid uint32, inode uint64) (is, seen bool) {
+// open for write. One that is being closed is not in the list any more. False
+// if that cannot be seen: it is another user's process, or in exec.
+func (m *Mounted) holds(pid uint32, inode uint64) bool {
 	if pid == 0 {
-		return false, false
+		return false
 	}
-	type look struct{ is, seen bool }
-	found := make(chan look, 1)
-	if !m.goRun(func() { is, seen := m.look(procOf(pid), inode); found <- look{is, seen} }) {
-		return false, false
+	found := make(chan bool, 1)
+	if !m.goRun(func() { found <- m.look(procOf(pid), inode) }) {
+		return false
 	}
 	late := time.NewTimer(procPatience)
 	defer late.Stop()
 	select {
-	case l := <-found:
-		return l.is, l.seen
+	case is := <-found:
+		return is
 	case <-late.C:
-		return false, false
+		return false
 	}
 }
 
-func (m *Mounted) look(proc string, inode uint64) (is, seen bool) {
+func (m *Mounted) look(proc string, inode uint64) bool {
 	dir, err := unix.Open(proc+"/fd", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return false, false
+		return false
 	}
 	defer func() { _ = unix.Close(dir) }() // only read
 	var buf, to [4096]byte
@@ -153,29 +127,18 @@ func (m *Mounted) look(proc string, inode uint64) (is, seen bool) {
 	for seen := 0; seen < maxDescriptors; seen += len(names) {
 		n, err := unix.ReadDirent(dir, buf[:])
 		if n <= 0 || err != nil {
-			return false, n == 0 && err == nil
+			return false
 		}
 		_, _, names = unix.ParseDirent(buf[:n], -1, names[:0])
 		for _, fd := range names {
 			// The link's text needs no call to the file system, unlike a stat of it.
 			n, err := unix.Readlinkat(dir, fd, to[:])
 			if err == nil && bytes.HasPrefix(to[:n], m.within) && isWriter(proc+"/fdinfo/"+fd, inode) {
-				return true, true
+				return true
 			}
 		}
 	}
-	return false, false
-}
-
-// namesAlike tells whether a process has the same mounts as this one, so that its descriptors of a
-// mount's files have the names that this one knows. A container has others.
-func namesAlike(process uint32) bool {
-	theirs, err := os.Readlink(procOf(process) + "/ns/mnt")
-	if err != nil {
-		return false
-	}
-	ours, err := os.Readlink("/proc/self/ns/mnt")
-	return err == nil && theirs == ours
+	return false
 }
 
 // isWriter tells whether a descriptor is of that inode and open for write.

@@ -1,5 +1,6 @@
 // Package still notices that a gateway stood still: its machine was suspended, or its process
-// stopped. Requests that it finds then may be old, and their clients may have made them
+// stopped. A time of day that is set forward looks the same, as of a virtual machine whose clocks all
+// stood still. Requests that it finds then may be old, and their clients may have made them
 // by another gateway, and more since then.
 package still
 

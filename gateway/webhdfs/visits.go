@@ -65,9 +65,18 @@ func ifThere(r *http.Request) error {
 	if !ok {
 		return nil
 	}
-	cc, ok := v.conn.(*conns.Conn)
-	if s := v.visits.still; ok && cc.Gone() || s.For() > 0 || v.stood < s.Times() {
+	if cc, ok := v.conn.(*conns.Conn); ok && cc.Gone() {
 		return errGone
+	}
+	return ifFresh(r)
+}
+
+// ifFresh is ifThere of a client that may end his half of the connection.
+func ifFresh(r *http.Request) error {
+	if v, ok := r.Context().Value(visitKey{}).(*visit); ok {
+		if s := v.visits.still; s.For() > 0 || v.stood < s.Times() {
+			return errGone
+		}
 	}
 	return nil
 }

@@ -273,7 +273,9 @@ func (q transfer) first(from int64, here, changing bool, open func(context.Conte
 		return err
 	}
 	var w *client.Writer
-	if !here || changing { // else who has sent a part of a new file, and says so by closing his half, writes that
+	if here && !changing { // who has sent a part of a new file, and says so by closing his half, writes that
+		err = ifFresh(q.r)
+	} else {
 		err = ifThere(q.r)
 	}
 	if err == nil {

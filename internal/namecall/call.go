@@ -66,7 +66,7 @@ func (s *Namenodes) Do(ctx context.Context, c *Call, method string, req, resp an
 		if c.Wait != NoLimit && (e.Kind == fserror.Deadline || e.Kind == fserror.Canceled) {
 			answered = false // the time of one attempt was over, whichever side noticed it first
 		}
-		if !answered && reached {
+		if reached && (!answered || e.Kind == fserror.Unknown) {
 			c.Lost, c.AnyLost = true, true
 		}
 		if ctx.Err() != nil {

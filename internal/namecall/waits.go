@@ -99,7 +99,7 @@ func (w *Waits) Next(ctx context.Context, c *Call, pause time.Duration, e *fserr
 	}
 	// A deadline's clock stands still while the machine is suspended. A namenode tells a
 	// repetition from a new call only for some minutes.
-	if c.AnyLost && clock.Read(w.s.cfg.Clock).Since(w.read) > w.s.cfg.Timeout {
+	if c.Mutates && c.AnyLost && clock.Read(w.s.cfg.Clock).Since(w.read) > w.s.cfg.Timeout {
 		return w.s.over(c, e)
 	}
 	return nil

@@ -218,7 +218,7 @@ func (a *Archive) turn(ctx context.Context) (more bool, err error) {
 	if term != a.term {
 		if err := a.find(ctx, term); err != nil {
 			a.term = 0
-			return false, err
+			return false, errors.Join(err, a.prune(ctx)) // which may make the room that it wants
 		}
 	}
 	pruned := a.prune(ctx)

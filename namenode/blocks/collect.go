@@ -72,7 +72,19 @@ func (bs *Blocks) Hold() (release func()) {
 // and only until that is mended. A reader who misses one asks for
 // the file again, and gets its present blocks or NotFound; a PUT that comes late
 // makes an orphan, since no commit takes a key that was committed or given up.
+//
+// It tries also what the store has just kept: an operator asks, who may have mended that.
 func (bs *Blocks) Collect(ctx context.Context) (deleted, waiting int, err error) {
+	unlock, err := bs.turn.Lock(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	clear(bs.kept)
+	unlock()
+	return collect(ctx, bs)
+}
+
+func collect(ctx context.Context, bs *Blocks) (deleted, waiting int, err error) {
 	for {
 		n, left, e := bs.collectSome(ctx)
 		deleted, waiting, err = deleted+n, left, cmp.Or(err, e)
@@ -90,7 +102,7 @@ func (bs *Blocks) CollectPass(ctx context.Context) error {
 	} else if err != nil {
 		return err
 	}
-	_, _, err := bs.Collect(ctx)
+	_, _, err := collect(ctx, bs)
 	return err
 }
 
@@ -120,7 +132,7 @@ func (bs *Blocks) collectSome(ctx context.Context) (deleted, waiting int, err er
 		before, limit, enough := due, collectPage, int64(math.MaxInt64)
 		if short {
 			before, limit = math.MaxInt64, shortPage
-		} else if excess := excessOf(t.Counts(), keep, bs.BlockSize); excess > 0 {
+		} else if excess := excessOf(t.Counts(), keep, bs.BlockSize) - int64(len(bs.kept))*bs.BlockSize; excess > 0 { // what the store keeps is no reason to hurry the rest
 			before, enough = math.MaxInt64, excess
 		}
 		if !t.SafeMode() {

@@ -4,7 +4,9 @@ package cancels
 
 import (
 	"context"
+	"errors"
 
+	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
@@ -44,11 +46,12 @@ func (s *Opens) CancelOpen(ctx context.Context, r *pb.CancelOpenRequest) (*pb.Mu
 	c = new(namespace.Call) // as of Close: the token is all the right that it takes
 	out, err := s.engine.Do(ctx, engine.Request{Call: c, Plan: func(tx *engine.Tx) (namespace.Op, error) {
 		// The epoch is the number of the record that opened the file: no other call has this one.
-		if f, is := tx.Tree.OpenFile(open.Inode); !is || f.Epoch != open.TxID {
-			return nil, nil
-		}
 		w := namespace.Writer{Inode: open.Inode, Epoch: open.TxID, Token: open.Token}
-		return engine.OrNil(namespace.PlanClose(tx.Tree, c, w, 0, nil, -1, namespace.KeepMTime, 0))
+		op, err := namespace.PlanClose(tx.Tree, c, w, 0, nil, -1, namespace.KeepMTime, 0)
+		if errors.Is(err, fserror.LeaseLost) {
+			return nil, nil // answered once that is durable, as all that c has looked at
+		}
+		return engine.OrNil(op, err)
 	}})
 	if err != nil {
 		return nil, err

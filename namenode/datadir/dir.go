@@ -317,9 +317,12 @@ type question struct {
 // patience is how long a disk may take to say how much room it has. A busy one takes seconds.
 const patience = 10 * time.Second
 
+// ErrSilent: the disk has not answered for ten seconds. What it said before may still hold.
+var ErrSilent = errors.New("the namenode's disk does not answer; look for its errors in the kernel's log")
+
 // Shortage says why growth is refused on account of the folder's disk: it has no room
-// beyond reserve, or is read-only, as after an error of the disk, or does not answer for
-// ten seconds; it is empty while none is so.
+// beyond reserve, or is read-only, as after an error of the disk; it is empty while
+// neither is so. With ErrSilent it is what the disk said last.
 func (d *Dir) Shortage(reserve int64) (why string, err error) {
 	q := &d.asked
 	q.mu.Lock()
@@ -344,7 +347,12 @@ func (d *Dir) Shortage(reserve int64) (why string, err error) {
 		defer q.mu.Unlock()
 		return q.why, q.err
 	case <-late.C:
-		return "the namenode's disk does not answer; look for its errors in the kernel's log", nil
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if q.said == said {
+			return q.why, ErrSilent
+		}
+		return q.why, q.err
 	}
 }
 

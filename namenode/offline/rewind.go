@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/leasefs/leasefs/internal/backup"
@@ -260,6 +261,8 @@ func (s source) ReadBlock(ctx context.Context, m *backups.Message, dst []byte) e
 	switch {
 	case errors.As(err, new(*fserror.Error)): // it may have an EOF in it, of a connection
 		return err
+	case errors.Is(err, syscall.EIO):
+		return fserror.New(fserror.Damaged, "", "", "block %s cannot be read in the block store: %v", key, err).Because(fserror.ReasonDamagedBlock)
 	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
 		return fserror.New(fserror.Damaged, "", "", "block %s has %d bytes in the block store, not %d: %v", key, n, len(dst), err).Because(fserror.ReasonDamagedBlock)
 	}

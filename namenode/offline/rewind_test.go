@@ -10,7 +10,6 @@ import (
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
-	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/namenode/backups"
 	"github.com/leasefs/leasefs/namenode/namespace"
 )
@@ -41,7 +40,7 @@ func TestReadBlock(t *testing.T) {
 		"away":    {answers{err: fserror.New(fserror.Unavailable, "get", "", "away")}, fserror.Unavailable},
 		"broken off": {answers{body: io.MultiReader(bytes.NewReader(some), iotest.ErrReader(
 			&fserror.Error{Kind: fserror.Unavailable, Message: "broken off", Err: io.ErrUnexpectedEOF}))}, fserror.Unavailable},
-		"no disk": {answers{body: iotest.ErrReader(syscall.EIO)}, vfs.KindOf(syscall.EIO)},
+		"a bad sector": {answers{body: iotest.ErrReader(syscall.EIO)}, fserror.Damaged},
 		"over": {answers{body: io.MultiReader(bytes.NewReader(some), iotest.ErrReader(
 			&fserror.Error{Kind: fserror.Deadline, Err: context.DeadlineExceeded}))}, fserror.Deadline},
 	} {

@@ -2,6 +2,7 @@ package reign
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/leasefs/leasefs/internal/election"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/journal/zk"
+	"github.com/leasefs/leasefs/namenode/datadir"
 )
 
 const (
@@ -23,10 +25,13 @@ const (
 	leastReign = time.Minute
 )
 
-// standing is how well this namenode could serve now. A disk that does not say how
-// much room it has says nothing against it.
+// standing is how well this namenode could serve now. An error of a disk that is asked how
+// much room it has says nothing against it; that it does not answer does.
 func (s *several) standing() election.Report {
 	why, err := s.dir.Shortage(s.cfg.Reserve)
+	if errors.Is(err, datadir.ErrSilent) {
+		why, err = err.Error(), nil
+	}
 	if why == "" && err == nil {
 		why, err = s.rooms.Images.Shortage()
 	}
@@ -93,7 +98,7 @@ func (r *Role) Unready(ctx context.Context) (why []string) {
 // giveUp hands the reign over to a standby that has room, if there is one. Without
 // one this namenode keeps serving: reading and deleting need none.
 func (s *several) giveUp(ctx context.Context, why string) {
-	if !s.ready.Load() || s.cfg.Clock.Mono()-s.reign.Load().since < leastReign || s.rooms.Images.Writing() { // an image takes room only until it is stored
+	if !s.ready.Load() || s.cfg.Clock.Mono()-s.reign.Load().since < leastReign || s.rooms.Images.Writing() && why != datadir.ErrSilent.Error() { // an image takes room only until it is stored
 		return
 	}
 	if next, _, err := s.nextInLine(ctx, 0); err != nil || next == "" {
@@ -103,7 +108,7 @@ func (s *several) giveUp(ctx context.Context, why string) {
 	if err != nil {
 		return
 	}
-	s.log.Warn("handing over to a namenode that has room", "next", next, "cause", why)
+	s.log.Warn("handing over to a namenode that has room, and a disk that answers", "next", next, "cause", why)
 	s.active.Store(&next)
 	if err := s.HandOver(ctx); err != nil {
 		s.log.Warn("the reign could not be handed over in order; a successor waits until it has surely ended", "cause", err)

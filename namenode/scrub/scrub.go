@@ -301,8 +301,9 @@ func (s *Scrub) step(ctx context.Context) (wait time.Duration, err error) {
 		}
 	}
 	if now >= s.recheckAt {
-		s.recheckAt = now + min(recheckEvery, s.cfg.Every)
-		if err := s.recheck(ctx); err != nil {
+		err := s.recheck(ctx)
+		s.recheckAt = s.cfg.Clock.Mono() + min(recheckEvery, s.cfg.Every) // it may take long, and must leave time for the pass
+		if err != nil {
 			return 0, err
 		}
 		s.share(ctx)

@@ -33,7 +33,7 @@ func (f *Front) Park(ctx context.Context, who share.Taker) (back func(), err err
 	served, counts := ctx.Value(servedKey{}).(*call) // a stream, and the namenode's own work, do not
 	n := int64(1)
 	if counts {
-		n = places(served.req)
+		n = f.Parked.Most(places(served.req), who) // so that one call may wait, however large
 	}
 	if !f.Parked.Take(n, who) {
 		err := TooMany(f.Parked, n, who)

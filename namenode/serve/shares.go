@@ -107,7 +107,7 @@ func (f *Front) slow(ctx context.Context, who share.Taker, req any) error {
 	}
 	f.calls.delayed.Add(wait.Seconds())
 	callstream.Waits(ctx)
-	n := places(req)
+	n := f.Parked.Most(places(req), callers)
 	if !f.Parked.Take(n, callers) {
 		return TooMany(f.Parked, n, callers)
 	}

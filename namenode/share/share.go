@@ -90,6 +90,21 @@ func (l *Limit) Take(n int64, who Taker) bool {
 	return true
 }
 
+// Most is n, or less if who may never have so many.
+func (l *Limit) Most(n int64, who Taker) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.quota == nil || who.Reserve {
+		return n
+	}
+	for _, name := range who.Names {
+		if most := l.quota(name); most > 0 {
+			n = min(n, most)
+		}
+	}
+	return n
+}
+
 // Over reports whether who would have more than he may have himself with n more.
 func (l *Limit) Over(n int64, who Taker) bool {
 	l.mu.Lock()

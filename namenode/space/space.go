@@ -3,7 +3,9 @@
 package space
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -110,7 +112,7 @@ func (s *Space) MeasureFirst(ctx context.Context) {
 // counts: one that hangs hides no shortage of disk or memory.
 func (s *Space) Measure(ctx context.Context) error {
 	why, err := s.Dir.Shortage(s.Reserve)
-	if err != nil {
+	if err != nil && !errors.Is(err, datadir.ErrSilent) { // who is silent may serve all the same: little needs the disk
 		return err
 	}
 	store := s.askStore(ctx)
@@ -128,7 +130,7 @@ func (s *Space) Measure(ctx context.Context) error {
 		s.Log.Warn("space", "short", why)
 	}
 	s.Blocks.Expire()
-	return store.err
+	return cmp.Or(err, store.err)
 }
 
 // askStore is how much room the store has, or had when it answered last. One question is under way at most.

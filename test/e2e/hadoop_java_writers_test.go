@@ -96,7 +96,8 @@ func TestHadoopSilentWriters(t *testing.T) {
 	const soft = 30 * time.Second
 	n := startNamenode(ctx, t, "--soft-limit", soft.String())
 	g := startGateway(ctx, n)
-	conf := "<configuration>" + property("ipc.client.rpc-timeout.ms", "20000") + "</configuration>\n" // Hadoop's clients renew at half of it
+	conf := "<configuration>" + property("ipc.client.rpc-timeout.ms", "20000") + // Hadoop's clients renew at half of it
+		property("dfs.client.socket-timeout", "600000") + "</configuration>\n" // one that is stopped for a minute takes its silent peer for gone
 	if err := os.WriteFile(filepath.Join(g.conf, "core-site.xml"), []byte(conf), 0o600); err != nil {
 		t.Fatal(err)
 	}

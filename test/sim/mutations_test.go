@@ -123,8 +123,8 @@ var mutations = []mutation{
 	{
 		name: "who takes over does not read to the end", test: "TestTakeOversReadToTheEnd",
 		changes: []change{{
-			"namenode/reign/several.go", "hand, err := s.shared.TakeOver(ctx, term, s.applyTailed)",
-			"hand, err := s.shared.TakeOver(ctx, term, func(r journal.Record) error { if mutant.On(\"who takes over does not read to the end\") { return nil }; return s.applyTailed(r) })",
+			"namenode/reign/several.go", "progress(true)\n\t\treturn s.applyTailed(r)",
+			"progress(true)\n\t\tif mutant.On(\"who takes over does not read to the end\") {\n\t\t\treturn nil\n\t\t}\n\t\treturn s.applyTailed(r)",
 		}},
 	},
 	{
