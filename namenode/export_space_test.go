@@ -13,7 +13,7 @@ const SpareBlocks = blocks.SpareBlocks
 
 // CollectGarbage is one round of the collector.
 func (s *Server) CollectGarbage(ctx context.Context) (deleted, waiting int, err error) {
-	return s.blocks.Collect(ctx)
+	return s.blocks.Collect(ctx, false)
 }
 
 // NoteFull says that the store has refused something for want of room.

@@ -346,7 +346,7 @@ func (s *operators) collect(ctx context.Context) (*pb.CollectResponse, error) {
 		return nil, err
 	}
 	known := s.engine.Facts().Garbage
-	deleted, waiting, err := s.blocks.Collect(ctx)
+	deleted, waiting, err := s.blocks.Collect(ctx, true)
 	if err != nil {
 		return nil, err
 	}

@@ -73,18 +73,16 @@ func (bs *Blocks) Hold() (release func()) {
 // the file again, and gets its present blocks or NotFound; a PUT that comes late
 // makes an orphan, since no commit takes a key that was committed or given up.
 //
-// It tries also what the store has just kept: an operator asks, who may have mended that.
-func (bs *Blocks) Collect(ctx context.Context) (deleted, waiting int, err error) {
-	unlock, err := bs.turn.Lock(ctx)
-	if err != nil {
-		return 0, 0, err
+// What the store has kept lately is tried again only for an operator, who may have mended that.
+func (bs *Blocks) Collect(ctx context.Context, operator bool) (deleted, waiting int, err error) {
+	if operator {
+		unlock, err := bs.turn.Lock(ctx)
+		if err != nil {
+			return 0, 0, err
+		}
+		clear(bs.kept)
+		unlock()
 	}
-	clear(bs.kept)
-	unlock()
-	return collect(ctx, bs)
-}
-
-func collect(ctx context.Context, bs *Blocks) (deleted, waiting int, err error) {
 	for {
 		n, left, e := bs.collectSome(ctx)
 		deleted, waiting, err = deleted+n, left, cmp.Or(err, e)
@@ -102,7 +100,7 @@ func (bs *Blocks) CollectPass(ctx context.Context) error {
 	} else if err != nil {
 		return err
 	}
-	_, _, err := collect(ctx, bs)
+	_, _, err := bs.Collect(ctx, false)
 	return err
 }
 
