@@ -371,6 +371,9 @@ func TestScenario16TakeOverGivenUp(t *testing.T) {
 	clk.Advance(pastSoft)
 	ctx, cancel := context.WithCancel(t.Context())
 	wire.Set(func(method string, _ any, send func() error) error {
+		if method == "CancelOpen" { // nor does the namenode know what B wants
+			return env.ErrLost
+		}
 		err := send()
 		if method == "Append" {
 			cancel() // the namenode did it, B will never know
@@ -387,5 +390,6 @@ func TestScenario16TakeOverGivenUp(t *testing.T) {
 	// any other.
 	clk.Advance(pastSoft)
 	must(t, appendTo(t, a, "/f").Close())
+	wire.Set(nil)
 	wantContent(t, a, "/f", "A")
 }
