@@ -317,7 +317,7 @@ type question struct {
 // patience is how long a disk may take to say how much room it has. A busy one takes seconds.
 const patience = 10 * time.Second
 
-// ErrSilent: the disk has not answered for ten seconds. What it said before may still hold.
+// ErrSilent says that the disk has not answered for ten seconds. What it said before may still hold.
 var ErrSilent = errors.New("the namenode's disk does not answer; look for its errors in the kernel's log")
 
 // Shortage says why growth is refused on account of the folder's disk: it has no room
