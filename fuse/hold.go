@@ -57,7 +57,7 @@ type hold struct {
 	draft   *lowlevel.Draft // while drafted or settling
 	settled chan struct{}   // while settling
 	// length and left are length and modification time of the file when it became
-	// free; left is zero if it does not matter.
+	// free; left is zero if only the length is compared, as after a cut by path.
 	length int64
 	left   time.Time
 	// mtime is of what was written and is not synced: writes counts the writes, and

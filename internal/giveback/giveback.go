@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// maxOpens is how many opening calls are remembered. A namenode takes no call of a session on whose
-	// number is so far above the lowest one that is not answered: what comes beyond opens nothing.
+	// maxOpens is how many opening calls are remembered. A namenode that knows results of the session
+	// refuses a call whose number is so far above the lowest one that is not answered.
 	maxOpens = 1 << 14
 	// maxWorkers is how many of them are cancelled at once.
 	maxWorkers = 16

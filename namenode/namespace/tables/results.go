@@ -12,7 +12,8 @@ import (
 // first (RIFL, SOSP 2015).
 const (
 	// SessionTTL is how long after its last record the results of a session are
-	// kept, in milliseconds of reigns. No client repeats a call for longer.
+	// kept, in milliseconds of reigns. No client repeats a change for longer; who cancels an
+	// opening call may, and is told that it is done.
 	SessionTTL = 10 * 60 * 1000
 	// MaxUnacked is how far a call's number may be ahead of the acknowledged ones, and
 	// so how many results of a session are kept at most.
