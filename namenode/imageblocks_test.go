@@ -7,16 +7,22 @@ import (
 	"testing"
 
 	"github.com/leasefs/leasefs/test/env"
-	"github.com/leasefs/leasefs/test/env/known"
 )
 
 // TestBlocksOfImages: without an archive, the blocks of the newest image are there when ZooKeeper is lost, also
-// those of files that were rewritten, or whose last block another has taken the place of, since that image.
+// those of files that were rewritten, or whose last block another has taken the place of, since that image; and
+// also if another namenode became active meanwhile, a standby or one that starts.
 func TestBlocksOfImages(t *testing.T) {
-	if known.Failure(t) {
-		return
+	for name, failover := range map[string]string{"one reign": "", "a standby takes over": "standby", "a start": "start"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			blocksOfImages(t, failover)
+		})
 	}
-	t.Parallel()
+}
+
+func blocksOfImages(t *testing.T, failover string) {
+	t.Helper()
 	p := newPair(t)
 	o := &oneStore{pair: p, blocks: func() string { return "file://" + p.blocks }}
 	a := o.run(o.prepare("pair"))
@@ -32,7 +38,26 @@ func TestBlocksOfImages(t *testing.T) {
 	if err := a.SealAll(ctx); err != nil {
 		t.Fatal(err)
 	}
+	var b *rival
+	if failover == "standby" {
+		b = o.prepare("pair")
+		b.Server = o.start(b.cfg)
+		o.becomes(b.Server, "standby")
+	}
 	a.checkpoint(t)
+	if failover != "" {
+		if err := a.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if b == nil {
+			b = o.prepare("pair")
+			b.Server = o.start(b.cfg)
+		}
+		o.becomes(b.Server, "active")
+		b.raw = env.RawAt(t, b.cfg.Listen, "tester")
+		a = b
+		lib = a.library(t)
+	}
 	w, err := lib.Append(ctx, "/appended")
 	if err != nil {
 		t.Fatal(err)

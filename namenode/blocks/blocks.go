@@ -40,6 +40,9 @@ type Config struct {
 	// long without a write a large one is sealed all the same.
 	TailBudget int64
 	SealAfter  time.Duration
+	// Imaged is what became garbage then or later, by Tree.Reigned, that the newest image may name:
+	// it stays until there is a newer one, while there is room.
+	Imaged func() int64
 	// Absent is told of blocks of files that a listing of the store lacks, until it returns
 	// false; nil: nobody is. They may have been deleted meanwhile.
 	Absent func(namespace.InodeID, namespace.Block) (more bool)

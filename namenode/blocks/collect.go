@@ -66,10 +66,10 @@ func (bs *Blocks) Hold() (release func()) {
 // and not what a running backup copies. That they are garbage is durable before
 // the store is touched.
 //
-// A block goes once every URL that was signed for it is over, so that who reads
-// a deleted file can end it. When room is short, or garbage takes more than the
-// blocks of files and some spare (more of it if the archive needs it), blocks go at once, the oldest garbage first
-// and only until that is mended. A reader who misses one asks for
+// A block goes once every URL that was signed for it is over, so that who reads a deleted file can
+// end it, and once the newest image, which a restore would begin with, cannot name it. When room is short, or
+// garbage takes more than the blocks of files and some spare (more of it if the archive needs it), blocks go
+// at once, the oldest garbage first and only until that is mended. A reader who misses one asks for
 // the file again, and gets its present blocks or NotFound; a PUT that comes late
 // makes an orphan, since no commit takes a key that was committed or given up.
 //
@@ -123,10 +123,10 @@ func (bs *Blocks) collectSome(ctx context.Context) (deleted, waiting int, err er
 	bs.kept.expire(bs.Clock.Mono())
 	var keys []blockstore.Key
 	var last uint64
-	early := 0 // so many of them the archive needs
+	early := 0 // so many of them the archive needs, or without one the newest image
 	bs.Engine.Look(func(t *namespace.Tree) {
 		last, _ = t.Last()
-		due := dueAfter(bs.Engine, t, max(bs.URLLife, kept(keep)))
+		due := due(bs, t, keep)
 		before, limit, enough := due, collectPage, int64(math.MaxInt64)
 		if short {
 			before, limit = math.MaxInt64, shortPage
@@ -136,7 +136,10 @@ func (bs *Blocks) collectSome(ctx context.Context) (deleted, waiting int, err er
 		if !t.SafeMode() {
 			keys = t.Garbage().OldestBut(bs.kept.has, bs.before(before), limit, enough)
 		}
-		if keep > 0 && before > due {
+		if keep == 0 {
+			due = bs.Imaged() - 1
+		}
+		if before > due {
 			early = len(keys) - len(t.Garbage().OldestBut(bs.kept.has, bs.before(due), len(keys), enough))
 		}
 		waiting = t.Counts().Garbage - len(keys)
@@ -152,7 +155,11 @@ func (bs *Blocks) collectSome(ctx context.Context) (deleted, waiting int, err er
 	if len(gone) == 0 {
 		return 0, waiting, err
 	}
-	if early > 0 {
+	if early > 0 && keep == 0 {
+		if bs.tellEarly.now(bs.Clock.Mono()) {
+			bs.Log.Warn("blocks that the newest image names are deleted early, for want of room: without ZooKeeper, files that had them could not be brought back; write another image (leasefs admin checkpoint)")
+		}
+	} else if early > 0 {
 		bs.early.Add(int64(early))
 		if bs.tellEarly.now(bs.Clock.Mono()) {
 			bs.Log.Error("blocks that the archive needs are deleted early, for want of room: files that had them cannot be brought back", "reason", fserror.ReasonArchive)
@@ -209,18 +216,19 @@ func (m keptKeys) add(keys []blockstore.Key, now time.Duration) bool {
 // moments, so that a restore of the oldest one has time to copy.
 func kept(keep time.Duration) time.Duration { return keep + keep/8 }
 
-// dueAfter is when what has to be deleted by now, since garbage stays for so long, became garbage: by
-// the time of reigns, as garbage is stamped; and that may run fast.
-func dueAfter(e *engine.Engine, t *namespace.Tree, stays time.Duration) int64 {
+// due is when what has to be deleted by now became garbage, since garbage stays for a while, longer for
+// an archive of that time: by the time of reigns, as garbage is stamped; and that may run fast.
+func due(bs *Blocks, t *namespace.Tree, keep time.Duration) int64 {
 	_, last := t.Last()
-	return t.Reigned() + max(0, e.Now()-last) - engine.Longest(stays).Milliseconds()
+	stays := engine.Longest(max(bs.URLLife, kept(keep)))
+	return min(t.Reigned()+max(0, bs.Engine.Now()-last)-stays.Milliseconds(), bs.Imaged()-1)
 }
 
 // Overdue is how late the oldest block is that nothing keeps and that is not deleted; 0: none is.
 func (bs *Blocks) Overdue() (late time.Duration) {
 	bs.Engine.Look(func(t *namespace.Tree) {
 		if since, there := t.Garbage().Since(); there {
-			late = time.Duration(max(0, bs.before(dueAfter(bs.Engine, t, max(bs.URLLife, kept(bs.Owner.Kept()))))-since)) * time.Millisecond
+			late = time.Duration(max(0, bs.before(due(bs, t, bs.Owner.Kept()))-since)) * time.Millisecond
 		}
 	})
 	return late

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -77,6 +78,9 @@ type Keeper struct {
 	txid uint64        // and what it holds
 	// level is that of the namespace when an image was written last, or at the beginning.
 	level uint64
+	// since is what Tree.Reigned was, at the least, when the newest published image was written, and
+	// next the same for the one after it; math.MaxInt64: there is no image.
+	since, next int64
 	// bad are the published images of which a start or a check has shown that they are
 	// gone or damaged. While one of them is to be kept, nothing older is removed.
 	bad []Image
@@ -142,6 +146,27 @@ func (k *Keeper) written(txid uint64) {
 	k.at, k.txid = k.cfg.Clock.Mono(), txid
 }
 
+// Since is what Tree.Reigned was, at the least, when the newest published image was written. A block
+// that became garbage then or later may be named by that image, which is all that is left where
+// ZooKeeper is lost and there is no archive. It is math.MaxInt64 without an image, and where images are lost with the
+// journal, since they are this namenode's alone.
+func (k *Keeper) Since() int64 {
+	if k.cfg.Shared == nil {
+		return math.MaxInt64
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.since
+}
+
+// publishes notes what Tree.Reigned was, at the least, when the newest image was written, and what it
+// will have been for the next one.
+func (k *Keeper) publishes(since, next int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.since, k.next = since, next
+}
+
 // TakeOver brings what a standby knows of images up to the journal.
 func (k *Keeper) TakeOver() {
 	_, txid := k.last()
@@ -185,7 +210,7 @@ func (k *Keeper) Checkpoint(ctx context.Context) (*namespace.OpImage, error) {
 		return nil, err
 	}
 	defer release()
-	began := k.cfg.Clock.Mono()
+	began, now := k.cfg.Clock.Mono(), k.cfg.Engine.Now()
 	t, err := k.cfg.Engine.Snapshot(ctx)
 	if err != nil {
 		return nil, err
@@ -198,7 +223,8 @@ func (k *Keeper) Checkpoint(ctx context.Context) (*namespace.OpImage, error) {
 			return nil, err
 		}
 	}
-	last, _ := t.Last()
+	last, at := t.Last()
+	since := t.Reigned() + max(0, now-at) // what comes behind the clone is not older
 	if err := k.journal.Roll(); err != nil {
 		return nil, err
 	}
@@ -211,6 +237,7 @@ func (k *Keeper) Checkpoint(ctx context.Context) (*namespace.OpImage, error) {
 		return nil, err
 	}
 	k.written(last)
+	k.publishes(since, since)
 	k.atLevel(t.Level().Level, true)
 	k.cfg.Log.Info("image written", "txid", last, "bytes", size, "took", k.cfg.Clock.Mono()-began)
 	return op, k.prune(ctx)
@@ -320,11 +347,14 @@ func (k *Keeper) atLevel(level uint64, image bool) (above bool) {
 // due reports whether an image should be written now.
 func (k *Keeper) due() bool {
 	var last, level uint64
-	var unnamed bool
+	var unnamed, holds bool
+	since := k.Since()
 	k.cfg.Engine.Look(func(t *namespace.Tree) {
 		last, _ = t.Last()
 		level = t.Level().Level
 		unnamed = k.cfg.Shared != nil && k.from.TxID > 0 && !k.named
+		newest, garbage := t.Garbage().Newest()
+		holds = garbage && newest >= since
 	})
 	at, txid := k.last()
 	_, bytes := k.journal.Size()
@@ -334,8 +364,8 @@ func (k *Keeper) due() bool {
 		// Writes wait. The journal goes from the older of two images on, so one
 		// more is needed even if nothing was written since the last.
 		k.keeps(tooMuch) && last > txid ||
-		// More than the image's own record and an activation.
-		last > txid+2 && (k.keeps(2) || k.cfg.Clock.Mono()-at >= k.cfg.Every)
+		// Its own record and an activation need no other image; garbage may (see Since).
+		last > txid+2 && k.keeps(2) || (last > txid+2 || holds) && k.cfg.Clock.Mono()-at >= k.cfg.Every
 }
 
 // keeps reports whether ZooKeeper holds as much as comes between so many images. A

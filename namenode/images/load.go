@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/leasefs/leasefs/internal/fserror"
@@ -127,6 +128,11 @@ func (k *Keeper) replay(ctx context.Context, t *namespace.Tree, img Image) (err 
 	from, _ := t.Last()
 	k.from, k.named = img, false
 	k.cfg.Begin(t)
+	if img == (Image{}) {
+		k.publishes(math.MaxInt64, 0)
+	} else {
+		k.publishes(t.Reigned(), t.Reigned())
+	}
 	t.Events(true)
 	if k.journal == nil {
 		if k.journal, err = k.cfg.Open(ctx, from); err != nil {
@@ -197,8 +203,11 @@ func (k *Keeper) Apply(t *namespace.Tree, r journal.Record) error {
 		return err
 	}
 	k.cfg.Applied(e, done)
-	if img, ok := e.Op.(*namespace.OpImage); ok && published(*img) == k.from {
-		k.named = true
+	if img, ok := e.Op.(*namespace.OpImage); ok {
+		k.named = k.named || published(*img) == k.from
+		k.mu.Lock()
+		k.since, k.next = k.next, t.Reigned() // images are written one after another
+		k.mu.Unlock()
 	}
 	return nil
 }

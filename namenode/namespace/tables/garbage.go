@@ -93,6 +93,12 @@ func (t *Garbage) Since() (time int64, there bool) {
 	return time, there
 }
 
+// Newest is when the newest block became garbage; false: there is none.
+func (t *Garbage) Newest() (time int64, there bool) {
+	g, there := t.byTime.Max()
+	return g.time, there
+}
+
 // Add makes a block that no file has garbage as of time, unless it is.
 func (t *Garbage) Add(b StoredBlock, time int64) {
 	g := garbage{time, b}
