@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
@@ -192,6 +193,35 @@ func TestURLsExpireWhileReading(t *testing.T) {
 	}
 	if !bytes.Equal(got, want) {
 		t.Fatal("other bytes")
+	}
+}
+
+// The blocks behind the one that is read are on their way, also behind those that were in memory when
+// they were needed.
+func TestReadsAhead(t *testing.T) {
+	const blocks, ahead = 4, 1
+	f := newFake()
+	fs := start(t, f, func(c *Config) { c.ReadAhead = ahead })
+	want := put(t, fs, "/a", blocks*256<<10)
+	asked := make(chan struct{}, blocks)
+	f.set(func() { f.get = func(int, blockstore.Key) int { asked <- struct{}{}; return 0 } })
+	r := mustOpen(t, fs, "/a")
+	got, begun := make([]byte, 0, len(want)), 0
+	p := make([]byte, 128<<10)
+	for len(got) < len(want) {
+		_, err := io.ReadFull(r, p)
+		check(t, err)
+		got = append(got, p...)
+		for here := (len(got) - 1) / (256 << 10); begun < min(here+1+ahead, blocks); begun++ {
+			select {
+			case <-asked:
+			case <-time.After(time.Minute):
+				t.Fatalf("in block %d, %d blocks are begun", here, begun)
+			}
+		}
+	}
+	if !bytes.Equal(got, want) {
+		t.Error("other bytes")
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -259,13 +260,20 @@ func (f *Fetcher) keepWhole(c *held, b *Block) {
 	}
 }
 
-// Near reads bytes of a block, from off on, into p, as far as they are in memory or
-// in the block cache. 0: they are not, and nothing in p is to be used.
+// Near reads bytes of a block, from off on, into p, from the block cache. 0: they are not there, or the block is
+// in memory or on its way there; Whole is to be called then, since only that fetches ahead. Nothing in p is to be used.
 func (f *Fetcher) Near(b *Block, p []byte, off int64) int {
-	p = p[:min(int64(len(p)), b.Used-off)]
-	if n := f.inMemory(b, p, off); n > 0 {
-		return n
+	f.mu.Lock()
+	held := slices.ContainsFunc(f.blocks, func(c *held) bool { return c.key == b.Key })
+	f.mu.Unlock()
+	if held {
+		return 0
 	}
+	return f.cached(b, p[:min(int64(len(p)), b.Used-off)], off)
+}
+
+// cached reads bytes of a block into p, all of them or none, from the block cache.
+func (f *Fetcher) cached(b *Block, p []byte, off int64) int {
 	if f.file.Cache == nil {
 		return 0
 	}
@@ -302,7 +310,10 @@ func (f *Fetcher) wrong(b *Block, err error) error {
 // if they are there, else with the chunks that they are in. ErrMoved: see File.Again.
 func (f *Fetcher) Range(ctx context.Context, b *Block, p []byte, off int64) (int, error) {
 	p = p[:min(int64(len(p)), b.Used-off)]
-	if n := f.Near(b, p, off); n > 0 {
+	if n := f.inMemory(b, p, off); n > 0 {
+		return n, nil
+	}
+	if n := f.cached(b, p, off); n > 0 {
 		return n, nil
 	}
 	start, length := blockstore.AlignRange(b.Data, off, int64(len(p)))
