@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
-from conftest import Namenode
+from conftest import Meddle, Namenode, Send, as_ever, eventually
 
 import leasefs
 import leasefs.aio
@@ -82,6 +84,29 @@ def test_cancellation(own: Namenode) -> None:
             # Whether it was made or not, nobody keeps it.
             async with await leasefs.aio.connect(own.address) as other:
                 await (await other.append("/b", create=True, wait=120)).close()
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_opening_is_given_back(own: Namenode, meddle: Meddle) -> None:
+    carried_out = threading.Event()
+
+    async def withhold(send: Send) -> Any:
+        await send()
+        carried_out.set()
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        with leasefs.connect(own.address) as other:
+            async with await leasefs.aio.connect(own.address) as fs:
+                meddle("Create", withhold)
+                task = asyncio.create_task(fs.create("/a"))
+                await asyncio.to_thread(carried_out.wait)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+                meddle("Create", as_ever)
+                await asyncio.to_thread(eventually, "the file is closed", lambda: other.stat("/a").open is None)
 
     asyncio.run(main())
 

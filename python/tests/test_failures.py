@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from conftest import BINARY, Namenode
+from conftest import BINARY, Meddle, Namenode, as_ever, eventually, lose_the_answer
 
 import leasefs
 
@@ -79,6 +79,38 @@ def test_a_silent_namenode(own: Namenode) -> None:
             fs.mkdir("/maybe")
         own.cont()
         fs.mkdir("/surely")
+
+
+@pytest.mark.parametrize("method", ["Create", "Append"])
+def test_a_lost_opening_is_given_back(own: Namenode, meddle: Meddle, method: str) -> None:
+    """What the namenode opened and could not tell keeps the file from nobody."""
+    with leasefs.connect(own.address) as fs:
+
+        def opened() -> leasefs.Writer:
+            return fs.create("/a", overwrite=True) if method == "Create" else fs.append("/a", create=True)
+
+        meddle(method, lose_the_answer)
+        with pytest.raises(leasefs.CanceledError):
+            opened()
+        meddle(method, as_ever)
+        opened().close()
+        ids = fs._core.names.ids
+        eventually("no id is kept", lambda: ids._low == ids._next)
+
+
+def test_a_lost_opening_is_given_back_after_a_restart(own: Namenode, meddle: Meddle) -> None:
+    async def lose(_: object) -> None:
+        raise leasefs.UnavailableError("it does not get through")
+
+    with leasefs.connect(own.address) as fs:
+        meddle("CancelOpen", lose)
+        meddle("Append", lose_the_answer)
+        with pytest.raises(leasefs.CanceledError):
+            fs.append("/a", create=True)
+        own.restart()
+        assert fs.stat("/a").open is not None
+        meddle("CancelOpen", as_ever)
+        eventually("the file is closed", lambda: fs.stat("/a").open is None)
 
 
 def blocks(own: Namenode) -> list[Path]:

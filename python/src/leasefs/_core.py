@@ -14,6 +14,7 @@ from google.protobuf.message import Message
 
 from leasefs import _clock, _format, _granted
 from leasefs._config import Config, StrPath, is_utf8, login
+from leasefs._giveback import GiveBack
 from leasefs._granted import CoreGranted, Keeper
 from leasefs._info import FileInfo, Recovered, Summary, file_info
 from leasefs._names import Call, Namenodes, Node, backoff
@@ -93,6 +94,7 @@ class Core:
         self.session: Session
         self.store = Store(config)
         self.keeper = Keeper(self)
+        self.giveback = GiveBack(self)
         self.writers: set[CoreWriter] = set()
         self.readers: set[CoreReader] = set()
         self.scratch: CoreGranted | None = None
@@ -148,11 +150,12 @@ class Core:
             await names.close()
         return r.user or login()
 
-    def spawn(self, coro: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, coro: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Runs something in the background, until close at the longest."""
         task = asyncio.create_task(coro)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def close(self, *, commit: bool = True) -> None:
         """Closes all that is open, with commit what is not flushed included, and ends the session."""
@@ -201,6 +204,26 @@ class Core:
             return await self.names.do(c, method, req, answer)
         finally:
             self.names.ids.end(call.seq)
+
+    async def _open(self, c: Call, method: str, req: pb.CreateRequest | pb.AppendRequest) -> pb.OpenResponse:
+        """A call that opens a file. If its answer is lost, what it has opened, or will open, is given back."""
+        call = self.names.ids.begin()
+        req.call.CopyFrom(call)
+        kept = False
+        try:
+            return await self.names.do(c, method, req, pb.OpenResponse)
+        except BaseException:
+            kept = self.giveback.opening(c, call)
+            raise
+        finally:
+            if not kept:
+                self.names.ids.end(call.seq)
+
+    async def _settled(self, e: HeldError) -> bool:
+        """Whether the file may have been held by a call of this client whose answer was lost, and is not any more."""
+        h, me = e.holder, self.caller
+        own = h is None or (h.client, h.host, h.pid) == (me.client, me.host, me.pid)
+        return own and await self.giveback.settle()
 
     async def _mutate(self, op: str, path: str, method: str, req: Message) -> pb.MutateResponse:
         return await self.change(Call(op, path, mutates=True), method, req, pb.MutateResponse)
@@ -373,7 +396,13 @@ class Core:
         self._may_open("create", at)
         req = self._create_request(at, overwrite=overwrite, steal=steal, parents=parents, mode=mode, lease=lease)
         sent = _clock.now()
-        r = await self.change(Call("create", at, mutates=True), "Namenode/Create", req, pb.OpenResponse)
+        try:
+            r = await self._open(Call("create", at, mutates=True), "Namenode/Create", req)
+        except HeldError as e:
+            if not await self._settled(e):
+                raise
+            sent = _clock.now()
+            r = await self._open(Call("create", at, mutates=True), "Namenode/Create", req)
         return await self._opened("create", at, r, sent)
 
     async def append(
@@ -389,7 +418,7 @@ class Core:
         op: str = "append",
     ) -> CoreWriter:
         at = clean(op, path)
-        until = _clock.now() + wait
+        until, settled = _clock.now() + wait, False
         while True:
             self._may_open(op, at)
             left = max(until - _clock.now(), 0.0)
@@ -411,10 +440,11 @@ class Core:
             )
             sent = _clock.now()
             try:
-                r = await self.change(
-                    Call(op, at, mutates=True, wait=patience), "Namenode/Append", req, pb.OpenResponse
-                )
+                r = await self._open(Call(op, at, mutates=True, wait=patience), "Namenode/Append", req)
             except HeldError as e:
+                if not settled and await self._settled(e):
+                    settled = True
+                    continue
                 if _clock.now() >= until:
                     e.op = op
                     raise
@@ -445,7 +475,7 @@ class Core:
             req.data, req.data_crc32c, req.close = data, _format.crc(data), True
             c = Call("create", at, mutates=True, tail_too=bool(data))
             try:
-                await self.change(c, "Namenode/Create", req, pb.OpenResponse)
+                await self._open(c, "Namenode/Create", req)
             except LeasefsError as e:
                 if not data or not tail_refused(e):
                     raise
