@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import signal
+import threading
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
@@ -12,7 +16,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from conftest import Namenode
+from conftest import Meddle, Namenode, as_ever, eventually
 from fsspec.tests import abstract
 
 import leasefs

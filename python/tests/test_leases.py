@@ -204,6 +204,66 @@ def test_collected_writers(fs: leasefs.FileSystem, root: str) -> None:
     assert fs.read_file(f"{root}/b") == b""
 
 
+def test_the_end_of_the_connection(shared: Namenode, fs: leasefs.FileSystem, root: str) -> None:
+    """It closes what is open with all that was written, whoever has the bytes by then."""
+    block = b"x" * (64 << 10)
+    with leasefs.connect(shared.address) as other:
+        small, large, text = other.create(f"{root}/a"), other.create(f"{root}/b"), other.open(f"{root}/c", "w")
+        small.write(b"small")
+        large.write(block)
+        large.write(b"rest")
+        text.write("a line\n")
+        lock = other.lock(f"{root}/d")
+    assert [fs.read_file(f"{root}/{n}") for n in "abc"] == [b"small", block + b"rest", b"a line\n"]
+    assert [i.open for i in fs.listdir(root)] == [None] * 4
+    assert small.closed
+    assert text.closed
+    text.close()
+    with pytest.raises(leasefs.ClosedError):
+        large.write(b"late")
+    with pytest.raises(leasefs.LeaseLostError, match="released"):
+        lock.check()
+
+
+def test_closing_tries_all(shared: Namenode, fs: leasefs.FileSystem, root: str) -> None:
+    other = leasefs.connect(shared.address)
+    writers = [other.create(f"{root}/{n}") for n in "abc"]
+    for w in writers:
+        w.write(b"x")
+    for n in "ac":
+        fs.recover(f"{root}/{n}", force=True)
+    with pytest.raises(leasefs.LeaseLostError) as e:
+        other.close()
+    assert len(e.value.__notes__) == 1
+    assert other.closed
+    assert [w.closed for w in writers] == [True] * 3
+    assert [fs.read_file(f"{root}/{n}") for n in "abc"] == [b"", b"x", b""]
+
+
+def test_writers_of_a_connection_that_was_forgotten(own: Namenode) -> None:
+    """What was written before is dropped, which is told, and what is written later is refused."""
+    fs = leasefs.connect(own.address)
+    w = fs.create("/a")
+    w.write(b"dropped")
+    fs._loop.call_soon(fs._core.forget)
+    eventually("the file is closed", lambda: not fs._core.writers)
+    with pytest.raises(leasefs.ClosedError):
+        w.write(b"late")
+    with pytest.warns(ResourceWarning, match="was not closed"):  # noqa: PT031
+        del w
+        gc.collect()
+
+
+def test_exceptions_abort_all(shared: Namenode, fs: leasefs.FileSystem, root: str) -> None:
+    with pytest.raises(ZeroDivisionError), leasefs.connect(shared.address) as other:
+        w = other.create(f"{root}/a")
+        w.write(b"half")
+        raise ZeroDivisionError
+    assert w.closed
+    info = fs.stat(f"{root}/a")
+    assert (info.size, info.open) == (0, None)
+
+
 @pytest.mark.parametrize("mode", ["wb", "w"])
 def test_exceptions_abort(fs: leasefs.FileSystem, root: str, mode: str) -> None:
     with pytest.raises(ZeroDivisionError), fs.open(f"{root}/a", mode) as f:

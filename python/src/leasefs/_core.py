@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import os
 import secrets
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 from google.protobuf.message import Message
@@ -41,6 +41,7 @@ R = TypeVar("R", bound=Message)
 
 _MAX_NAME, _MAX_PATH, _MAX_DEPTH = 255, 32768, 1024
 _WAIT_SLICE = 20.0  # for how many seconds one call waits at the namenode for a holder
+_CLOSE_GRACE = 3.0  # for how many seconds close waits for openings to be cancelled
 _FOLLOW = pb.REF_HOW_FOLLOW_LAST
 
 
@@ -101,6 +102,7 @@ class Core:
         self.scratch_turn = asyncio.Lock()
         self.closed = False
         self._end: asyncio.Task[None] | None = None
+        self._leaving: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
@@ -157,23 +159,44 @@ class Core:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def close(self, *, commit: bool = True) -> None:
-        """Closes all that is open, with commit what is not flushed included, and ends the session."""
-        if self.closed:
+    async def close(
+        self, ends: Mapping[CoreWriter, Callable[[], Coroutine[Any, Any, None]]] | None = None, *, commit: bool = True
+    ) -> None:
+        """Closes all that is open, with commit what is not flushed included, and ends the session.
+
+        ends are what closes those writers of which the face has bytes that the core does not know.
+        """
+        how: dict[CoreWriter, Callable[[], Coroutine[Any, Any, None]]] = {}
+        if not self.closed:
+            for w in self.writers:
+                if not w.closing:
+                    how[w] = w.close if commit else w.abort
+        elif not ends:
             return
+        how.update(ends or {})
         self.closed = True
         for r in list(self.readers):
             r.close()
-        writers = [w for w in self.writers if not w.closing]
-        errors = await asyncio.gather(*(w.close() if commit else w.abort() for w in writers), return_exceptions=True)
+        try:
+            results = await asyncio.gather(*(end() for end in how.values()), return_exceptions=True)
+        finally:  # if who closes gives up, the rest ends in the background
+            if self._leaving is None:
+                self._leaving = asyncio.create_task(self._leave())
+        await asyncio.shield(self._leaving)
+        errors = [e for e in results if isinstance(e, BaseException)]
+        for e in errors[1:]:
+            errors[0].add_note(f"also: {e}")
+        if errors:
+            raise errors[0]
+
+    async def _leave(self) -> None:
+        """Ends the session, once no file is open any more."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.config.timeout):
                 await asyncio.gather(*(w.ended.wait() for w in list(self.writers)))  # those that others are closing
+        await self.giveback.settle(_CLOSE_GRACE)
         await _granted.end_scratch(self)
         await self._shut()
-        for e in errors:
-            if isinstance(e, BaseException):
-                raise e
 
     def forget(self) -> None:
         """Nobody is left who could use it: what is not flushed is dropped."""

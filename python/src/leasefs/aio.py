@@ -107,7 +107,10 @@ class AsyncFileSystem:
             self._loop.call_soon(core.forget)
 
     async def close(self) -> None:
-        """Flushes and closes all open writers, and ends the session. A second call does nothing."""
+        """Closes all open writers with what was written to them, and ends the session. A second call does nothing.
+
+        If writers cannot be closed, the first error is raised when all have been tried; the others are its notes.
+        """
         await self._run(self._core.close())
 
     @property
@@ -400,7 +403,7 @@ class _Held:
         return self
 
     def __del__(self) -> None:
-        if not self._core.closing and not self._fs.closed and self._fs._loop.here:
+        if not self._core.closing and not self._fs._loop.over and self._fs._loop.here:
             warnings.warn(
                 f"leasefs: {self._core.path} was not closed: what was not flushed is dropped",
                 ResourceWarning,
