@@ -5,12 +5,15 @@ from __future__ import annotations
 import getpass
 import subprocess
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import BINARY, Meddle, Namenode, as_ever, eventually, lose_the_answer
 
 import leasefs
+from leasefs._store import StoreError
 
 
 def test_a_killed_namenode_loses_nothing(own: Namenode) -> None:
@@ -152,6 +155,56 @@ def test_truncated_under_a_reader(fs: leasefs.FileSystem, root: str) -> None:
         r._core._pages.clear()  # its URLs are over
         with pytest.raises(leasefs.TruncatedError):
             r.pread(10, 17 << 20)
+
+
+def test_reads_at_once(shared: Namenode, fs: leasefs.FileSystem, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reads of more blocks than a reader keeps do not take them from each other."""
+    size = fs._core.session.welcome.block_size
+    content = b"a" * size + b"b" * size
+    fs.write_file(f"{root}/a", content)
+    with leasefs.connect(shared.address, read_ahead=0) as other:
+        asked: list[str] = []
+        enough = threading.Event()
+        get = other._core.store.get
+
+        def slowly(url: str, *args: Any) -> bytearray:
+            asked.append(url)
+            enough.wait()
+            return get(url, *args)
+
+        monkeypatch.setattr(other._core.store, "get", slowly)
+        with other.open(f"{root}/a", "rb", buffering=0) as r, ThreadPoolExecutor() as pool:
+            reads = [pool.submit(r.pread, size, at) for at in (0, size)]
+            try:
+                eventually("both are under way", lambda: len(set(asked)) == 2)
+            finally:
+                enough.set()
+            assert b"".join(read.result() for read in reads) == content
+            assert len(r._core._held) == 1
+
+
+def test_a_read_ahead_that_failed_is_forgotten(
+    fs: leasefs.FileSystem, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = fs._core.session.welcome.block_size
+    fs.write_file(f"{root}/a", b"a" * size + b"b" * size)
+    with fs.open(f"{root}/a", "rb", buffering=0) as r:
+        second = r._core._pages[0].blocks[1].url
+        failed = threading.Event()
+        get = fs._core.store.get
+
+        def fail(url: str, *args: Any) -> bytearray:
+            if url == second:
+                failed.set()
+                raise StoreError("it is refused", 400)
+            return get(url, *args)
+
+        monkeypatch.setattr(fs._core.store, "get", fail)
+        assert r.read(10) + r.read(10) == b"a" * 20  # from front to back
+        failed.wait()
+        eventually("nothing is under way", lambda: all(f.task.done() for f in list(r._core._held.values())))
+        monkeypatch.undo()
+        assert r.pread(size, size) == b"b" * size
 
 
 def test_tls_and_tokens(tmp_path: Path) -> None:
