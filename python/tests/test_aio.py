@@ -14,6 +14,7 @@ from conftest import Meddle, Namenode, Send, as_ever, eventually
 
 import leasefs
 import leasefs.aio
+from leasefs import _clock
 
 
 def test_everything(shared: Namenode) -> None:
@@ -62,6 +63,32 @@ def test_a_blocked_event_loop_loses_nothing(own: Namenode) -> None:
             await w.write(b"mine")
             await w.flush()
             assert w.lost is None
+
+    asyncio.run(main())
+
+
+def test_loss_is_told_in_time(own: Namenode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the soft limit on others may take a lock, also if nobody can tell its holder. So it is with a lease."""
+
+    async def main() -> None:
+        async with (
+            await leasefs.aio.connect(own.address) as fs,
+            await fs.lock("/lock") as lock,
+            await fs.grant(60.0) as lease,
+        ):
+            told = [asyncio.create_task(lock.wait_lost()), asyncio.create_task(lease.wait_lost())]
+            now, ahead = _clock.now, max(fs._core.session.soft, lease.ttl)
+            own.stop()  # no renewal comes through
+            try:
+                monkeypatch.setattr(_clock, "now", lambda: now() + ahead)
+                async with asyncio.timeout(60):
+                    assert [type(e) for e in await asyncio.gather(*told)] == [leasefs.LeaseLostError] * 2
+                for check in (lock.check, lease.check):
+                    with pytest.raises(leasefs.LeaseLostError):
+                        check()
+            finally:
+                monkeypatch.undo()
+                own.cont()
 
     asyncio.run(main())
 

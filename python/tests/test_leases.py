@@ -10,12 +10,14 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import Namenode, eventually
 
 import leasefs
 from leasefs import _clock
+from leasefs._core import Core
 
 
 def test_held_and_lost(shared: Namenode, fs: leasefs.FileSystem, root: str) -> None:
@@ -161,6 +163,53 @@ def test_a_suspended_machine(own: Namenode, monkeypatch: pytest.MonkeyPatch) -> 
             own.cont()
         with pytest.raises(leasefs.LeaseLostError):
             w.close()
+
+
+def test_a_lock_is_doubted_in_time(own: Namenode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the soft limit on others may take a lock, also if nobody can tell its holder."""
+    with leasefs.connect(own.address) as fs:
+        lock = fs.lock("/lock")
+        lock.check()
+        now, ahead = _clock.now, fs._core.session.soft
+        own.stop()  # no renewal comes through
+        try:
+            monkeypatch.setattr(_clock, "now", lambda: now() + ahead)
+            with pytest.raises(leasefs.LeaseLostError, match="soft limit"):
+                lock.check()
+            assert isinstance(lock.lost, leasefs.LeaseLostError)
+            assert lock.remaining() <= 0
+        finally:
+            monkeypatch.undo()
+            own.cont()
+        lock.check()
+        lock.release()
+        with pytest.raises(leasefs.LeaseLostError, match="released"):
+            lock.check()
+        assert lock.lost is None
+
+
+def test_a_lock_after_a_long_wait(fs: leasefs.FileSystem, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lease counts from when the call was sent, which may have waited for as long as that lasts."""
+    opened = Core._opened
+
+    async def late(self: Core, op: str, path: str, r: Any, sent: float) -> Any:
+        return await opened(self, op, path, r, sent - self.session.soft)
+
+    monkeypatch.setattr(Core, "_opened", late)
+    with fs.lock(f"{root}/lock", wait=60) as lock:
+        assert lock.remaining() > 0
+
+
+def test_a_granted_lease_is_doubted_in_time(fs: leasefs.FileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+    with fs.grant(60.0) as lease:
+        now = _clock.now
+        monkeypatch.setattr(_clock, "now", lambda: now() + lease.ttl)
+        with pytest.raises(leasefs.LeaseLostError, match="may have ended"):
+            lease.check()
+        assert lease.lost is not None
+        monkeypatch.undo()
+        lease.check()
+        assert lease.lost is None
 
 
 def test_threads_share_a_writer(fs: leasefs.FileSystem, root: str) -> None:

@@ -476,6 +476,15 @@ class Core:
             else:
                 return await self._opened(op, at, r, sent)
 
+    async def lock(self, path: StrPath, *, wait: float) -> CoreWriter:
+        w = await self.append(path, create=True, parents=True, wait=wait, op="lock")
+        try:
+            await w.renewed_for_long()
+        except BaseException:
+            w.forget()
+            raise
+        return w
+
     async def _opened(self, op: str, path: str, r: pb.OpenResponse, sent: float) -> CoreWriter:
         try:
             w = CoreWriter(self, path, r, sent)

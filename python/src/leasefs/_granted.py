@@ -11,7 +11,7 @@ import grpc.aio
 
 from leasefs import _clock
 from leasefs._names import Call, Node, backoff, explain
-from leasefs.errors import LeasefsError, LeaseLostError, NotFoundError, UnavailableError
+from leasefs.errors import ClosedError, LeasefsError, LeaseLostError, NotFoundError, UnavailableError
 from leasefs.v1 import leasefs_pb2 as pb
 
 if TYPE_CHECKING:
@@ -46,6 +46,20 @@ class CoreGranted:
     def remaining(self) -> float:
         """For how many seconds it certainly lives on; 0 once it may have ended."""
         return 0.0 if self.lost is not None or self.stopped else max(self.until - _clock.now(), 0.0)
+
+    def doubt(self) -> LeasefsError | None:
+        """Why it may have ended; None: it lives, or this client keeps it alive no longer."""
+        if self.lost is not None or self.stopped or self.remaining() > 0:
+            return self.lost
+        return LeaseLostError(
+            f"granted lease {self.id:x} was not kept alive for its time to live of {self.ttl:g}s: it may have ended",
+            op="lease keep-alive",
+        )
+
+    async def doubtful(self) -> LeasefsError:
+        """Returns, once it may have ended, why."""
+        await _clock.run_out(self.remaining, self.on_lost)
+        return self.doubt() or _stopped()
 
     async def stop(self) -> None:
         """No longer keeps it alive."""
@@ -181,6 +195,10 @@ async def end_scratch(core: Core) -> None:
                 await core.scratch.revoke()
 
 
+def _stopped() -> LeasefsError:
+    return ClosedError("the lease is not kept alive any more", op="lease keep-alive")
+
+
 class Granted:
     """What both kinds of file systems show of a granted lease."""
 
@@ -205,7 +223,15 @@ class Granted:
     @property
     def lost(self) -> LeasefsError | None:
         """Why it has ended, or may have; None: it has not."""
-        return self._core.lost
+        return self._core.doubt()
+
+    def check(self) -> None:
+        """Raises ``LeaseLostError`` once the lease has ended, or may have, ``ClosedError`` if it was stopped."""
+        e = self._core.doubt()
+        if e is None and self._core.stopped:
+            e = _stopped()
+        if e is not None:
+            raise e
 
     def remaining(self) -> float:
         """For how many seconds it certainly lives on; 0 once it may have ended."""

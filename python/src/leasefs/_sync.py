@@ -359,8 +359,7 @@ class FileSystem:
 
         ``HeldError`` if another has it for longer than ``wait`` seconds; who waits longest is served first.
         """
-        opened = self._core.append(path, create=True, parents=True, wait=wait, op="lock")
-        return Lock(self, self._loop.run(opened))
+        return Lock(self, self._loop.run(self._core.lock(path, wait=wait)))
 
     # --- reading ---
 
@@ -546,7 +545,7 @@ class Writer(io.BufferedIOBase):
 
     @property
     def lost(self) -> LeasefsError | None:
-        """Why the lease was lost; None: it was not."""
+        """Why the lease is known to be lost; None: it is not, though others may take the file: see ``remaining``."""
         return self._core.lost
 
     @property
@@ -765,17 +764,16 @@ class Lock:
 
     @property
     def lost(self) -> LeasefsError | None:
-        """Why the lock was lost; None: it was not."""
-        return self._core.lost
+        """Why another may have the lock; None: none has, or it was released."""
+        return self._core.doubt()
 
     def remaining(self) -> float:
         """For how many seconds the lock is certainly not another's; 0 or less once it may be."""
         return self._core.remaining()
 
     def check(self) -> None:
-        """Raises ``LeaseLostError`` once the lock is lost."""
-        if self._core.lost is not None:
-            raise self._core.lost.within("lock", self._core.path)
+        """Raises ``LeaseLostError`` once another may have the lock, or it was released."""
+        self._core.check_lock()
 
     def release(self) -> None:
         """Gives the lock up. ``LeaseLostError`` if it was lost before. A second call does nothing."""
@@ -807,11 +805,6 @@ class GrantedLease(Granted):
         super().__init__(core)
         self._fs = fs
         self._done = False
-
-    def check(self) -> None:
-        """Raises ``LeaseLostError`` once the lease has ended, or may have."""
-        if self._core.remaining() <= 0:
-            raise self._core.lost or ClosedError("the lease is not kept alive any more", op="lease keep-alive")
 
     def stop(self) -> None:
         """Keeps it alive no longer. What is attached to it is deleted when its time is over."""
