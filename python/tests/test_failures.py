@@ -248,3 +248,13 @@ def test_tls_and_tokens(tmp_path: Path) -> None:
             leasefs.connect(n.address, tls_ca=ca, token_file=file("ci.token"), timeout=30)
     finally:
         n.end()
+
+
+def test_a_lost_creation_of_a_whole_file(own: Namenode, meddle: Meddle) -> None:
+    """Its temporary file may have been made: it is removed."""
+    with leasefs.connect(own.address) as fs:
+        meddle("Create", lose_the_answer)
+        with pytest.raises(leasefs.CanceledError):
+            fs.write_file("/a", b"x" * (3 << 20))
+        meddle("Create", as_ever)
+        eventually("the temporary file is removed", lambda: not list(fs.listdir("/")))

@@ -518,7 +518,7 @@ class Core:
             await w.writer.write(bytearray(data))
             await w.publish()
         except BaseException:
-            await asyncio.shield(w.discard())
+            await w.discard()
             raise
 
     async def begin_whole(
@@ -537,10 +537,18 @@ class Core:
         temporary = f"{directory}/.{short}.{secrets.token_hex(8)}.tmp"
         try:
             w = await self.create(temporary, parents=parents, mode=mode, lease=granted)
-        except LeasefsError as e:
-            e.path = at
+        except BaseException as e:
+            self.spawn(self._drop(temporary))
+            if isinstance(e, LeasefsError):
+                e.path = at
             raise
         return WholeFile(self, w, temporary, place.path, overwrite=overwrite, detach=not lease)
+
+    async def _drop(self, temporary: str) -> None:
+        """Removes a file of which nobody knows whether it was made, since the answer was lost."""
+        if await self.giveback.settle(self.session.hard):
+            with contextlib.suppress(LeasefsError):
+                await self.remove(temporary, skip_trash=True)
 
     async def _place(self, path: str, *, overwrite: bool) -> _Place:
         """Where a whole file goes, and refuses what a create would refuse for what is there."""
@@ -620,7 +628,7 @@ class WholeFile:
     def forget(self) -> None:
         """Nobody is left who could write it: it is removed."""
         if not self._core.closed:
-            self._core.spawn(self.discard())
+            self._core.spawn(self._discard())
 
     async def publish(self, last: bytearray | None = None) -> None:
         """Writes the last bytes, closes it and gives it its name."""
@@ -633,9 +641,15 @@ class WholeFile:
             await self.discard()
             e.op, e.path = "create", self._path
             raise
+        except BaseException:  # who closes gave up
+            self._core.spawn(self._discard())
+            raise
 
     async def discard(self) -> None:
-        """Removes it; else the end of its lease does."""
+        """Removes it; else the end of its lease does. It continues if the caller gives up."""
+        await asyncio.shield(self._core.spawn(self._discard()))
+
+    async def _discard(self) -> None:
         with contextlib.suppress(LeasefsError):
             if not self.writer.closing:
                 await self.writer.abort()
