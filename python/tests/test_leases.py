@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Namenode, eventually
+from conftest import Meddle, Namenode, as_ever, eventually
 
 import leasefs
 from leasefs import _clock
@@ -321,6 +321,23 @@ def test_exceptions_abort(fs: leasefs.FileSystem, root: str, mode: str) -> None:
     assert f.closed
     info = fs.stat(f"{root}/a")
     assert (info.size, info.open) == (0, None)
+
+
+def test_close_after_a_trouble(fs: leasefs.FileSystem, root: str, meddle: Meddle) -> None:
+    """A block that could not be stored is tried again before close gives its file up."""
+
+    async def refuse(_: object) -> None:
+        raise leasefs.NoSpaceError("there is no room")
+
+    w = fs.create(f"{root}/a")
+    block = bytes(fs._core.session.welcome.block_size)
+    meddle("AllocateBlock", refuse)
+    w.write(block)
+    w.write(b"rest")
+    eventually("the block is refused", lambda: w._core._block_error is not None)
+    meddle("AllocateBlock", as_ever)
+    w.close()
+    assert fs.read_file(f"{root}/a") == block + b"rest"
 
 
 def python(code: str, *args: str) -> subprocess.CompletedProcess[str]:

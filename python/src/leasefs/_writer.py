@@ -496,6 +496,8 @@ class CoreWriter:
         failed: LeasefsError | None = None
         try:
             if last and not self.closing:
+                if self._block_error is not None:  # of a trouble that may be over: they are tried once more
+                    self._restart()
                 await self.write(last)
         except LeasefsError as refused:
             failed = refused
