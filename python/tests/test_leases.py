@@ -427,3 +427,21 @@ def test_an_interrupt(own: Namenode) -> None:
         own.cont()
         w.close()
         assert fs.read_file("/a") == b"xy"
+
+
+def test_whole_files_after_a_suspend(own: Namenode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lease of temporary files is over by the clock: it is kept alive once more, or else granted again."""
+    data = b"x" * (3 << 20)
+    now, ahead = _clock.now, 0.0
+    monkeypatch.setattr(_clock, "now", lambda: now() + ahead)
+    with leasefs.connect(own.address) as fs:
+        fs.write_file("/a", data)
+        for ended in (False, True):
+            before = fs._core.scratch
+            assert before is not None
+            if ended:
+                own.run("lease", "revoke", f"{before.id:x}")
+            ahead += before.ttl
+            fs.write_file("/a", data, overwrite=True)
+            assert (fs._core.scratch is not before) is ended
+        assert [i.name for i in fs.listdir("/")] == ["a"]

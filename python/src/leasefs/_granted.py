@@ -35,12 +35,14 @@ class CoreGranted:
         self.lost: LeasefsError | None = None
         self.stopped = False
         self.on_lost = asyncio.Event()
+        self.heard = asyncio.Event()  # of it, by a keep-alive
 
     def lose(self, why: str) -> None:
         """It has ended, or may have."""
         if self.lost is None:
             self.lost = LeaseLostError(f"granted lease {self.id:x} {why}", op="lease keep-alive")
             self.on_lost.set()
+            self.heard.set()
             log.warning("%s", self.lost)
 
     def remaining(self) -> float:
@@ -95,6 +97,16 @@ class Keeper:
         """Keeps it alive no longer."""
         if self._kept.pop(lease.id, None) is not None:
             lease.on_lost.set()
+            lease.heard.set()
+
+    async def hurry(self, lease: CoreGranted) -> None:
+        """Keeps a lease alive now whose time is over: this machine may have stood still for longer than that."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._core.config.timeout):
+                while lease.id in self._kept and lease.remaining() <= 0:
+                    lease.heard.clear()
+                    self._wake.set()
+                    await lease.heard.wait()
 
     async def close(self) -> None:
         """Keeps none alive any more."""
@@ -129,11 +141,11 @@ class Keeper:
             n += 1
 
     async def _pause(self) -> None:
-        self._wake.clear()
         ttl = min((k.ttl for k in self._kept.values()), default=1.0)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(ttl / 3):
                 await self._wake.wait()
+        self._wake.clear()
 
     async def _serve(
         self, stream: grpc.aio.StreamStreamCall[Any, pb.KeepAliveResponse], node: Node, *, first: bool
@@ -161,6 +173,7 @@ class Keeper:
                     lease.lose("has ended" + (f": {alive.reason}" if alive.reason else ""))
                 else:
                     lease.until = max(lease.until, sent + _clock.sure(alive.ttl_ms / 1000))
+                    lease.heard.set()
 
     def _expire(self) -> None:
         for lease in list(self._kept.values()):
@@ -182,7 +195,9 @@ async def grant(core: Core, ttl: float, name: str) -> CoreGranted:
 async def scratch(core: Core) -> CoreGranted:
     """The lease of temporary files, granted at its first use."""
     async with core.scratch_turn:
-        if core.scratch is None or core.scratch.lost is not None:
+        if core.scratch is not None and core.scratch.remaining() <= 0:
+            await core.keeper.hurry(core.scratch)
+        if core.scratch is None or core.scratch.remaining() <= 0:
             core.scratch = await grant(core, 120.0, "")
         return core.scratch
 
