@@ -99,7 +99,9 @@ func (l *Lock) Outlives() bool {
 // Token grows with each holder of the path: the fencing token.
 func (l *Lock) Token() uint64 { return l.w.Token() }
 
-// Context ends when the lock is lost, with the cause, or by Unlock.
+// Context ends when the lock is known to be lost, with the cause, or by Unlock. For exclusion that
+// may be too late: while no renewals come through it ends at the hard limit, and others may take
+// the lock from its TTL on. Jeopardy and Remaining tell of that.
 func (l *Lock) Context() context.Context { return l.w.Context() }
 
 // Jeopardy is closed when renewals do not come through and the lock can be

@@ -7,12 +7,14 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import leasefs
+from leasefs._names import Node
 
 BINARY = os.environ.get("LEASEFS_BINARY") or str(Path(__file__).parents[2] / "bin" / "leasefs")
 
@@ -85,6 +87,37 @@ class Namenode:
         """A command of the program, which must succeed."""
         env = {**os.environ, "LEASEFS_NAMENODE": self.address}
         return subprocess.run([BINARY, *args], env=env, check=True, capture_output=True, text=True).stdout
+
+
+Send = Callable[[], Awaitable[Any]]
+Meddle = Callable[[str, Callable[[Send], Awaitable[Any]]], None]
+
+
+def as_ever(send: Send) -> Awaitable[Any]:
+    """A call that nobody meddles with."""
+    return send()
+
+
+async def lose_the_answer(send: Send) -> Any:
+    """The namenode carries the call out, and nobody learns of that."""
+    await send()
+    raise leasefs.CanceledError("the answer was lost")
+
+
+@pytest.fixture
+def meddle(monkeypatch: pytest.MonkeyPatch) -> Meddle:
+    """Has calls of a method, such as "Create", go through a function, which sends them or does not."""
+    ask = Node.ask
+    through: dict[str, Callable[[Send], Awaitable[Any]]] = {}
+
+    async def asked(self: Node, method: str, *args: Any) -> Any:
+        async def send() -> Any:
+            return await ask(self, method, *args)
+
+        return await through.get(method.removeprefix("Namenode/"), as_ever)(send)
+
+    monkeypatch.setattr(Node, "ask", asked)
+    return through.__setitem__
 
 
 @pytest.fixture(scope="session")

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
-from conftest import Namenode
+from conftest import Meddle, Namenode, Send, as_ever, eventually
 
 import leasefs
 import leasefs.aio
+from leasefs import _clock
 
 
 def test_everything(shared: Namenode) -> None:
@@ -64,6 +67,32 @@ def test_a_blocked_event_loop_loses_nothing(own: Namenode) -> None:
     asyncio.run(main())
 
 
+def test_loss_is_told_in_time(own: Namenode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the soft limit on others may take a lock, also if nobody can tell its holder. So it is with a lease."""
+
+    async def main() -> None:
+        async with (
+            await leasefs.aio.connect(own.address) as fs,
+            await fs.lock("/lock") as lock,
+            await fs.grant(60.0) as lease,
+        ):
+            told = [asyncio.create_task(lock.wait_lost()), asyncio.create_task(lease.wait_lost())]
+            now, ahead = _clock.now, max(fs._core.session.soft, lease.ttl)
+            own.stop()  # no renewal comes through
+            try:
+                monkeypatch.setattr(_clock, "now", lambda: now() + ahead)
+                async with asyncio.timeout(60):
+                    assert [type(e) for e in await asyncio.gather(*told)] == [leasefs.LeaseLostError] * 2
+                for check in (lock.check, lease.check):
+                    with pytest.raises(leasefs.LeaseLostError):
+                        check()
+            finally:
+                monkeypatch.undo()
+                own.cont()
+
+    asyncio.run(main())
+
+
 def test_cancellation(own: Namenode) -> None:
     async def main() -> None:
         async with await leasefs.aio.connect(own.address, ttl=1.0) as fs:
@@ -82,6 +111,29 @@ def test_cancellation(own: Namenode) -> None:
             # Whether it was made or not, nobody keeps it.
             async with await leasefs.aio.connect(own.address) as other:
                 await (await other.append("/b", create=True, wait=120)).close()
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_opening_is_given_back(own: Namenode, meddle: Meddle) -> None:
+    carried_out = threading.Event()
+
+    async def withhold(send: Send) -> Any:
+        await send()
+        carried_out.set()
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        with leasefs.connect(own.address) as other:
+            async with await leasefs.aio.connect(own.address) as fs:
+                meddle("Create", withhold)
+                task = asyncio.create_task(fs.create("/a"))
+                await asyncio.to_thread(carried_out.wait)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+                meddle("Create", as_ever)
+                await asyncio.to_thread(eventually, "the file is closed", lambda: other.stat("/a").open is None)
 
     asyncio.run(main())
 

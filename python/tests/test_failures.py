@@ -5,12 +5,15 @@ from __future__ import annotations
 import getpass
 import subprocess
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
-from conftest import BINARY, Namenode
+from conftest import BINARY, Meddle, Namenode, as_ever, eventually, lose_the_answer
 
 import leasefs
+from leasefs._store import StoreError
 
 
 def test_a_killed_namenode_loses_nothing(own: Namenode) -> None:
@@ -81,6 +84,38 @@ def test_a_silent_namenode(own: Namenode) -> None:
         fs.mkdir("/surely")
 
 
+@pytest.mark.parametrize("method", ["Create", "Append"])
+def test_a_lost_opening_is_given_back(own: Namenode, meddle: Meddle, method: str) -> None:
+    """What the namenode opened and could not tell keeps the file from nobody."""
+    with leasefs.connect(own.address) as fs:
+
+        def opened() -> leasefs.Writer:
+            return fs.create("/a", overwrite=True) if method == "Create" else fs.append("/a", create=True)
+
+        meddle(method, lose_the_answer)
+        with pytest.raises(leasefs.CanceledError):
+            opened()
+        meddle(method, as_ever)
+        opened().close()
+        ids = fs._core.names.ids
+        eventually("no id is kept", lambda: ids._low == ids._next)
+
+
+def test_a_lost_opening_is_given_back_after_a_restart(own: Namenode, meddle: Meddle) -> None:
+    async def lose(_: object) -> None:
+        raise leasefs.UnavailableError("it does not get through")
+
+    with leasefs.connect(own.address) as fs:
+        meddle("CancelOpen", lose)
+        meddle("Append", lose_the_answer)
+        with pytest.raises(leasefs.CanceledError):
+            fs.append("/a", create=True)
+        own.restart()
+        assert fs.stat("/a").open is not None
+        meddle("CancelOpen", as_ever)
+        eventually("the file is closed", lambda: fs.stat("/a").open is None)
+
+
 def blocks(own: Namenode) -> list[Path]:
     return sorted(own.folder.rglob("*.blk"))
 
@@ -120,6 +155,56 @@ def test_truncated_under_a_reader(fs: leasefs.FileSystem, root: str) -> None:
         r._core._pages.clear()  # its URLs are over
         with pytest.raises(leasefs.TruncatedError):
             r.pread(10, 17 << 20)
+
+
+def test_reads_at_once(shared: Namenode, fs: leasefs.FileSystem, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reads of more blocks than a reader keeps do not take them from each other."""
+    size = fs._core.session.welcome.block_size
+    content = b"a" * size + b"b" * size
+    fs.write_file(f"{root}/a", content)
+    with leasefs.connect(shared.address, read_ahead=0) as other:
+        asked: list[str] = []
+        enough = threading.Event()
+        get = other._core.store.get
+
+        def slowly(url: str, *args: Any) -> bytearray:
+            asked.append(url)
+            enough.wait()
+            return get(url, *args)
+
+        monkeypatch.setattr(other._core.store, "get", slowly)
+        with other.open(f"{root}/a", "rb", buffering=0) as r, ThreadPoolExecutor() as pool:
+            reads = [pool.submit(r.pread, size, at) for at in (0, size)]
+            try:
+                eventually("both are under way", lambda: len(set(asked)) == 2)
+            finally:
+                enough.set()
+            assert b"".join(read.result() for read in reads) == content
+            assert len(r._core._held) == 1
+
+
+def test_a_read_ahead_that_failed_is_forgotten(
+    fs: leasefs.FileSystem, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = fs._core.session.welcome.block_size
+    fs.write_file(f"{root}/a", b"a" * size + b"b" * size)
+    with fs.open(f"{root}/a", "rb", buffering=0) as r:
+        second = r._core._pages[0].blocks[1].url
+        failed = threading.Event()
+        get = fs._core.store.get
+
+        def fail(url: str, *args: Any) -> bytearray:
+            if url == second:
+                failed.set()
+                raise StoreError("it is refused", 400)
+            return get(url, *args)
+
+        monkeypatch.setattr(fs._core.store, "get", fail)
+        assert r.read(10) + r.read(10) == b"a" * 20  # from front to back
+        failed.wait()
+        eventually("nothing is under way", lambda: all(f.task.done() for f in list(r._core._held.values())))
+        monkeypatch.undo()
+        assert r.pread(size, size) == b"b" * size
 
 
 def test_tls_and_tokens(tmp_path: Path) -> None:
@@ -163,3 +248,13 @@ def test_tls_and_tokens(tmp_path: Path) -> None:
             leasefs.connect(n.address, tls_ca=ca, token_file=file("ci.token"), timeout=30)
     finally:
         n.end()
+
+
+def test_a_lost_creation_of_a_whole_file(own: Namenode, meddle: Meddle) -> None:
+    """Its temporary file may have been made: it is removed."""
+    with leasefs.connect(own.address) as fs:
+        meddle("Create", lose_the_answer)
+        with pytest.raises(leasefs.CanceledError):
+            fs.write_file("/a", b"x" * (3 << 20))
+        meddle("Create", as_ever)
+        eventually("the temporary file is removed", lambda: not list(fs.listdir("/")))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import signal
+import threading
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
@@ -12,7 +16,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from conftest import Namenode
+from conftest import Meddle, Namenode, as_ever, eventually
 from fsspec.tests import abstract
 
 import leasefs
@@ -122,7 +126,27 @@ def test_whole_or_not_at_all(url: str, shared: Namenode) -> None:
     assert [line.split()[-1] for line in trash] == ["/whole/a"]  # which was replaced; nothing half
 
 
-def test_transactions(url: str) -> None:
+def test_an_interrupted_close_leaves_nothing(own: Namenode, meddle: Meddle) -> None:
+    main = threading.main_thread().ident
+    assert main is not None
+
+    async def interrupt(_: object) -> None:
+        meddle("Close", as_ever)
+        signal.pthread_kill(main, signal.SIGINT)
+        await asyncio.Event().wait()
+
+    fs = LeasefsFileSystem(own.address, skip_instance_cache=True)
+    f = fs.open("/d/a", "wb")
+    f.write(b"x" * (3 << 20))
+    meddle("Close", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        f.close()
+    f.abort()  # does nothing
+    eventually("the temporary file is removed", lambda: not list(fs.files.listdir("/d")))
+    fs.files.close()
+
+
+def test_transactions(url: str, shared: Namenode) -> None:
     fs, _ = fsspec.url_to_fs(url)
     with fs.transaction:
         with fs.open("/tx/a", "wb") as f:
@@ -134,6 +158,21 @@ def test_transactions(url: str) -> None:
             f.write(b"b")
         raise ZeroDivisionError
     assert fs.ls("/tx", detail=False) == ["/tx/a"]
+    other = LeasefsFileSystem(shared.address, skip_instance_cache=True)
+    with pytest.raises(leasefs.ClosedError), other.transaction:
+        with other.open("/tx/b", "wb") as f:
+            f.write(b"b")
+        other.files.close()
+    assert fs.ls("/tx", detail=False) == ["/tx/a"]
+
+
+def test_a_file_outlives_its_file_system(own: Namenode) -> None:
+    f = LeasefsFileSystem(own.address, skip_instance_cache=True).open("/a", "wb")
+    gc.collect()
+    f.write(b"x")
+    with leasefs.connect(own.address) as fs:
+        f.close()
+        assert fs.read_file("/a") == b"x"
 
 
 def test_rename_moves_no_byte(url: str) -> None:

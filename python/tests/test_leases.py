@@ -10,12 +10,14 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
-from conftest import Namenode, eventually
+from conftest import Meddle, Namenode, as_ever, eventually
 
 import leasefs
 from leasefs import _clock
+from leasefs._core import Core
 
 
 def test_held_and_lost(shared: Namenode, fs: leasefs.FileSystem, root: str) -> None:
@@ -163,6 +165,53 @@ def test_a_suspended_machine(own: Namenode, monkeypatch: pytest.MonkeyPatch) -> 
             w.close()
 
 
+def test_a_lock_is_doubted_in_time(own: Namenode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the soft limit on others may take a lock, also if nobody can tell its holder."""
+    with leasefs.connect(own.address) as fs:
+        lock = fs.lock("/lock")
+        lock.check()
+        now, ahead = _clock.now, fs._core.session.soft
+        own.stop()  # no renewal comes through
+        try:
+            monkeypatch.setattr(_clock, "now", lambda: now() + ahead)
+            with pytest.raises(leasefs.LeaseLostError, match="soft limit"):
+                lock.check()
+            assert isinstance(lock.lost, leasefs.LeaseLostError)
+            assert lock.remaining() <= 0
+        finally:
+            monkeypatch.undo()
+            own.cont()
+        lock.check()
+        lock.release()
+        with pytest.raises(leasefs.LeaseLostError, match="released"):
+            lock.check()
+        assert lock.lost is None
+
+
+def test_a_lock_after_a_long_wait(fs: leasefs.FileSystem, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lease counts from when the call was sent, which may have waited for as long as that lasts."""
+    opened = Core._opened
+
+    async def late(self: Core, op: str, path: str, r: Any, sent: float) -> Any:
+        return await opened(self, op, path, r, sent - self.session.soft)
+
+    monkeypatch.setattr(Core, "_opened", late)
+    with fs.lock(f"{root}/lock", wait=60) as lock:
+        assert lock.remaining() > 0
+
+
+def test_a_granted_lease_is_doubted_in_time(fs: leasefs.FileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+    with fs.grant(60.0) as lease:
+        now = _clock.now
+        monkeypatch.setattr(_clock, "now", lambda: now() + lease.ttl)
+        with pytest.raises(leasefs.LeaseLostError, match="may have ended"):
+            lease.check()
+        assert lease.lost is not None
+        monkeypatch.undo()
+        lease.check()
+        assert lease.lost is None
+
+
 def test_threads_share_a_writer(fs: leasefs.FileSystem, root: str) -> None:
     with fs.create(f"{root}/a") as w:
 
@@ -204,6 +253,66 @@ def test_collected_writers(fs: leasefs.FileSystem, root: str) -> None:
     assert fs.read_file(f"{root}/b") == b""
 
 
+def test_the_end_of_the_connection(shared: Namenode, fs: leasefs.FileSystem, root: str) -> None:
+    """It closes what is open with all that was written, whoever has the bytes by then."""
+    block = b"x" * (64 << 10)
+    with leasefs.connect(shared.address) as other:
+        small, large, text = other.create(f"{root}/a"), other.create(f"{root}/b"), other.open(f"{root}/c", "w")
+        small.write(b"small")
+        large.write(block)
+        large.write(b"rest")
+        text.write("a line\n")
+        lock = other.lock(f"{root}/d")
+    assert [fs.read_file(f"{root}/{n}") for n in "abc"] == [b"small", block + b"rest", b"a line\n"]
+    assert [i.open for i in fs.listdir(root)] == [None] * 4
+    assert small.closed
+    assert text.closed
+    text.close()
+    with pytest.raises(leasefs.ClosedError):
+        large.write(b"late")
+    with pytest.raises(leasefs.LeaseLostError, match="released"):
+        lock.check()
+
+
+def test_closing_tries_all(shared: Namenode, fs: leasefs.FileSystem, root: str) -> None:
+    other = leasefs.connect(shared.address)
+    writers = [other.create(f"{root}/{n}") for n in "abc"]
+    for w in writers:
+        w.write(b"x")
+    for n in "ac":
+        fs.recover(f"{root}/{n}", force=True)
+    with pytest.raises(leasefs.LeaseLostError) as e:
+        other.close()
+    assert len(e.value.__notes__) == 1
+    assert other.closed
+    assert [w.closed for w in writers] == [True] * 3
+    assert [fs.read_file(f"{root}/{n}") for n in "abc"] == [b"", b"x", b""]
+
+
+def test_writers_of_a_connection_that_was_forgotten(own: Namenode) -> None:
+    """What was written before is dropped, which is told, and what is written later is refused."""
+    fs = leasefs.connect(own.address)
+    w = fs.create("/a")
+    w.write(b"dropped")
+    fs._loop.call_soon(fs._core.forget)
+    eventually("the file is closed", lambda: not fs._core.writers)
+    with pytest.raises(leasefs.ClosedError):
+        w.write(b"late")
+    with pytest.warns(ResourceWarning, match="was not closed"):  # noqa: PT031
+        del w
+        gc.collect()
+
+
+def test_exceptions_abort_all(shared: Namenode, fs: leasefs.FileSystem, root: str) -> None:
+    with pytest.raises(ZeroDivisionError), leasefs.connect(shared.address) as other:
+        w = other.create(f"{root}/a")
+        w.write(b"half")
+        raise ZeroDivisionError
+    assert w.closed
+    info = fs.stat(f"{root}/a")
+    assert (info.size, info.open) == (0, None)
+
+
 @pytest.mark.parametrize("mode", ["wb", "w"])
 def test_exceptions_abort(fs: leasefs.FileSystem, root: str, mode: str) -> None:
     with pytest.raises(ZeroDivisionError), fs.open(f"{root}/a", mode) as f:
@@ -212,6 +321,23 @@ def test_exceptions_abort(fs: leasefs.FileSystem, root: str, mode: str) -> None:
     assert f.closed
     info = fs.stat(f"{root}/a")
     assert (info.size, info.open) == (0, None)
+
+
+def test_close_after_a_trouble(fs: leasefs.FileSystem, root: str, meddle: Meddle) -> None:
+    """A block that could not be stored is tried again before close gives its file up."""
+
+    async def refuse(_: object) -> None:
+        raise leasefs.NoSpaceError("there is no room")
+
+    w = fs.create(f"{root}/a")
+    block = bytes(fs._core.session.welcome.block_size)
+    meddle("AllocateBlock", refuse)
+    w.write(block)
+    w.write(b"rest")
+    eventually("the block is refused", lambda: w._core._block_error is not None)
+    meddle("AllocateBlock", as_ever)
+    w.close()
+    assert fs.read_file(f"{root}/a") == block + b"rest"
 
 
 def python(code: str, *args: str) -> subprocess.CompletedProcess[str]:
@@ -301,3 +427,21 @@ def test_an_interrupt(own: Namenode) -> None:
         own.cont()
         w.close()
         assert fs.read_file("/a") == b"xy"
+
+
+def test_whole_files_after_a_suspend(own: Namenode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lease of temporary files is over by the clock: it is kept alive once more, or else granted again."""
+    data = b"x" * (3 << 20)
+    now, ahead = _clock.now, 0.0
+    monkeypatch.setattr(_clock, "now", lambda: now() + ahead)
+    with leasefs.connect(own.address) as fs:
+        fs.write_file("/a", data)
+        for ended in (False, True):
+            before = fs._core.scratch
+            assert before is not None
+            if ended:
+                own.run("lease", "revoke", f"{before.id:x}")
+            ahead += before.ttl
+            fs.write_file("/a", data, overwrite=True)
+            assert (fs._core.scratch is not before) is ended
+        assert [i.name for i in fs.listdir("/")] == ["a"]

@@ -7,13 +7,14 @@ import contextlib
 import hashlib
 import os
 import secrets
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 from google.protobuf.message import Message
 
 from leasefs import _clock, _format, _granted
 from leasefs._config import Config, StrPath, is_utf8, login
+from leasefs._giveback import GiveBack
 from leasefs._granted import CoreGranted, Keeper
 from leasefs._info import FileInfo, Recovered, Summary, file_info
 from leasefs._names import Call, Namenodes, Node, backoff
@@ -40,6 +41,7 @@ R = TypeVar("R", bound=Message)
 
 _MAX_NAME, _MAX_PATH, _MAX_DEPTH = 255, 32768, 1024
 _WAIT_SLICE = 20.0  # for how many seconds one call waits at the namenode for a holder
+_CLOSE_GRACE = 3.0  # for how many seconds close waits for openings to be cancelled
 _FOLLOW = pb.REF_HOW_FOLLOW_LAST
 
 
@@ -93,12 +95,14 @@ class Core:
         self.session: Session
         self.store = Store(config)
         self.keeper = Keeper(self)
+        self.giveback = GiveBack(self)
         self.writers: set[CoreWriter] = set()
         self.readers: set[CoreReader] = set()
         self.scratch: CoreGranted | None = None
         self.scratch_turn = asyncio.Lock()
         self.closed = False
         self._end: asyncio.Task[None] | None = None
+        self._leaving: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
@@ -148,29 +152,51 @@ class Core:
             await names.close()
         return r.user or login()
 
-    def spawn(self, coro: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, coro: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Runs something in the background, until close at the longest."""
         task = asyncio.create_task(coro)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
-    async def close(self, *, commit: bool = True) -> None:
-        """Closes all that is open, with commit what is not flushed included, and ends the session."""
-        if self.closed:
+    async def close(
+        self, ends: Mapping[CoreWriter, Callable[[], Coroutine[Any, Any, None]]] | None = None, *, commit: bool = True
+    ) -> None:
+        """Closes all that is open, with commit what is not flushed included, and ends the session.
+
+        ends are what closes those writers of which the face has bytes that the core does not know.
+        """
+        how: dict[CoreWriter, Callable[[], Coroutine[Any, Any, None]]] = {}
+        if not self.closed:
+            for w in self.writers:
+                if not w.closing:
+                    how[w] = w.close if commit else w.abort
+        elif not ends:
             return
+        how.update(ends or {})
         self.closed = True
         for r in list(self.readers):
             r.close()
-        writers = [w for w in self.writers if not w.closing]
-        errors = await asyncio.gather(*(w.close() if commit else w.abort() for w in writers), return_exceptions=True)
+        try:
+            results = await asyncio.gather(*(end() for end in how.values()), return_exceptions=True)
+        finally:  # if who closes gives up, the rest ends in the background
+            if self._leaving is None:
+                self._leaving = asyncio.create_task(self._leave())
+        await asyncio.shield(self._leaving)
+        errors = [e for e in results if isinstance(e, BaseException)]
+        for e in errors[1:]:
+            errors[0].add_note(f"also: {e}")
+        if errors:
+            raise errors[0]
+
+    async def _leave(self) -> None:
+        """Ends the session, once no file is open any more."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.config.timeout):
                 await asyncio.gather(*(w.ended.wait() for w in list(self.writers)))  # those that others are closing
+        await self.giveback.settle(_CLOSE_GRACE)
         await _granted.end_scratch(self)
         await self._shut()
-        for e in errors:
-            if isinstance(e, BaseException):
-                raise e
 
     def forget(self) -> None:
         """Nobody is left who could use it: what is not flushed is dropped."""
@@ -201,6 +227,26 @@ class Core:
             return await self.names.do(c, method, req, answer)
         finally:
             self.names.ids.end(call.seq)
+
+    async def _open(self, c: Call, method: str, req: pb.CreateRequest | pb.AppendRequest) -> pb.OpenResponse:
+        """A call that opens a file. If its answer is lost, what it has opened, or will open, is given back."""
+        call = self.names.ids.begin()
+        req.call.CopyFrom(call)
+        kept = False
+        try:
+            return await self.names.do(c, method, req, pb.OpenResponse)
+        except BaseException:
+            kept = self.giveback.opening(c, call)
+            raise
+        finally:
+            if not kept:
+                self.names.ids.end(call.seq)
+
+    async def _settled(self, e: HeldError) -> bool:
+        """Whether the file may have been held by a call of this client whose answer was lost, and is not any more."""
+        h, me = e.holder, self.caller
+        own = h is None or (h.client, h.host, h.pid) == (me.client, me.host, me.pid)
+        return own and await self.giveback.settle()
 
     async def _mutate(self, op: str, path: str, method: str, req: Message) -> pb.MutateResponse:
         return await self.change(Call(op, path, mutates=True), method, req, pb.MutateResponse)
@@ -373,7 +419,13 @@ class Core:
         self._may_open("create", at)
         req = self._create_request(at, overwrite=overwrite, steal=steal, parents=parents, mode=mode, lease=lease)
         sent = _clock.now()
-        r = await self.change(Call("create", at, mutates=True), "Namenode/Create", req, pb.OpenResponse)
+        try:
+            r = await self._open(Call("create", at, mutates=True), "Namenode/Create", req)
+        except HeldError as e:
+            if not await self._settled(e):
+                raise
+            sent = _clock.now()
+            r = await self._open(Call("create", at, mutates=True), "Namenode/Create", req)
         return await self._opened("create", at, r, sent)
 
     async def append(
@@ -389,7 +441,7 @@ class Core:
         op: str = "append",
     ) -> CoreWriter:
         at = clean(op, path)
-        until = _clock.now() + wait
+        until, settled = _clock.now() + wait, False
         while True:
             self._may_open(op, at)
             left = max(until - _clock.now(), 0.0)
@@ -411,10 +463,11 @@ class Core:
             )
             sent = _clock.now()
             try:
-                r = await self.change(
-                    Call(op, at, mutates=True, wait=patience), "Namenode/Append", req, pb.OpenResponse
-                )
+                r = await self._open(Call(op, at, mutates=True, wait=patience), "Namenode/Append", req)
             except HeldError as e:
+                if not settled and await self._settled(e):
+                    settled = True
+                    continue
                 if _clock.now() >= until:
                     e.op = op
                     raise
@@ -422,6 +475,15 @@ class Core:
                     await asyncio.sleep(min(backoff(3), max(until - _clock.now(), 0.0)))
             else:
                 return await self._opened(op, at, r, sent)
+
+    async def lock(self, path: StrPath, *, wait: float) -> CoreWriter:
+        w = await self.append(path, create=True, parents=True, wait=wait, op="lock")
+        try:
+            await w.renewed_for_long()
+        except BaseException:
+            w.forget()
+            raise
+        return w
 
     async def _opened(self, op: str, path: str, r: pb.OpenResponse, sent: float) -> CoreWriter:
         try:
@@ -445,7 +507,7 @@ class Core:
             req.data, req.data_crc32c, req.close = data, _format.crc(data), True
             c = Call("create", at, mutates=True, tail_too=bool(data))
             try:
-                await self.change(c, "Namenode/Create", req, pb.OpenResponse)
+                await self._open(c, "Namenode/Create", req)
             except LeasefsError as e:
                 if not data or not tail_refused(e):
                     raise
@@ -456,7 +518,7 @@ class Core:
             await w.writer.write(bytearray(data))
             await w.publish()
         except BaseException:
-            await asyncio.shield(w.discard())
+            await w.discard()
             raise
 
     async def begin_whole(
@@ -475,10 +537,18 @@ class Core:
         temporary = f"{directory}/.{short}.{secrets.token_hex(8)}.tmp"
         try:
             w = await self.create(temporary, parents=parents, mode=mode, lease=granted)
-        except LeasefsError as e:
-            e.path = at
+        except BaseException as e:
+            self.spawn(self._drop(temporary))
+            if isinstance(e, LeasefsError):
+                e.path = at
             raise
         return WholeFile(self, w, temporary, place.path, overwrite=overwrite, detach=not lease)
+
+    async def _drop(self, temporary: str) -> None:
+        """Removes a file of which nobody knows whether it was made, since the answer was lost."""
+        if await self.giveback.settle(self.session.hard):
+            with contextlib.suppress(LeasefsError):
+                await self.remove(temporary, skip_trash=True)
 
     async def _place(self, path: str, *, overwrite: bool) -> _Place:
         """Where a whole file goes, and refuses what a create would refuse for what is there."""
@@ -558,7 +628,7 @@ class WholeFile:
     def forget(self) -> None:
         """Nobody is left who could write it: it is removed."""
         if not self._core.closed:
-            self._core.spawn(self.discard())
+            self._core.spawn(self._discard())
 
     async def publish(self, last: bytearray | None = None) -> None:
         """Writes the last bytes, closes it and gives it its name."""
@@ -571,9 +641,15 @@ class WholeFile:
             await self.discard()
             e.op, e.path = "create", self._path
             raise
+        except BaseException:  # who closes gave up
+            self._core.spawn(self._discard())
+            raise
 
     async def discard(self) -> None:
-        """Removes it; else the end of its lease does."""
+        """Removes it; else the end of its lease does. It continues if the caller gives up."""
+        await asyncio.shield(self._core.spawn(self._discard()))
+
+    async def _discard(self) -> None:
         with contextlib.suppress(LeasefsError):
             if not self.writer.closing:
                 await self.writer.abort()

@@ -11,7 +11,7 @@ import grpc.aio
 
 from leasefs import _clock
 from leasefs._names import Call, Node, backoff, explain
-from leasefs.errors import LeasefsError, LeaseLostError, NotFoundError, UnavailableError
+from leasefs.errors import ClosedError, LeasefsError, LeaseLostError, NotFoundError, UnavailableError
 from leasefs.v1 import leasefs_pb2 as pb
 
 if TYPE_CHECKING:
@@ -35,17 +35,33 @@ class CoreGranted:
         self.lost: LeasefsError | None = None
         self.stopped = False
         self.on_lost = asyncio.Event()
+        self.heard = asyncio.Event()  # of it, by a keep-alive
 
     def lose(self, why: str) -> None:
         """It has ended, or may have."""
         if self.lost is None:
             self.lost = LeaseLostError(f"granted lease {self.id:x} {why}", op="lease keep-alive")
             self.on_lost.set()
+            self.heard.set()
             log.warning("%s", self.lost)
 
     def remaining(self) -> float:
         """For how many seconds it certainly lives on; 0 once it may have ended."""
         return 0.0 if self.lost is not None or self.stopped else max(self.until - _clock.now(), 0.0)
+
+    def doubt(self) -> LeasefsError | None:
+        """Why it may have ended; None: it lives, or this client keeps it alive no longer."""
+        if self.lost is not None or self.stopped or self.remaining() > 0:
+            return self.lost
+        return LeaseLostError(
+            f"granted lease {self.id:x} was not kept alive for its time to live of {self.ttl:g}s: it may have ended",
+            op="lease keep-alive",
+        )
+
+    async def doubtful(self) -> LeasefsError:
+        """Returns, once it may have ended, why."""
+        await _clock.run_out(self.remaining, self.on_lost)
+        return self.doubt() or _stopped()
 
     async def stop(self) -> None:
         """No longer keeps it alive."""
@@ -81,6 +97,16 @@ class Keeper:
         """Keeps it alive no longer."""
         if self._kept.pop(lease.id, None) is not None:
             lease.on_lost.set()
+            lease.heard.set()
+
+    async def hurry(self, lease: CoreGranted) -> None:
+        """Keeps a lease alive now whose time is over: this machine may have stood still for longer than that."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._core.config.timeout):
+                while lease.id in self._kept and lease.remaining() <= 0:
+                    lease.heard.clear()
+                    self._wake.set()
+                    await lease.heard.wait()
 
     async def close(self) -> None:
         """Keeps none alive any more."""
@@ -115,11 +141,11 @@ class Keeper:
             n += 1
 
     async def _pause(self) -> None:
-        self._wake.clear()
         ttl = min((k.ttl for k in self._kept.values()), default=1.0)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(ttl / 3):
                 await self._wake.wait()
+        self._wake.clear()
 
     async def _serve(
         self, stream: grpc.aio.StreamStreamCall[Any, pb.KeepAliveResponse], node: Node, *, first: bool
@@ -147,6 +173,7 @@ class Keeper:
                     lease.lose("has ended" + (f": {alive.reason}" if alive.reason else ""))
                 else:
                     lease.until = max(lease.until, sent + _clock.sure(alive.ttl_ms / 1000))
+                    lease.heard.set()
 
     def _expire(self) -> None:
         for lease in list(self._kept.values()):
@@ -168,7 +195,9 @@ async def grant(core: Core, ttl: float, name: str) -> CoreGranted:
 async def scratch(core: Core) -> CoreGranted:
     """The lease of temporary files, granted at its first use."""
     async with core.scratch_turn:
-        if core.scratch is None or core.scratch.lost is not None:
+        if core.scratch is not None and core.scratch.remaining() <= 0:
+            await core.keeper.hurry(core.scratch)
+        if core.scratch is None or core.scratch.remaining() <= 0:
             core.scratch = await grant(core, 120.0, "")
         return core.scratch
 
@@ -179,6 +208,10 @@ async def end_scratch(core: Core) -> None:
         with contextlib.suppress(LeasefsError, NotFoundError, TimeoutError):
             async with asyncio.timeout(2.0):
                 await core.scratch.revoke()
+
+
+def _stopped() -> LeasefsError:
+    return ClosedError("the lease is not kept alive any more", op="lease keep-alive")
 
 
 class Granted:
@@ -205,7 +238,15 @@ class Granted:
     @property
     def lost(self) -> LeasefsError | None:
         """Why it has ended, or may have; None: it has not."""
-        return self._core.lost
+        return self._core.doubt()
+
+    def check(self) -> None:
+        """Raises ``LeaseLostError`` once the lease has ended, or may have, ``ClosedError`` if it was stopped."""
+        e = self._core.doubt()
+        if e is None and self._core.stopped:
+            e = _stopped()
+        if e is not None:
+            raise e
 
     def remaining(self) -> float:
         """For how many seconds it certainly lives on; 0 once it may have ended."""

@@ -42,6 +42,7 @@ class Loop:
     """An event loop in a daemon thread."""
 
     def __init__(self) -> None:
+        self.over = False  # the program ends: what is open was told of, and is closed
         self._pid = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._cores: weakref.WeakSet[_AtExit] = weakref.WeakSet()
@@ -141,6 +142,7 @@ class Loop:
         """Ends what is still connected when the interpreter ends."""
         if not self.here:
             return
+        self.over = True
         cores = [c for c in self._cores if not c.closed]
         if not cores:
             return

@@ -236,6 +236,9 @@ class Namenodes:
             node = self.active
             try:
                 reply = await self._once(c, node, method, req, answer)
+            except asyncio.CancelledError:  # the request may be on its way
+                c.lost = c.any_lost = c.mutates
+                raise
             except (grpc.aio.AioRpcError, grpc.aio.UsageError, LeasefsError) as raised:
                 cause = raised
             else:

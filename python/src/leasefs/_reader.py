@@ -56,6 +56,16 @@ class _Page:
     asked: float
 
 
+class _Fetch:
+    """A whole block on its way, or here."""
+
+    __slots__ = ("task", "waiting")
+
+    def __init__(self, task: asyncio.Task[bytearray]) -> None:
+        self.task = task
+        self.waiting = 0  # reads that wait for it
+
+
 class _MovedError(Exception):
     """The file does not have the block where it was."""
 
@@ -72,7 +82,7 @@ class CoreReader:
         self._cut = r.cut
         self._pages = [self._page_of(r, asked, 0)]
         self._tables: dict[tuple[int, int], list[int]] = {}
-        self._held: dict[tuple[int, int], asyncio.Task[bytearray]] = {}  # whole blocks, the latest last
+        self._held: dict[tuple[int, int], _Fetch] = {}  # whole blocks, the latest last
         self._last_end = 0
         self._in_row = 0
         self.closed = False
@@ -80,8 +90,8 @@ class CoreReader:
     def close(self) -> None:
         """Lets go of all that is kept."""
         self.closed = True
-        for t in self._held.values():
-            t.cancel()
+        for f in self._held.values():
+            f.task.cancel()
         self._held.clear()
         self._pages.clear()
         self._core.readers.discard(self)
@@ -181,7 +191,7 @@ class CoreReader:
 
     async def _whole(self, page: _Page, b: _Block, *, ahead: bool) -> bytearray:
         """A whole block; those after it are begun, too."""
-        task = self._hold(b)
+        fetch = self._hold(b)
         keep = {b.key}
         if ahead:
             i = page.blocks.index(b)
@@ -189,30 +199,39 @@ class CoreReader:
                 if nxt.offset < self.length:
                     self._hold(nxt)
                     keep.add(nxt.key)
-        for key in [k for k in self._held if k not in keep]:
-            if len(self._held) <= self._core.config.read_ahead + 1:
-                break
-            self._held.pop(key).cancel()
+        fetch.waiting += 1
+        self._let_go(keep)
         try:
-            return await asyncio.shield(task)
+            return await asyncio.shield(fetch.task)
         except asyncio.CancelledError:
             if self.closed:
                 raise ClosedError("the reader was closed meanwhile", op="read", path=self.path) from None
-            if task.cancelled():  # another read of this reader has let go of it
-                raise _MovedError from None
             raise
-        except (LeasefsError, _MovedError):
-            if self._held.get(b.key) is task:
-                del self._held[b.key]  # who comes later tries again
-            raise
+        finally:
+            fetch.waiting -= 1
+            self._let_go(keep)  # there may have been more than its room, for as many reads as wait
 
-    def _hold(self, b: _Block) -> asyncio.Task[bytearray]:
-        task = self._held.pop(b.key, None)
-        if task is None:
-            task = asyncio.create_task(self._fetch_whole(b))
-            task.add_done_callback(_look_at)
-        self._held[b.key] = task
-        return task
+    def _let_go(self, keep: set[tuple[int, int]]) -> None:
+        """Drops the oldest blocks that are too many. Those that reads wait for stay."""
+        for key in [k for k, f in self._held.items() if k not in keep and f.waiting == 0]:
+            if len(self._held) <= self._core.config.read_ahead + 1:
+                break
+            self._held.pop(key).task.cancel()
+
+    def _hold(self, b: _Block) -> _Fetch:
+        fetch = self._held.pop(b.key, None)
+        if fetch is None:
+            fetch = _Fetch(asyncio.create_task(self._fetch_whole(b)))
+            fetch.task.add_done_callback(lambda t: self._look_at(b.key, t))
+        self._held[b.key] = fetch
+        return fetch
+
+    def _look_at(self, key: tuple[int, int], task: asyncio.Task[bytearray]) -> None:
+        """An error is of those who wait for the fetch; if nobody does, it is no news. Who comes later tries again."""
+        if task.cancelled() or task.exception() is not None:
+            fetch = self._held.get(key)
+            if fetch is not None and fetch.task is task:
+                del self._held[key]
 
     async def _fetch_whole(self, b: _Block) -> bytearray:
         async def once() -> bytearray:
@@ -318,12 +337,6 @@ def _find(page: _Page, offset: int) -> _Block | None:
         else:
             high = mid
     return page.blocks[low] if low < len(page.blocks) else None
-
-
-def _look_at(t: asyncio.Task[bytearray]) -> None:
-    """An error of a fetch that nobody waits for any more is no news."""
-    if not t.cancelled():
-        t.exception()
 
 
 def check_is_file(path: str, attr: pb.Attr, op: str) -> None:

@@ -7,7 +7,9 @@ import io
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+import weakref
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self, overload
 
@@ -103,6 +105,8 @@ class FileSystem:
     def __init__(self, mine: Loop, core: Core) -> None:
         self._loop = mine
         self._core = core
+        self._writers: weakref.WeakSet[Writer] = weakref.WeakSet()
+        self._turn = threading.Lock()  # of the set
         mine.register(core)
 
     def __enter__(self) -> Self:
@@ -112,6 +116,8 @@ class FileSystem:
         if kind is None:
             self.close()
             return
+        for w in self._open_writers():
+            w._closed = True
         with contextlib.suppress(LeasefsError):  # what is raised already counts
             self._loop.run(self._core.close(commit=False))
 
@@ -121,8 +127,22 @@ class FileSystem:
             self._loop.call_soon(core.forget)
 
     def close(self) -> None:
-        """Flushes and closes all open writers, and ends the session. A second call does nothing."""
-        self._loop.run(self._core.close())
+        """Closes all open writers with what was written to them, and ends the session. A second call does nothing.
+
+        If writers cannot be closed, the first error is raised when all have been tried; the others are its notes.
+        What a wrapper around a Writer has not handed on yet, such as one that compresses, is not in the file.
+        """
+        self._loop.check()
+        with contextlib.ExitStack() as held:
+            writers = self._open_writers()
+            for w in writers:
+                held.enter_context(w._lock)  # what is being written comes first
+            ends = {w._core: w._ending() for w in writers if not w._closed}
+            self._loop.run(self._core.close(ends))
+
+    def _open_writers(self) -> list[Writer]:
+        with self._turn:
+            return sorted((w for w in self._writers if not w._closed), key=id)  # who locks some has this order
 
     @property
     def closed(self) -> bool:
@@ -339,8 +359,7 @@ class FileSystem:
 
         ``HeldError`` if another has it for longer than ``wait`` seconds; who waits longest is served first.
         """
-        opened = self._core.append(path, create=True, parents=True, wait=wait, op="lock")
-        return Lock(self, self._loop.run(opened))
+        return Lock(self, self._loop.run(self._core.lock(path, wait=wait)))
 
     # --- reading ---
 
@@ -489,9 +508,9 @@ class Writer(io.BufferedIOBase):
     through for the hard limit), each later write, flush and close raises ``LeaseLostError``, which names
     the new holder if the namenode knows one.
 
-    A ``with`` block that ends by an exception, and a Writer that is collected, or left at the end of the
-    program, without ``close``, drop what was not flushed: the file is closed at its flushed length. The
-    latter warns (``ResourceWarning``).
+    ``FileSystem.close`` closes it, too. A ``with`` block that ends by an exception, and a Writer that is
+    collected, or left at the end of the program, without ``close``, drop what was not flushed: the file is
+    closed at its flushed length. The latter warns (``ResourceWarning``).
     """
 
     def __init__(self, fs: FileSystem, core: CoreWriter, whole: WholeFile | None = None) -> None:
@@ -501,6 +520,8 @@ class Writer(io.BufferedIOBase):
         self._closed = False
         self._gathered = bytearray()
         self._lock = threading.Lock()
+        with fs._turn:
+            fs._writers.add(self)
 
     @property
     def name(self) -> str:
@@ -524,7 +545,7 @@ class Writer(io.BufferedIOBase):
 
     @property
     def lost(self) -> LeasefsError | None:
-        """Why the lease was lost; None: it was not."""
+        """Why the lease is known to be lost; None: it is not, though others may take the file: see ``remaining``."""
         return self._core.lost
 
     @property
@@ -584,15 +605,14 @@ class Writer(io.BufferedIOBase):
         The Writer is done with, whatever is raised: what could not be made durable is not in the file then.
         """
         with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-            end = self._core if self._whole is None else self._whole
-            closing = end.publish if isinstance(end, WholeFile) else end.close
-            try:
-                self._fs._loop.run(closing(self._gathered))
-            finally:
-                self._gathered = bytearray()
+            if not self._closed:
+                self._fs._loop.run(self._ending()())
+
+    def _ending(self) -> Callable[[], Coroutine[Any, Any, None]]:
+        """What closes it. The Writer is done with from here on."""
+        self._closed = True
+        last, self._gathered = self._gathered, bytearray()
+        return partial(self._core.close if self._whole is None else self._whole.publish, last)
 
     def abort(self) -> None:
         """Closes the file at its flushed length, and drops what was not flushed. A second call does nothing."""
@@ -616,7 +636,7 @@ class Writer(io.BufferedIOBase):
 
     def __del__(self) -> None:
         fs = getattr(self, "_fs", None)
-        if fs is None or self._closed or fs.closed or not fs._loop.here:
+        if fs is None or self._closed or fs._loop.over or not fs._loop.here:
             return
         warnings.warn(
             f"leasefs: the writer of {self.name} was not closed: what was not flushed is dropped",
@@ -627,7 +647,7 @@ class Writer(io.BufferedIOBase):
         fs._loop.call_soon((self._whole or self._core).forget)
 
     def _check(self, op: str) -> None:
-        if self._closed:
+        if self._closed or self._core.closing:
             raise ClosedError("the writer is closed", op=op, path=self.name)
         if self._core.lost is not None:
             raise self._core.lost.within(op, self.name)
@@ -637,7 +657,8 @@ class TextWriter(io.TextIOWrapper):
     """A Writer of text, with the same rules for its end."""
 
     def __init__(self, w: Writer, encoding: str, errors: str | None, newline: str | None) -> None:
-        super().__init__(w, encoding, errors, newline)
+        # The Writer gathers, and it alone is known to the FileSystem, which closes it.
+        super().__init__(w, encoding, errors, newline, write_through=True)
         self._writer = w
 
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
@@ -743,17 +764,16 @@ class Lock:
 
     @property
     def lost(self) -> LeasefsError | None:
-        """Why the lock was lost; None: it was not."""
-        return self._core.lost
+        """Why another may have the lock; None: none has, or it was released."""
+        return self._core.doubt()
 
     def remaining(self) -> float:
         """For how many seconds the lock is certainly not another's; 0 or less once it may be."""
         return self._core.remaining()
 
     def check(self) -> None:
-        """Raises ``LeaseLostError`` once the lock is lost."""
-        if self._core.lost is not None:
-            raise self._core.lost.within("lock", self._core.path)
+        """Raises ``LeaseLostError`` once another may have the lock, or it was released."""
+        self._core.check_lock()
 
     def release(self) -> None:
         """Gives the lock up. ``LeaseLostError`` if it was lost before. A second call does nothing."""
@@ -771,7 +791,7 @@ class Lock:
             self.release()
 
     def __del__(self) -> None:
-        if not self._done and not self._fs.closed and self._fs._loop.here:
+        if not self._done and not self._core.closing and not self._fs._loop.over and self._fs._loop.here:
             warnings.warn(
                 f"leasefs: the lock {self._core.path} was not released", ResourceWarning, stacklevel=2, source=self
             )
@@ -785,11 +805,6 @@ class GrantedLease(Granted):
         super().__init__(core)
         self._fs = fs
         self._done = False
-
-    def check(self) -> None:
-        """Raises ``LeaseLostError`` once the lease has ended, or may have."""
-        if self._core.remaining() <= 0:
-            raise self._core.lost or ClosedError("the lease is not kept alive any more", op="lease keep-alive")
 
     def stop(self) -> None:
         """Keeps it alive no longer. What is attached to it is deleted when its time is over."""

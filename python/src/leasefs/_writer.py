@@ -129,6 +129,38 @@ class CoreWriter:
         """For how many seconds the file is certainly not another's; 0 once it is lost or closed."""
         return 0.0 if self.lost is not None or self.closing else self._core.session.remaining(self)
 
+    def doubt(self) -> LeasefsError | None:
+        """Why another may have the file by now; None: none has it, or this writer has given it up."""
+        if self.lost is not None or self.closing or self.remaining() > 0:
+            return self.lost
+        limit = self._core.session.soft
+        return LeaseLostError(
+            f"no renewal came through within the soft limit of {limit:g}s: another may have it by now", path=self.path
+        )
+
+    async def doubtful(self) -> LeasefsError:
+        """Returns, once another may have the file, why."""
+        await _clock.run_out(self.remaining, self.on_lost)
+        return self.doubt() or ClosedError("it was closed", path=self.path)
+
+    def check_lock(self) -> None:
+        """Raises unless no other has the file."""
+        e = self.doubt()
+        if e is None and self.closing:
+            e = LeaseLostError("it was released")
+        if e is not None:
+            raise e.within("lock", self.path)
+
+    async def renewed_for_long(self) -> None:
+        """Returns once the lease is good for a while: the call that took it may have waited for longer than that."""
+        soft = self._core.session.soft
+        until = _clock.now() + max(soft, 1.0)
+        while self.remaining() <= min(soft / 4, 10.0):
+            self.usable()
+            if _clock.now() > until:
+                raise UnavailableError("it was taken, but then no renewal came through", op="lock", path=self.path)
+            await asyncio.sleep(0.005)
+
     def usable(self) -> None:
         """Raises what keeps bytes from being written."""
         if self.lost is not None:
@@ -464,6 +496,8 @@ class CoreWriter:
         failed: LeasefsError | None = None
         try:
             if last and not self.closing:
+                if self._block_error is not None:  # of a trouble that may be over: they are tried once more
+                    self._restart()
                 await self.write(last)
         except LeasefsError as refused:
             failed = refused

@@ -107,7 +107,10 @@ class AsyncFileSystem:
             self._loop.call_soon(core.forget)
 
     async def close(self) -> None:
-        """Flushes and closes all open writers, and ends the session. A second call does nothing."""
+        """Closes all open writers with what was written to them, and ends the session. A second call does nothing.
+
+        If writers cannot be closed, the first error is raised when all have been tried; the others are its notes.
+        """
         await self._run(self._core.close())
 
     @property
@@ -298,8 +301,7 @@ class AsyncFileSystem:
 
     async def lock(self, path: StrPath, *, wait: float = 0.0) -> AsyncLock:
         """Takes a path as a lock."""
-        opened = self._core.append(path, create=True, parents=True, wait=wait, op="lock")
-        return AsyncLock(self, await self._run(opened))
+        return AsyncLock(self, await self._run(self._core.lock(path, wait=wait)))
 
     async def grant(self, ttl: float, *, name: str = "") -> AsyncGrantedLease:
         """Grants a lease, and keeps it alive."""
@@ -382,25 +384,15 @@ class _Held:
         """The fencing token: it grows with each opening of the file."""
         return self._core.epoch
 
-    @property
-    def lost(self) -> LeasefsError | None:
-        """Why the lease was lost; None: it was not."""
-        return self._core.lost
-
     def remaining(self) -> float:
         """For how many seconds the file is certainly not another's; 0 or less once it may be."""
         return self._core.remaining()
-
-    async def wait_lost(self) -> LeasefsError:
-        """Returns, once the lease is lost, why: await it beside what must not go on then."""
-        await self._fs._run(_waited(self._core.on_lost.wait()))
-        return self._core.lost or ClosedError("it was closed", path=self._core.path)
 
     async def __aenter__(self) -> Self:
         return self
 
     def __del__(self) -> None:
-        if not self._core.closing and not self._fs.closed and self._fs._loop.here:
+        if not self._core.closing and not self._fs._loop.over and self._fs._loop.here:
             warnings.warn(
                 f"leasefs: {self._core.path} was not closed: what was not flushed is dropped",
                 ResourceWarning,
@@ -416,6 +408,16 @@ async def _waited(what: Coroutine[Any, Any, object]) -> None:
 
 class AsyncWriter(_Held):
     """A file open for write by this client, and by nobody else."""
+
+    @property
+    def lost(self) -> LeasefsError | None:
+        """Why the lease is known to be lost; None: it is not, though others may take the file: see ``remaining``."""
+        return self._core.lost
+
+    async def wait_lost(self) -> LeasefsError:
+        """Returns, once the lease is known to be lost, why: await it beside what must not continue then."""
+        await self._fs._run(_waited(self._core.on_lost.wait()))
+        return self._core.lost or ClosedError("it was closed", path=self._core.path)
 
     @property
     def name(self) -> str:
@@ -478,10 +480,18 @@ class AsyncWriter(_Held):
 class AsyncLock(_Held):
     """A path held as a lock. While it is good, no other client has it."""
 
+    @property
+    def lost(self) -> LeasefsError | None:
+        """Why another may have the lock; None: none has, or it was released."""
+        return self._core.doubt()
+
+    async def wait_lost(self) -> LeasefsError:
+        """Returns, once another may have the lock, why: await it beside what must not continue then."""
+        return await self._fs._run(self._core.doubtful())
+
     def check(self) -> None:
-        """Raises ``LeaseLostError`` once the lock is lost."""
-        if self._core.lost is not None:
-            raise self._core.lost.within("lock", self._core.path)
+        """Raises ``LeaseLostError`` once another may have the lock, or it was released."""
+        self._core.check_lock()
 
     async def release(self) -> None:
         """Gives the lock up. ``LeaseLostError`` if it was lost before. A second call does nothing."""
@@ -570,8 +580,7 @@ class AsyncGrantedLease(Granted):
 
     async def wait_lost(self) -> LeasefsError:
         """Returns, once the lease has ended, or may have, why."""
-        await self._fs._run(_waited(self._core.on_lost.wait()))
-        return self._core.lost or ClosedError("the lease is not kept alive any more", op="lease keep-alive")
+        return await self._fs._run(self._core.doubtful())
 
     async def stop(self) -> None:
         """Keeps it alive no longer."""

@@ -18,17 +18,17 @@ import datetime
 import inspect
 import io
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
-from fsspec.asyn import AsyncFileSystem, sync
+from fsspec.asyn import AsyncFileSystem as FsspecFileSystem
+from fsspec.asyn import sync
 
 from leasefs._core import Core
 from leasefs._info import FileInfo
 from leasefs._sync import FileSystem, Reader, Writer, connect
-from leasefs.aio import AsyncFileSystem as Connection
-from leasefs.aio import AsyncReader
-from leasefs.errors import ExistsError, NotFoundError, UnsupportedError
+from leasefs.aio import AsyncFileSystem, AsyncReader
+from leasefs.errors import ClosedError, ExistsError, NotFoundError, UnsupportedError
 
 _PIECE = 4 << 20
 _OPTIONS = frozenset(inspect.signature(connect).parameters)
@@ -46,19 +46,39 @@ class _Buffered(io.BufferedReader):
 class _Transacted(Writer):
     """A file of a transaction of fsspec: it is published by commit, not by close."""
 
+    _commits = False
+    _dropped = False  # by the end of the connection
+
     def close(self) -> None:
         """Waits for commit or discard."""
 
     def commit(self) -> None:
         """Gives the file its name."""
+        if self._dropped:
+            raise ClosedError("the connection was closed before", op="create", path=self.name)
+        self._commits = True
         super().close()
 
     def discard(self) -> None:
         """Drops the file."""
         self.abort()
 
+    def _ending(self) -> Callable[[], Coroutine[Any, Any, None]]:
+        end = super()._ending()
+        if self._commits or self._whole is None:
+            return end
+        self._dropped = True
+        return self._whole.discard
 
-class LeasefsFileSystem(AsyncFileSystem):  # type: ignore[misc]
+
+class _Connection(AsyncFileSystem):
+    """A second face of a FileSystem, whose end is the end of both."""
+
+    def __del__(self) -> None:
+        """Closes nothing: files of the FileSystem may be open yet."""
+
+
+class LeasefsFileSystem(FsspecFileSystem):  # type: ignore[misc]
     """What :class:`leasefs.FileSystem` does, as fsspec has it."""
 
     protocol = "leasefs"
@@ -70,7 +90,7 @@ class LeasefsFileSystem(AsyncFileSystem):  # type: ignore[misc]
         ours = {k: options.pop(k) for k in list(options) if k in _OPTIONS}
         super().__init__(namenodes=namenodes, **ours, **options)
         self._files = connect(namenodes, **ours)
-        self._connection = Connection(self._files._loop, self._files._core)
+        self._connection = _Connection(self._files._loop, self._files._core)
         self._namenodes = ",".join(self._core.config.namenodes)
 
     @property
