@@ -157,7 +157,7 @@ func (bs *Blocks) collectSome(ctx context.Context) (deleted, waiting int, err er
 	}
 	if early > 0 && keep == 0 {
 		if bs.tellEarly.now(bs.Clock.Mono()) {
-			bs.Log.Warn("blocks that the newest image names are deleted early, for want of room: without ZooKeeper, files that had them could not be brought back; write another image (leasefs admin checkpoint)")
+			bs.Log.Warn("blocks that the newest image names are deleted early, for want of room: without ZooKeeper, files that had them could not be brought back; another image ends that")
 		}
 	} else if early > 0 {
 		bs.early.Add(int64(early))
