@@ -88,11 +88,14 @@ func (f *file) last(op string, b *Block) error {
 	}
 	if f.block == nil && f.resumed {
 		f.block = &place{b.Index(), b.Index() * f.attr.BlockSize}
+		if b.isOdd() {
+			return fserror.New(fserror.InvalidArgument, op, f.path, "block %d began at a place that only the gateway knows which gave it to the client; write the file again", b.ID)
+		}
 	}
 	switch {
 	case f.block == nil || b.Index() != f.block.index:
 		return fserror.New(fserror.InvalidArgument, op, f.path, "block %d is not the last one of the file", b.ID)
-	case b.Stamp>>stampShift != f.stamp>>stampShift && !f.resumed:
+	case b.epoch() != f.stamp>>stampShift && !f.resumed:
 		return lost(op, f.path, "block %d has the generation stamp %d of an older writer; the present one has %d", b.ID, b.Stamp, f.stamp)
 	}
 	return nil
@@ -144,6 +147,9 @@ func (t *Table) AddBlock(ctx context.Context, u *users.User, name, path string, 
 	}
 	f.before, f.block = f.block, &place{index, length}
 	return f.view(f.block), nil
+	if length != index*f.attr.BlockSize {
+		f.stamp |= stampOdd // and so are all blocks after it
+	}
 }
 
 // follows tells whether the last block is the one after previous. f.mu is held.
@@ -163,7 +169,7 @@ func (t *Table) AbandonBlock(ctx context.Context, u *users.User, name, path stri
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.block == nil || f.block.index != b.Index() {
+	if f.block == nil && !f.resumed || f.block != nil && f.block.index != b.Index() {
 		return nil // it is given up already
 	}
 	if err := f.last(op, &b); err != nil {
@@ -194,8 +200,8 @@ func (t *Table) UpdateBlockForPipeline(ctx context.Context, u *users.User, name 
 	if err := f.last(op, &b); err != nil {
 		return Block{}, err
 	}
-	if (f.stamp+1)>>stampShift != f.stamp>>stampShift {
-		return Block{}, fserror.New(fserror.TooLarge, op, f.path, "the file's pipelines were set up %d times since it was opened; close it and append to it", 1<<stampShift)
+	if f.stamp&maxPipelines == maxPipelines {
+		return Block{}, fserror.New(fserror.TooLarge, op, f.path, "the file's pipelines were set up %d times since it was opened; close it and append to it", maxPipelines)
 	}
 	f.hangUp()
 	f.stamp++
@@ -341,7 +347,7 @@ func (t *Table) wasCompleted(ctx context.Context, u *users.User, key users.Key, 
 	if end, ok := t.endings.of(endingOf(key, i.Inode, last)); ok && end == i.Length {
 		return true
 	}
-	return i.Length == endOf(last, a.BlockSize)
+	return (last == nil || !last.isOdd()) && i.Length == endOf(last, a.BlockSize)
 }
 
 // endOf is where a file ends of which last is the last block, nil if it has none, and which has no
