@@ -25,6 +25,7 @@ type file struct {
 	gone   atomic.Bool
 	heard  atomic.Int64 // when the client was heard of last: a Duration since table.began
 	left   atomic.Int64 // when Complete said last that the file is not closed yet; 0: it did not
+	closes atomic.Bool  // Complete has tried to close it, with all that had arrived
 
 	pipe atomic.Pointer[Pipe] // that may bring bytes now
 	// trouble is why bytes could not be kept, which a connection for bytes cannot say: the
@@ -87,10 +88,10 @@ func (f *file) last(op string, b *Block) error {
 		return fserror.New(fserror.InvalidArgument, op, f.path, "block %d is of another file", b.ID)
 	}
 	if f.block == nil && f.resumed {
-		f.block = &place{b.Index(), b.Index() * f.attr.BlockSize}
 		if b.isOdd() {
 			return fserror.New(fserror.InvalidArgument, op, f.path, "block %d began at a place that only the gateway knows which gave it to the client; write the file again", b.ID)
 		}
+		f.block = &place{b.Index(), b.Index() * f.attr.BlockSize}
 	}
 	switch {
 	case f.block == nil || b.Index() != f.block.index:
@@ -146,10 +147,10 @@ func (t *Table) AddBlock(ctx context.Context, u *users.User, name, path string, 
 		return Block{}, fserror.New(fserror.TooLarge, op, f.path, "a file has at most %d blocks; write it with larger ones", maxIndex+1)
 	}
 	f.before, f.block = f.block, &place{index, length}
-	return f.view(f.block), nil
 	if length != index*f.attr.BlockSize {
 		f.stamp |= stampOdd // and so are all blocks after it
 	}
+	return f.view(f.block), nil
 }
 
 // follows tells whether the last block is the one after previous. f.mu is held.
@@ -274,7 +275,11 @@ func (t *Table) Complete(ctx context.Context, u *users.User, name, path string, 
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.closeTime)
 	defer cancel()
+	first := f.closes.CompareAndSwap(false, true)
 	err = f.u.FS.CloseOrKeep(ctx, f.w)
+	if first && isLost(f.w, err) {
+		t.noteDropped(f) // no earlier call can have brought the rest
+	}
 	switch kind := fserror.KindOf(err); {
 	case err == nil:
 	case kind == fserror.Closed: // another call does it
@@ -298,6 +303,11 @@ func (t *Table) Complete(ctx context.Context, u *users.User, name, path string, 
 		return true, nil // by a call that was carried out, and not answered
 	}
 	return err == nil, err
+}
+
+// isLost tells whether a Writer had lost its lease when its close failed.
+func isLost(w *client.Writer, err error) bool {
+	return err != nil && (errors.Is(err, fserror.LeaseLost) || errors.Is(context.Cause(w.Context()), fserror.LeaseLost))
 }
 
 // closeLeft closes those of a client's files that he has wanted to be closed, and gave up when that did
@@ -341,7 +351,7 @@ func (t *Table) wasCompleted(ctx context.Context, u *users.User, key users.Key, 
 	default:
 		i, err = u.FS.Stat(ctx, path)
 	}
-	if err != nil || i.Open != nil {
+	if err != nil || i.Open != nil || t.hasDropped(key, i.Inode, last) {
 		return false
 	}
 	if end, ok := t.endings.of(endingOf(key, i.Inode, last)); ok && end == i.Length {
