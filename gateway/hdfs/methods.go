@@ -254,6 +254,16 @@ var once = map[string]bool{
 	"createSnapshot": true, "renameSnapshot": true, "deleteSnapshot": true,
 }
 
+// reads tells by its name whether a call changes nothing.
+func reads(method string) bool {
+	for _, prefix := range []string{"get", "list", "check", "is"} {
+		if strings.HasPrefix(method, prefix) {
+			return true
+		}
+	}
+	return method == "msync"
+}
+
 // find returns what answers a call.
 func find(c *ipc.Call) (method, error) {
 	methods, ok := protocols[c.Protocol]
