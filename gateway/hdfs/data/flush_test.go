@@ -1,6 +1,7 @@
 package data_test
 
 import (
+	"net"
 	"testing"
 
 	"github.com/leasefs/leasefs/gateway/hdfs/data"
@@ -128,4 +129,46 @@ func TestTakenAwayWhileItWaits(t *testing.T) {
 	if err == nil || len(m.GetReply()) != 1 || m.GetReply()[0] == pb.Status_SUCCESS {
 		t.Errorf("acknowledged: %v, %v", m, err)
 	}
+}
+
+// heardConn tells when something has been read from it.
+type heardConn struct {
+	net.Conn
+	heard chan<- struct{}
+}
+
+func (c heardConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.heard <- struct{}{}
+	}
+	return n, err
+}
+
+type hearing struct {
+	net.Listener
+	heard chan struct{}
+}
+
+func (l hearing) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	return heardConn{c, l.heard}, err
+}
+
+// TestConnectionsWithoutATokenMakeRoom: connections that have begun a request, and shown no token, keep
+// nobody from writing.
+func TestConnectionsWithoutATokenMakeRoom(t *testing.T) {
+	const most = 8
+	heard := make(chan struct{}, 1000)
+	r := start(t, func(c *data.Config) { c.Conns, c.Listener = most, hearing{c.Listener, heard} })
+	_, b := r.create("c", "/f", 1<<20)
+	for range most {
+		if _, err := r.dial().Write([]byte{0, 28, 80}); err != nil {
+			t.Fatal(err)
+		}
+		<-heard
+	}
+	w := r.writing(b)
+	w.put(0, []byte("hello"))
+	r.holds("/f", []byte("hello"))
 }

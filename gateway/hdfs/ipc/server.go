@@ -147,6 +147,7 @@ func Serve(l net.Listener, cfg Config) *Server {
 	}
 	table := conns.New(cfg.Conns, 0)
 	table.EndUnanswered(writeTime)
+	table.ShareLocally()
 	s := &Server{
 		cfg: cfg, log: cfg.Logger,
 		listener: table.Listener(l),
