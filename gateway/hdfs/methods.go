@@ -254,6 +254,16 @@ var once = map[string]bool{
 	"createSnapshot": true, "renameSnapshot": true, "deleteSnapshot": true,
 }
 
+// reads tells by its name whether a call changes nothing.
+func reads(method string) bool {
+	for _, prefix := range []string{"get", "list", "check", "is"} {
+		if strings.HasPrefix(method, prefix) {
+			return true
+		}
+	}
+	return method == "msync"
+}
+
 // find returns what answers a call.
 func find(c *ipc.Call) (method, error) {
 	methods, ok := protocols[c.Protocol]
@@ -277,10 +287,24 @@ func (s *Server) handle(ctx context.Context, c *ipc.Call) (m proto.Message, err 
 		s.cfg.Observe(class, time.Since(began))
 	}(time.Now())
 	m, err = s.answer(ctx, c)
-	if s.cfg.Pair && err != nil && noNamenode(err) {
+	switch {
+	case err == nil:
+	case fserror.ReasonOf(err) == fserror.ReasonReplyLost && isToldOnce(c):
+		err = hadoop.Named(hadoop.IOException, err)
+	case s.cfg.Pair && noNamenode(err):
 		err = hadoop.Named(hadoop.Standby, err)
 	}
 	return m, err
+}
+
+// isToldOnce tells whether the client of a call must not be asked to make it once more where nobody
+// knows whether it has happened: the second one would be answered otherwise.
+func isToldOnce(c *ipc.Call) bool {
+	switch c.Method {
+	case "create", "append", "updatePipeline":
+		return false
+	}
+	return c.Protocol == clientProtocol && once[c.Method]
 }
 
 // noNamenode tells whether another gateway may reach an active namenode where this one does not. The

@@ -2,7 +2,9 @@ package hdfs_test
 
 import (
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -12,6 +14,40 @@ import (
 	pb "github.com/leasefs/leasefs/gateway/hdfs/hadoop"
 	"github.com/leasefs/leasefs/test/env"
 )
+
+// TestUnknownOutcomeIsTold: a client is not asked to make a call once more that must not happen twice
+// and of which nobody knows whether it has happened. It is told so.
+func TestUnknownOutcomeIsTold(t *testing.T) {
+	wire := new(env.Wire)
+	n, s := start(t, func(c *hdfs.Config) {
+		c.Client.DialOptions, c.Client.Timeout, c.Pair = wire.DialOptions(), 10*time.Second, true
+	})
+	fs := n.Client(t)
+	check(t, fs.WriteFile(t.Context(), "/a", []byte("a")))
+	del, mkdirs := dial(t, s, "root", ""), dial(t, s, "root", "")
+	ask(del, "getFileInfo", of("/a"), new(pb.StatusResponseProto)) // there is a session now
+	wire.Set(func(method string, _ any, send func() error) error {
+		if err := send(); method != "Delete" && method != "Mkdir" {
+			return err
+		}
+		return env.ErrLost
+	})
+	t.Cleanup(func() { wire.Set(nil) })
+	var both sync.WaitGroup
+	both.Go(func() {
+		err := mkdirs.call(clientProtocol, "mkdirs", &pb.MkdirsRequestProto{Src: proto.String("/d"), Masked: &pb.FsPermissionProto{Perm: proto.Uint32(0o755)}, CreateParent: proto.Bool(false)}, new(pb.BoolResponseProto))
+		wantClass(t, "mkdirs", err, hadoop.Standby)
+	})
+	err := del.call(clientProtocol, "delete", &pb.DeleteRequestProto{Src: proto.String("/a"), Recursive: proto.Bool(false)}, new(pb.BoolResponseProto))
+	wantClass(t, "delete", err, hadoop.IOException)
+	if err == nil || !strings.Contains(err.Error(), "look before you repeat it") {
+		t.Errorf("delete: %v", err)
+	}
+	both.Wait()
+	if _, err := fs.Stat(t.Context(), "/a"); client.KindOf(err) != client.ErrNotFound {
+		t.Errorf("the file that was deleted: %v", err)
+	}
+}
 
 // TestRetryAtAnotherGateway: a gateway is killed when a call was carried out and its client
 // has no answer yet. What the client is told that makes the call once more by another gateway

@@ -161,8 +161,9 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		Admit: func(c ipc.Client) error {
 			return hadoop.MayActFor(proxies, hadoop.Acting{By: c.By, For: c.User, From: c.From.String(), Token: c.Proof == auth.ByToken})
 		},
-		Once: func(protocol, method string) bool { return protocol == clientProtocol && once[method] },
-		Idle: cfg.Idle, Logger: s.log,
+		Once:    func(protocol, method string) bool { return protocol == clientProtocol && once[method] },
+		Changes: func(_, method string) bool { return !reads(method) },
+		Idle:    cfg.Idle, Logger: s.log,
 	})
 	s.work.Go(s.sweep)
 	s.work.Go(func() {

@@ -68,6 +68,10 @@ const (
 // user cannot do anything about it.
 const ReasonBlockStore = "block store"
 
+// ReasonReplyLost is the reason of errors of calls of which nobody knows whether they happened. It has no
+// hint, since the message says it.
+const ReasonReplyLost = "reply lost"
+
 // Because returns e with the reason.
 func (e *Error) Because(reason string) *Error {
 	e.Reason = reason

@@ -162,6 +162,7 @@ func (c *Call) ended(ctx context.Context) error {
 	e := fserror.Ended(ctx, c.Op, c.Path)
 	if c.Mutates && c.Lost && e.Message == "" {
 		e.Message = unknownOutcome
+		e.Reason = fserror.ReasonReplyLost
 	}
 	return e
 }
@@ -176,6 +177,7 @@ func (s *Namenodes) over(c *Call, last *fserror.Error) error {
 		s.cfg.Timeout, s, Plain(last))
 	if unknown {
 		e.Message += "; " + unknownOutcome + ": look before you repeat it"
+		e.Reason = fserror.ReasonReplyLost
 	} else {
 		e.Message += "; check that one runs there"
 		e.Reason = fserror.ReasonNoAnswer

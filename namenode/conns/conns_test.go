@@ -115,6 +115,25 @@ func TestGreedyAddress(t *testing.T) {
 	}
 }
 
+// The machine's own connections take no more than others' where they share as others do.
+func TestShareLocally(t *testing.T) {
+	table := New(128, 1<<20)
+	table.ShareLocally()
+	for i := range 96 { // three quarters
+		_, c := admit(t, table, fmt.Sprintf("127.0.0.1:%d", i))
+		if c == nil {
+			t.Fatal("no room for", i)
+		}
+		c.MarkBusy()
+	}
+	if _, c := admit(t, table, "127.0.0.1:99"); c != nil {
+		t.Error("there is room for one that has three quarters")
+	}
+	if _, c := admit(t, table, "10.0.0.1:1"); c == nil {
+		t.Error("no room for one that has nothing")
+	}
+}
+
 // wire is a connection whose other side sends what the test writes.
 func wire(t *testing.T, table *Table) (*Conn, func(p []byte), net.Conn) {
 	t.Helper()

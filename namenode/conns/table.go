@@ -18,6 +18,7 @@ type Table struct {
 	limit  *share.Limit
 	budget int64 // of the bytes of each kind
 	silent time.Duration
+	equal  bool // see ShareLocally
 
 	mu    sync.Mutex
 	held  [kinds]int64
@@ -56,6 +57,10 @@ func New(most int, budget int64) *Table {
 // read for so long, since the kernel does not tell them apart; so it has to be as long as
 // a client may pause. It comes before the first connection.
 func (t *Table) EndUnanswered(after time.Duration) { t.silent = after }
+
+// ShareLocally gives the machine's own connections no more than others', for a server whose clients are
+// there. It comes before the first one.
+func (t *Table) ShareLocally() { t.equal = true }
 
 // Bound has each address have no more connections than quota says. It comes before the first one.
 func (t *Table) Bound(quota share.Quota) { t.limit = share.Of(t.most, share.Connections, quota) }
@@ -153,6 +158,7 @@ func endUnanswered(raw net.Conn, after time.Duration) {
 func (t *Table) admit(raw net.Conn) *Conn {
 	addr := raw.RemoteAddr()
 	from := &known{addr, addr.String(), Taker(addr), nil}
+	from.who.Reserve = from.who.Reserve && !t.equal
 	c := &Conn{Conn: raw, table: t, from: from}
 	from.c = c
 	for !t.limit.Take(1, from.who) {

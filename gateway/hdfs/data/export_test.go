@@ -8,8 +8,11 @@ import (
 	"strconv"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protodelim"
+
 	"github.com/leasefs/leasefs/gateway/gate"
 	"github.com/leasefs/leasefs/gateway/hdfs/files"
+	"github.com/leasefs/leasefs/gateway/hdfs/hadoop"
 	"github.com/leasefs/leasefs/namenode/share"
 )
 
@@ -61,6 +64,37 @@ func Requests(b []byte) {
 			return
 		}
 	}
+}
+
+// IsFull tells whether a packet of n bytes is a full one, with a checksum for so many bytes each.
+func IsFull(per int, checksums bool, n, longest int) bool {
+	s := sums{per: per}
+	if checksums {
+		s.table = castagnoli
+	}
+	return s.isFull(n, longest)
+}
+
+// told is a silent connection that keeps what is sent.
+type told struct {
+	silent
+	out bytes.Buffer
+}
+
+func (c *told) Write(p []byte) (int, error) { return c.out.Write(p) }
+
+// Acknowledged is what a client is told of a full packet up to end when its connection ends behind it.
+func Acknowledged(pipe *files.Pipe, end int64) (*hadoop.PipelineAckProto, error) {
+	raw := new(told)
+	acks := make(chan ack, 1)
+	acks <- ack{end: end, pause: streamPause}
+	close(acks)
+	err := (&conn{Conn: raw}).acknowledge(pipe, acks)
+	m := new(hadoop.PipelineAckProto)
+	if derr := protodelim.UnmarshalFrom(&raw.out, m); derr != nil {
+		return nil, derr
+	}
+	return m, err
 }
 
 // ExpectEnd says for how long the end of the block is expected behind a short packet that begins

@@ -24,7 +24,9 @@ const (
 	maxPerSum   = 1 << 20
 	pieceSize   = 64 << 10
 	sumSize     = crc32.Size
-	headerPlain = 25 // bytes of a header without syncBlock
+	headerPlain = 25                  // bytes of a header without syncBlock
+	packetSize  = 64 << 10            // of clients' packets, if nobody sets another (dfs.client-write-packet-size)
+	packetHead  = 6 + headerPlain + 2 // what Java's and Rust's clients leave of that for the header
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -58,6 +60,15 @@ func (s sums) count(data int) int {
 		return 0
 	}
 	return (data + s.per - 1) / s.per
+}
+
+// isFull tells whether a client ended a packet of n bytes because no more fit, and not because it
+// flushes. With Java's and Rust's clients, packetSize includes the header and the checksums, and a packet
+// has whole chunks; Go's has packetSize bytes of data. A client that makes larger packets is known by one
+// that is as long as the longest before it. Smaller ones cannot be told from flushes.
+func (s sums) isFull(n, longest int) bool {
+	usual := max((packetSize-packetHead)/(s.per+s.count(s.per)*sumSize), 1) * s.per
+	return n%s.per == 0 && n >= max(usual, longest) && (n == usual || n == packetSize || n == longest)
 }
 
 // errSum says that bytes are not what their checksum says.

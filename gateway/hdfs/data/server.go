@@ -86,6 +86,7 @@ func Start(cfg Config) *Server {
 	}
 	table := conns.New(cfg.Conns, 0)
 	table.EndUnanswered(cfg.Idle) // a reader may pause, see push
+	table.ShareLocally()
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, listener: table.Listener(cfg.Listener),
 		ahead: share.New(aheadOf), sums: gate.New(sumsOf, sumTime), served: make(chan struct{}), whole: wholePause, open: map[net.Conn]struct{}{},
@@ -154,6 +155,7 @@ type conn struct {
 	*Server
 	net.Conn
 	in   *bufio.Reader
+	busy bool    // its request has shown a good token
 	read reading // the last file that was read
 }
 
@@ -210,10 +212,7 @@ func (c *conn) one() error {
 	if _, err := io.ReadFull(c.in, head[:1]); err != nil {
 		return err
 	}
-	if cc, ok := c.Conn.(*conns.Conn); ok { // it makes room for others only between requests
-		cc.MarkBusy()
-		defer cc.MarkIdle()
-	}
+	defer c.endRequest()
 	_ = c.SetDeadline(time.Now().Add(headTime))
 	if _, err := io.ReadFull(c.in, head[1:]); err != nil {
 		return err
@@ -271,10 +270,23 @@ func (c *conn) refuse(status hadoop.Status, why error) error {
 	return why
 }
 
-// allowed opens the token that came with a request.
+// allowed opens the token that came with a request. If it is good, the connection makes no room for
+// others until the request ends.
 func (c *conn) allowed(h *hadoop.BaseHeaderProto, write bool) (files.Grant, error) {
 	t := h.GetToken()
-	return c.cfg.Files.Check(t.GetIdentifier(), t.GetPassword(), int64(h.GetBlock().GetBlockId()), write) //nolint:gosec // as bits
+	g, err := c.cfg.Files.Check(t.GetIdentifier(), t.GetPassword(), int64(h.GetBlock().GetBlockId()), write) //nolint:gosec // as bits
+	if cc, ok := c.Conn.(*conns.Conn); ok && err == nil && !c.busy {
+		c.busy = true
+		cc.MarkBusy()
+	}
+	return g, err
+}
+
+func (c *conn) endRequest() {
+	if cc, ok := c.Conn.(*conns.Conn); ok && c.busy {
+		c.busy = false
+		cc.MarkIdle()
+	}
 }
 
 // session returns the session of a user, to be given back.

@@ -2,6 +2,7 @@ package data
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,11 +19,9 @@ import (
 )
 
 const (
-	// streamPacket is from how many bytes on a packet is taken for one of a stream, behind
-	// which the next is expected; a shorter one is made durable at once.
-	streamPacket = 32 << 10
-	// streamPause is for how long that is expected. A writer that is slower than that makes
-	// each packet durable; one that flushes just at the end of a packet waits so long.
+	// streamPause is for how long the next packet is expected behind a full one. A writer that is
+	// slower than that makes each packet durable; one that flushes just at the end of a full packet
+	// waits so long.
 	streamPause = 50 * time.Millisecond
 	// wholePause is for how long the end of the block is expected behind a short packet that
 	// begins a file: then that is all of the file, and its close makes it durable. A writer
@@ -108,7 +107,7 @@ type ack struct {
 	seqno  int64
 	end    int64 // of the file, with its bytes
 	last   bool  // it ends the block
-	short  bool  // only the end of the block behind it says that nobody waits for it to be durable
+	short  bool  // it is not full: only the end of the block behind it says that nobody waits for it to be durable
 	flush  bool  // it is acknowledged when it is durable, and that is to be at once
 	pause  time.Duration
 	status hadoop.Status
@@ -137,14 +136,16 @@ func (c *conn) take(pipe *files.Pipe, s sums, first bool) error {
 	}()
 	err := c.takeAll(ctx, pipe, &packets{in: c.in, sums: s}, first, acks)
 	close(acks)
-	if aerr := <-acked; aerr != nil {
-		return aerr
+	err = cmp.Or(<-acked, err)
+	if err != nil && pipe.Durable() < pipe.End() { // the client may have died, and was told that this has arrived
+		defer time.AfterFunc(moveTime, pipe.Close).Stop()
+		_ = pipe.Flush() // the client's next call is told why not
 	}
 	return err
 }
 
 func (c *conn) takeAll(ctx context.Context, pipe *files.Pipe, p *packets, first bool, acks chan<- ack) error {
-	end := pipe.End()
+	end, longest := pipe.End(), 0
 	for {
 		c.within(ctx, c.cfg.Idle)
 		h, err := p.next()
@@ -171,7 +172,7 @@ func (c *conn) takeAll(ctx context.Context, pipe *files.Pipe, p *packets, first 
 			}
 		}
 		last := h.GetLastPacketInBlock()
-		a := ack{seqno: seqno, end: end, last: last, short: n > 0 && n < streamPacket, flush: h.GetSyncBlock() || last && pipe.Full(end)}
+		a := ack{seqno: seqno, end: end, last: last, short: n > 0 && !p.sums.isFull(n, longest), flush: h.GetSyncBlock() || last && pipe.Full(end)}
 		switch {
 		case !a.short:
 			a.pause = streamPause
@@ -180,6 +181,7 @@ func (c *conn) takeAll(ctx context.Context, pipe *files.Pipe, p *packets, first 
 		default:
 			a.flush = true
 		}
+		longest = max(longest, n)
 		acks <- a
 		if last {
 			return nil
@@ -225,7 +227,8 @@ func (c *conn) acknowledge(pipe *files.Pipe, acks <-chan ack) error {
 						late = true
 					}
 				}
-				a.flush = late || a.short && !next.last // else it is one of a stream, or all of a file
+				// Else it is one of a stream, or all of a file, or the end of the block.
+				a.flush = late || !hasNext && !a.last || a.short && !next.last
 			}
 			if a.flush {
 				if err := pipe.Flush(); err != nil {

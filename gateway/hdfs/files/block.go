@@ -12,11 +12,16 @@ import (
 )
 
 // A block's ID is its file's inode and its number in the file; a stamp is the epoch of
-// the file's opening and how often a pipeline was set up since then. Of a file in a snapshot the
-// ID is that of the live file; only the token says in which snapshot it is.
+// the file's opening, whether the block is odd, and how often a pipeline was set up since then. Of a
+// file in a snapshot the ID is that of the live file; only the token says in which snapshot it is.
 const (
 	indexBits  = 24
 	stampShift = 10
+	// stampOdd marks a block that began elsewhere than its number says, and those that the same
+	// opening began after it: only the gateway that gave them knows where.
+	stampOdd = 1 << (stampShift - 1)
+	// maxPipelines is how often a pipeline is set up in one opening.
+	maxPipelines = stampOdd - 1
 )
 
 // maxIndex is the greatest number of a block in its file.
@@ -33,6 +38,11 @@ func (b Block) Inode() uint64 {
 
 // Index is its number in the file; the first is 0.
 func (b Block) Index() int64 { return b.ID & maxIndex }
+
+func (b Block) isOdd() bool { return b.Stamp&stampOdd != 0 }
+
+// epoch is that of the opening in which the client was given the block.
+func (b Block) epoch() int64 { return b.Stamp >> stampShift }
 
 // ranges are the blocks of a file with so many bytes that a range touches, at most
 // MaxLocated. A file that has more blocks than there are numbers has larger ones.

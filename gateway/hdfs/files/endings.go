@@ -23,9 +23,10 @@ func endingOf(key users.Key, inode uint64, last *Block) ending {
 	return ending{key, inode, last.Index(), last.Length}
 }
 
-// endings remember how long files are that were closed last of which the client's last block does not
-// tell: one began elsewhere than at a multiple of the block size. The oldest are
-// forgotten. The zero value is empty. It is safe for concurrent use.
+// endings remember a number of each file that a client closed or lost last: how long it was, of one whose
+// last block does not tell, since a block began elsewhere than at a multiple of the block size; or the
+// epoch under which it was lost. The oldest are forgotten. The zero value is empty. It is safe for
+// concurrent use.
 type endings struct {
 	mu    sync.Mutex
 	ends  map[ending]int64
@@ -57,4 +58,18 @@ func (e *endings) of(what ending) (length int64, ok bool) {
 	defer e.mu.Unlock()
 	length, ok = e.ends[what]
 	return length, ok
+}
+
+// noteDropped notes of a file that was lost whether its client wrote bytes that are not in it: another
+// may have made it as long since then.
+func (t *Table) noteDropped(f *file) {
+	if f.w.Durable() < f.w.Length() {
+		t.dropped.add(ending{key: f.holder, inode: f.w.Inode()}, int64(f.w.Token())) //nolint:gosec // see add
+	}
+}
+
+// hasDropped tells whether bytes of a client were dropped who believes that last is a file's last block.
+func (t *Table) hasDropped(key users.Key, inode uint64, last *Block) bool {
+	epoch, ok := t.dropped.of(ending{key: key, inode: inode})
+	return ok && last != nil && last.epoch() <= epoch // else he has opened the file again since then
 }

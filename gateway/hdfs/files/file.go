@@ -25,6 +25,7 @@ type file struct {
 	gone   atomic.Bool
 	heard  atomic.Int64 // when the client was heard of last: a Duration since table.began
 	left   atomic.Int64 // when Complete said last that the file is not closed yet; 0: it did not
+	closes atomic.Bool  // Complete has tried to close it, with all that had arrived
 
 	pipe atomic.Pointer[Pipe] // that may bring bytes now
 	// trouble is why bytes could not be kept, which a connection for bytes cannot say: the
@@ -87,12 +88,15 @@ func (f *file) last(op string, b *Block) error {
 		return fserror.New(fserror.InvalidArgument, op, f.path, "block %d is of another file", b.ID)
 	}
 	if f.block == nil && f.resumed {
+		if b.isOdd() {
+			return fserror.New(fserror.InvalidArgument, op, f.path, "block %d began at a place that only the gateway knows which gave it to the client; write the file again", b.ID)
+		}
 		f.block = &place{b.Index(), b.Index() * f.attr.BlockSize}
 	}
 	switch {
 	case f.block == nil || b.Index() != f.block.index:
 		return fserror.New(fserror.InvalidArgument, op, f.path, "block %d is not the last one of the file", b.ID)
-	case b.Stamp>>stampShift != f.stamp>>stampShift && !f.resumed:
+	case b.epoch() != f.stamp>>stampShift && !f.resumed:
 		return lost(op, f.path, "block %d has the generation stamp %d of an older writer; the present one has %d", b.ID, b.Stamp, f.stamp)
 	}
 	return nil
@@ -143,6 +147,9 @@ func (t *Table) AddBlock(ctx context.Context, u *users.User, name, path string, 
 		return Block{}, fserror.New(fserror.TooLarge, op, f.path, "a file has at most %d blocks; write it with larger ones", maxIndex+1)
 	}
 	f.before, f.block = f.block, &place{index, length}
+	if length != index*f.attr.BlockSize {
+		f.stamp |= stampOdd // and so are all blocks after it
+	}
 	return f.view(f.block), nil
 }
 
@@ -163,7 +170,7 @@ func (t *Table) AbandonBlock(ctx context.Context, u *users.User, name, path stri
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.block == nil || f.block.index != b.Index() {
+	if f.block == nil && !f.resumed || f.block != nil && f.block.index != b.Index() {
 		return nil // it is given up already
 	}
 	if err := f.last(op, &b); err != nil {
@@ -194,8 +201,8 @@ func (t *Table) UpdateBlockForPipeline(ctx context.Context, u *users.User, name 
 	if err := f.last(op, &b); err != nil {
 		return Block{}, err
 	}
-	if (f.stamp+1)>>stampShift != f.stamp>>stampShift {
-		return Block{}, fserror.New(fserror.TooLarge, op, f.path, "the file's pipelines were set up %d times since it was opened; close it and append to it", 1<<stampShift)
+	if f.stamp&maxPipelines == maxPipelines {
+		return Block{}, fserror.New(fserror.TooLarge, op, f.path, "the file's pipelines were set up %d times since it was opened; close it and append to it", maxPipelines)
 	}
 	f.hangUp()
 	f.stamp++
@@ -268,7 +275,11 @@ func (t *Table) Complete(ctx context.Context, u *users.User, name, path string, 
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.closeTime)
 	defer cancel()
+	first := f.closes.CompareAndSwap(false, true)
 	err = f.u.FS.CloseOrKeep(ctx, f.w)
+	if first && isLost(f.w, err) {
+		t.noteDropped(f) // no earlier call can have brought the rest
+	}
 	switch kind := fserror.KindOf(err); {
 	case err == nil:
 	case kind == fserror.Closed: // another call does it
@@ -292,6 +303,11 @@ func (t *Table) Complete(ctx context.Context, u *users.User, name, path string, 
 		return true, nil // by a call that was carried out, and not answered
 	}
 	return err == nil, err
+}
+
+// isLost tells whether a Writer had lost its lease when its close failed.
+func isLost(w *client.Writer, err error) bool {
+	return err != nil && (errors.Is(err, fserror.LeaseLost) || errors.Is(context.Cause(w.Context()), fserror.LeaseLost))
 }
 
 // closeLeft closes those of a client's files that he has wanted to be closed, and gave up when that did
@@ -335,13 +351,13 @@ func (t *Table) wasCompleted(ctx context.Context, u *users.User, key users.Key, 
 	default:
 		i, err = u.FS.Stat(ctx, path)
 	}
-	if err != nil || i.Open != nil {
+	if err != nil || i.Open != nil || t.hasDropped(key, i.Inode, last) {
 		return false
 	}
 	if end, ok := t.endings.of(endingOf(key, i.Inode, last)); ok && end == i.Length {
 		return true
 	}
-	return i.Length == endOf(last, a.BlockSize)
+	return (last == nil || !last.isOdd()) && i.Length == endOf(last, a.BlockSize)
 }
 
 // endOf is where a file ends of which last is the last block, nil if it has none, and which has no

@@ -326,11 +326,13 @@ func (c *conn) run(h *pb.RpcRequestHeaderProto, call *Call) (frame []byte, leave
 		if a == nil {
 			return c.success(h, body), leave
 		}
-		if c.isGone() {
-			s.answers.record(a, nil)
-			return c.failure(h, hadoop.Refuse(hadoop.Retriable, "%s: the client had gone before the call began", call.Method)), leave
-		}
 		mine = a
+	}
+	if (once || s.cfg.Changes(call.Protocol, call.Method)) && c.isGone() {
+		if mine != nil {
+			s.answers.record(mine, nil)
+		}
+		return c.failure(h, hadoop.Refuse(hadoop.Retriable, "%s: the client had gone before the call began", call.Method)), leave
 	}
 	body, err := c.make(ctx, call)
 	if mine != nil {

@@ -100,6 +100,32 @@ func TestClientHasGone(t *testing.T) {
 	}
 }
 
+// TestChangesAfterAStandstill: a call that changes something, and that HDFS takes for idempotent, as a
+// truncation, is not made either after the process stood still. One that only reads is.
+func TestChangesAfterAStandstill(t *testing.T) {
+	var c clock.Fake
+	changes := func(_, method string) bool { return method == "truncate" }
+	run(t, Config{Changes: changes, Still: still.New(&c)}, func(t *testing.T, b *bench) {
+		made := 0
+		b.methods["truncate"] = func(context.Context, *Call) (proto.Message, error) {
+			made++
+			return &pb.PathRequestProto{Src: proto.String("done")}, nil
+		}
+		p, q := b.meet("ann"), b.meet("joe")
+		pass(time.Minute + still.Pulse/2)
+		p.call(1, "truncate", "")
+		p.text(1)
+		c.Advance(still.Limit + still.Pulse)
+		q.call(1, "echo", "x")
+		q.text(1)
+		p.call(2, "truncate", "")
+		p.ended()
+		if made != 1 {
+			t.Errorf("%d calls were made, want 1", made)
+		}
+	})
+}
+
 // TestStandstill: after the process stood still, connections end before a call is made that must not
 // happen twice.
 func TestStandstill(t *testing.T) {

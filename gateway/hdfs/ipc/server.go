@@ -87,6 +87,9 @@ type Config struct {
 	Admit func(c Client) error
 	// Once tells whether a call must not happen twice; nil: none.
 	Once func(protocol, method string) bool
+	// Changes tells whether another call than those of Once changes something: it is not made
+	// late either, when its client may have made it elsewhere, and more since then; nil: none does.
+	Changes func(protocol, method string) bool
 	// Idle is for how long a connection may say nothing and wait for nothing. 0: DefaultIdle.
 	Idle time.Duration
 	// Message is the largest message in bytes, Calls how many calls are under way at once, and
@@ -139,8 +142,12 @@ func Serve(l net.Listener, cfg Config) *Server {
 	if cfg.Once == nil {
 		cfg.Once = func(string, string) bool { return false }
 	}
+	if cfg.Changes == nil {
+		cfg.Changes = func(string, string) bool { return false }
+	}
 	table := conns.New(cfg.Conns, 0)
 	table.EndUnanswered(writeTime)
+	table.ShareLocally()
 	s := &Server{
 		cfg: cfg, log: cfg.Logger,
 		listener: table.Listener(l),
