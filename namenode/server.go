@@ -172,7 +172,7 @@ func (s *Server) open(ctx context.Context) error {
 	s.owner = s.newOwner()
 	s.blocks = blocks.New(blocks.Config{
 		Clock: s.cfg.Clock, Log: s.log, Engine: s.engine, Store: s.store, Objects: s.objects, Owner: s.owner, Absent: func(of namespace.InodeID, b namespace.Block) bool { return s.scrub.Suspect(of, b) },
-		Imaged:    func() int64 { return s.images.Since() },
+		Imaged: func() int64 { return s.images.Since() }, Early: func() { s.images.Hurry() },
 		BlockSize: s.cfg.BlockSize, URLLife: s.cfg.URLLife, TailBudget: s.cfg.TailBudget, SealAfter: s.cfg.SealAfter,
 	})
 	if err := s.owner.Meet(ctx); err != nil {

@@ -43,6 +43,8 @@ type Config struct {
 	// Imaged is what became garbage then or later, by Tree.Reigned, that the newest image may name:
 	// it stays until there is a newer one, while there is room.
 	Imaged func() int64
+	// Early is told when some of it was deleted nevertheless, for want of room.
+	Early func()
 	// Absent is told of blocks of files that a listing of the store lacks, until it returns
 	// false; nil: nobody is. They may have been deleted meanwhile.
 	Absent func(namespace.InodeID, namespace.Block) (more bool)

@@ -126,8 +126,8 @@ func (bs *Blocks) collectSome(ctx context.Context) (deleted, waiting int, err er
 	early := 0 // so many of them the archive needs, or without one the newest image
 	bs.Engine.Look(func(t *namespace.Tree) {
 		last, _ = t.Last()
-		due := due(bs, t, keep)
-		before, limit, enough := due, collectPage, int64(math.MaxInt64)
+		old, imaged := aged(bs, t, keep), bs.Imaged()-1
+		before, limit, enough := min(old, imaged), collectPage, int64(math.MaxInt64)
 		if short {
 			before, limit = math.MaxInt64, shortPage
 		} else if excess := excessOf(t.Counts(), keep, bs.BlockSize) - int64(len(bs.kept))*bs.BlockSize; excess > 0 { // what the store keeps is no reason to hurry the rest
@@ -136,11 +136,12 @@ func (bs *Blocks) collectSome(ctx context.Context) (deleted, waiting int, err er
 		if !t.SafeMode() {
 			keys = t.Garbage().OldestBut(bs.kept.has, bs.before(before), limit, enough)
 		}
+		needed := old
 		if keep == 0 {
-			due = bs.Imaged() - 1
+			needed = imaged
 		}
-		if before > due {
-			early = len(keys) - len(t.Garbage().OldestBut(bs.kept.has, bs.before(due), len(keys), enough))
+		if before > needed {
+			early = len(keys) - len(t.Garbage().OldestBut(bs.kept.has, bs.before(needed), len(keys), enough))
 		}
 		waiting = t.Counts().Garbage - len(keys)
 	})
@@ -156,8 +157,9 @@ func (bs *Blocks) collectSome(ctx context.Context) (deleted, waiting int, err er
 		return 0, waiting, err
 	}
 	if early > 0 && keep == 0 {
+		bs.Early()
 		if bs.tellEarly.now(bs.Clock.Mono()) {
-			bs.Log.Warn("blocks that the newest image names are deleted early, for want of room: without ZooKeeper, files that had them could not be brought back; another image ends that")
+			bs.Log.Warn("blocks that the newest image names are deleted early, for want of room: if ZooKeeper were lost before the next image, which is due now, files that had them could not be brought back")
 		}
 	} else if early > 0 {
 		bs.early.Add(int64(early))
@@ -216,19 +218,19 @@ func (m keptKeys) add(keys []blockstore.Key, now time.Duration) bool {
 // moments, so that a restore of the oldest one has time to copy.
 func kept(keep time.Duration) time.Duration { return keep + keep/8 }
 
-// due is when what has to be deleted by now became garbage, since garbage stays for a while, longer for
+// aged is when what is old enough to be deleted by now became garbage, since garbage stays for a while, longer for
 // an archive of that time: by the time of reigns, as garbage is stamped; and that may run fast.
-func due(bs *Blocks, t *namespace.Tree, keep time.Duration) int64 {
+func aged(bs *Blocks, t *namespace.Tree, keep time.Duration) int64 {
 	_, last := t.Last()
 	stays := engine.Longest(max(bs.URLLife, kept(keep)))
-	return min(t.Reigned()+max(0, bs.Engine.Now()-last)-stays.Milliseconds(), bs.Imaged()-1)
+	return t.Reigned() + max(0, bs.Engine.Now()-last) - stays.Milliseconds()
 }
 
 // Overdue is how late the oldest block is that nothing keeps and that is not deleted; 0: none is.
 func (bs *Blocks) Overdue() (late time.Duration) {
 	bs.Engine.Look(func(t *namespace.Tree) {
-		if since, there := t.Garbage().Since(); there {
-			late = time.Duration(max(0, bs.before(due(bs, t, bs.Owner.Kept()))-since)) * time.Millisecond
+		if since, there := t.Garbage().Since(); there && since < bs.Imaged() {
+			late = time.Duration(max(0, bs.before(aged(bs, t, bs.Owner.Kept()))-since)) * time.Millisecond
 		}
 	})
 	return late

@@ -81,6 +81,7 @@ type Keeper struct {
 	// since is what Tree.Reigned was, at the least, when the newest published image was written, and
 	// next the same for the one after it; math.MaxInt64: there is no image.
 	since, next int64
+	hurry       bool // blocks that the newest image names were deleted
 	// bad are the published images of which a start or a check has shown that they are
 	// gone or damaged. While one of them is to be kept, nothing older is removed.
 	bad []Image
@@ -164,7 +165,28 @@ func (k *Keeper) Since() int64 {
 func (k *Keeper) publishes(since, next int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.since, k.next = since, next
+	k.since, k.next, k.hurry = since, next, false
+}
+
+// Hurry has the next image written soon, since blocks that the newest one names were deleted.
+func (k *Keeper) Hurry() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.hurry = true
+}
+
+// holdsUp reports whether garbage has waited for an image for as long as images are apart, by the time of
+// reigns, in which no take-over begins again; of that a twelfth if blocks were deleted that the newest image names.
+func (k *Keeper) holdsUp(t *namespace.Tree) bool {
+	newest, garbage := t.Garbage().Newest()
+	since, every := k.Since(), k.cfg.Every
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.hurry {
+		every /= 12
+	}
+	_, last := t.Last()
+	return (garbage && newest >= since || k.hurry) && t.Reigned()+max(0, k.cfg.Engine.Now()-last)-since >= every.Milliseconds()
 }
 
 // TakeOver brings what a standby knows of images up to the journal.
@@ -348,13 +370,11 @@ func (k *Keeper) atLevel(level uint64, image bool) (above bool) {
 func (k *Keeper) due() bool {
 	var last, level uint64
 	var unnamed, holds bool
-	since := k.Since()
 	k.cfg.Engine.Look(func(t *namespace.Tree) {
 		last, _ = t.Last()
 		level = t.Level().Level
 		unnamed = k.cfg.Shared != nil && k.from.TxID > 0 && !k.named
-		newest, garbage := t.Garbage().Newest()
-		holds = garbage && newest >= since
+		holds = k.holdsUp(t)
 	})
 	at, txid := k.last()
 	_, bytes := k.journal.Size()
@@ -364,8 +384,9 @@ func (k *Keeper) due() bool {
 		// Writes wait. The journal goes from the older of two images on, so one
 		// more is needed even if nothing was written since the last.
 		k.keeps(tooMuch) && last > txid ||
-		// Its own record and an activation need no other image; garbage may (see Since).
-		last > txid+2 && k.keeps(2) || (last > txid+2 || holds) && k.cfg.Clock.Mono()-at >= k.cfg.Every
+		holds ||
+		// More than the image's own record and an activation.
+		last > txid+2 && (k.keeps(2) || k.cfg.Clock.Mono()-at >= k.cfg.Every)
 }
 
 // keeps reports whether ZooKeeper holds as much as comes between so many images. A
