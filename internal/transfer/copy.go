@@ -50,6 +50,8 @@ func Copy(ctx context.Context, fsys *client.FS, from, to string, overwrite bool)
 	if overwrite {
 		opts = append(opts, client.WithOverwrite())
 	}
-	_, err = fsys.WriteFrom(ctx, to, r, opts...)
-	return err
+	return While(ctx, r, func() error {
+		_, err := fsys.WriteFrom(ctx, to, r, opts...)
+		return err
+	})
 }
