@@ -46,8 +46,11 @@ func TestASignalEndsWhoReads(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		ended := make(chan error, 1)
-		go func() { ended <- cmd.Wait() }()
+		ended := make(chan struct{})
+		go func() {
+			_ = cmd.Wait() // its exit code tells
+			close(ended)
+		}()
 		select {
 		case <-asked:
 			_ = cmd.Process.Signal(syscall.SIGINT) // its end tells

@@ -108,7 +108,7 @@ func (p *plain) bring(ctx context.Context, top namespace.InodeID, dir string) er
 	}
 	if err != nil && p.mine { // the error says why
 		for _, d := range p.dirs {
-			_ = os.Chmod(d.name, 0o700) // else what is in it cannot be removed
+			_ = os.Chmod(d.name, 0o700) //nolint:gosec // a folder; else what is in it cannot be removed
 		}
 		_ = os.RemoveAll(p.dir)
 	}
