@@ -73,14 +73,14 @@ func (s *scratch) write(ctx context.Context, path string, opts []OpenOption, fil
 	} else if o.hasMode {
 		opts = append(opts, WithMode(o.mode))
 	}
-	publish := s.f.Rename // one that is attached to the caller's own lease stays so
+	publish := &pb.RenameRequest{Overwrite: o.replaces(), Unheld: !o.steal} // what is attached to the caller's own lease stays so
 	if o.lease == 0 {
 		id, err := s.lease(ctx)
 		if err != nil {
 			return fserror.Under(err, "create", path)
 		}
 		opts = append(opts, WithLease(id))
-		publish = s.f.Publish
+		publish.Detach = true
 	}
 	opts = append(opts, WithXattrs(nil)) // there may be more than one call takes
 	dir, name := fspath.Split(place)
@@ -97,11 +97,11 @@ func (s *scratch) write(ctx context.Context, path string, opts []OpenOption, fil
 		}
 		return fill(w)
 	})
-	if err == nil && o.replaces() { // it may have been opened meanwhile
+	if err == nil && o.replaces() { // it may have been opened meanwhile, and older namenodes do not look
 		_, err = s.mayPlace(ctx, place, &o)
 	}
 	if err == nil {
-		err = publish(ctx, temp, place, o.replaces())
+		_, err = s.f.rename(ctx, door.At(temp), door.At(place), 0, publish)
 	}
 	if err != nil {
 		// The caller may have given up, and Create have made it all the same.

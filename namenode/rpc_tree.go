@@ -38,10 +38,15 @@ func (s *tree) Mkdir(ctx context.Context, r *pb.MkdirRequest) (*pb.MutateRespons
 }
 
 // Rename moves a file or directory. A file open for write continues under its
-// new name; one that is replaced loses its writer, as in POSIX.
+// new name; one that is replaced loses its writer, as in POSIX, unless the request
+// spares it.
 func (s *tree) Rename(ctx context.Context, r *pb.RenameRequest) (*pb.MutateResponse, error) {
 	return s.mutate(ctx, r, true, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
 		op, err := engine.OrNil(namespace.PlanRename(tx.Tree, c, ref(r.GetFrom()), ref(r.GetTo()), r.GetOverwrite(), r.GetDetach()))
+		if o, ok := op.(*namespace.OpRename); ok && r.GetUnheld() {
+			h, _ := s.holder(r.GetCaller()) // who can hold no file can take none
+			err = s.mayReplace(tx, false, o.Replace, h)
+		}
 		return hiding(tx, c, op, err, r.GetHide())
 	})
 }

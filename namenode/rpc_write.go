@@ -146,12 +146,10 @@ func (s *writers) mayMake(ctx context.Context, tx *engine.Tx, c *namespace.Call,
 // may be free, or the file whole, in a moment, and the caller is told whom to
 // ask (HDFS: AlreadyBeingCreatedException before FileAlreadyExistsException).
 func (s *writers) orBeingWritten(tx *engine.Tx, c *namespace.Call, req namespace.CreateRequest, exists error) error {
-	a, err := tx.Tree.Stat(c, req.At)
-	if err != nil || a.Open == nil {
-		return exists
-	}
-	if v, st := s.leases.Take(*a.Open, req.Holder); v != leasemanager.Takeable {
-		return s.held(*a.Open, st)
+	if a, err := tx.Tree.Stat(c, req.At); err == nil {
+		if held := s.mayReplace(tx, false, a.ID, req.Holder); held != nil {
+			return held
+		}
 	}
 	return exists
 }
@@ -223,18 +221,16 @@ func mode(m uint32) (uint16, error) {
 	return uint16(m & 0o1777), nil //nolint:gosec // masked; setuid and setgid mean nothing here
 }
 
-// mayReplace decides whether a create with overwrite may replace a file that is
-// open: only with steal, or when its holder may be dispossessed anyway.
-func (s *writers) mayReplace(tx *engine.Tx, steal bool, inode namespace.InodeID, by namespace.Holder) error {
-	f, open := tx.Tree.OpenFile(inode)
-	if !open || steal {
-		return nil
+// mayReplace decides whether a create with overwrite, or a rename that spares
+// writers, may replace a file that is open: only with steal, or when its holder may
+// be dispossessed anyway.
+func (s *desk) mayReplace(tx *engine.Tx, steal bool, inode namespace.InodeID, by namespace.Holder) error {
+	if f, open := tx.Tree.OpenFile(inode); open && !steal {
+		if v, st := s.leases.Take(f, by); v != leasemanager.Takeable && v != leasemanager.Free {
+			return s.held(f, st)
+		}
 	}
-	v, st := s.leases.Take(f, by)
-	if v == leasemanager.Takeable || v == leasemanager.Free {
-		return nil
-	}
-	return s.held(f, st)
+	return nil
 }
 
 // opened makes the answer of Create and Append, also of a repeated one.

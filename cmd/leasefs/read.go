@@ -114,7 +114,7 @@ func (e *invocation) open(path string, f func(*client.Reader) error) error {
 	if err != nil {
 		return e.fail(err, path)
 	}
-	err = f(r)
+	err = transfer.While(e.ctx, r, func() error { return f(r) })
 	_ = r.Close() // only read
 	return e.fail(err, path)
 }

@@ -24,12 +24,14 @@ func Copy(ctx context.Context, fsys *client.FS, from, to string, overwrite bool)
 	if info.IsDir() {
 		return fserror.New(fserror.IsDirectory, op, from, "is a directory").Because(fserror.ReasonTree)
 	}
-	dir, err := low.Locate(ctx, lowlevel.At(to))
-	switch {
-	case err == nil && dir.IsDir():
+	there, err := low.Locate(ctx, lowlevel.At(to))
+	if err == nil && there.IsDir() {
 		_, name := fspath.Split(from)
-		to, ctx = fspath.Join(dir.Path, name), client.WithoutLinks(ctx)
-	case err == nil && dir.Inode == info.Inode:
+		to, ctx = fspath.Join(there.Path, name), client.WithoutLinks(ctx)
+		there, err = low.Lstat(ctx, to)
+	}
+	switch {
+	case err == nil && there.Inode == info.Inode:
 		return fserror.New(fserror.InvalidArgument, op, from, "%s is the same file; name another path", to)
 	case err != nil && fserror.KindOf(err) != fserror.NotFound:
 		return fserror.With(err, op, to)
@@ -50,6 +52,8 @@ func Copy(ctx context.Context, fsys *client.FS, from, to string, overwrite bool)
 	if overwrite {
 		opts = append(opts, client.WithOverwrite())
 	}
-	_, err = fsys.WriteFrom(ctx, to, r, opts...)
-	return err
+	return While(ctx, r, func() error {
+		_, err := fsys.WriteFrom(ctx, to, r, opts...)
+		return err
+	})
 }

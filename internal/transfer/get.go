@@ -288,7 +288,10 @@ func (g *getter) file(ctx context.Context, it item) (err error) {
 // fill makes the temporary file durable with all its attributes.
 func (g *getter) fill(ctx context.Context, f *os.File, src *client.Reader, to spot) error {
 	counted := &countingReader{r: src, count: g.moved, stop: func() error { return context.Cause(ctx) }}
-	if _, err := io.CopyBuffer(struct{ io.Writer }{f}, counted, make([]byte, 256<<10)); err != nil {
+	if err := While(ctx, src, func() error {
+		_, err := io.CopyBuffer(struct{ io.Writer }{f}, counted, make([]byte, 256<<10))
+		return err
+	}); err != nil {
 		var remote *fserror.Error
 		if errors.As(err, &remote) || ctx.Err() != nil {
 			return fserror.With(err, "get", to.remote)

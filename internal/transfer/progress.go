@@ -2,12 +2,14 @@ package transfer
 
 import (
 	"context"
+	"errors"
 	"io"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 // Options are those of Put and Get; the zero value copies one file and refuses
@@ -98,6 +100,17 @@ func share[J any](ctx context.Context, workers, waiting int, walk func(ctx conte
 		})
 	}
 	return g.Wait()
+}
+
+// While runs what reads r, and has it end with the context: the methods that make a Reader an
+// io.Reader know none, and would wait as long as the store is silent.
+func While(ctx context.Context, r *client.Reader, read func() error) error {
+	defer context.AfterFunc(ctx, func() { _ = r.Close() })()
+	err := read()
+	if errors.Is(err, fserror.Closed) && ctx.Err() != nil {
+		return fserror.Ended(ctx, "read", r.Path())
+	}
+	return err
 }
 
 // countingReader tells of each piece read, and stops when the copy does.

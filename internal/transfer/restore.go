@@ -450,7 +450,7 @@ func (r *restorer) file(ctx context.Context, p string, i *client.FileInfo) error
 		if denied, err = r.like(ctx, p, i, w.Inode()); err != nil {
 			return w.Inode(), err
 		}
-		if is, err = r.look(ctx, p); err == nil { // it may have been opened meanwhile
+		if is, err = r.look(ctx, p); err == nil { // it may have been opened meanwhile, and older namenodes do not look
 			err = r.held(p, is)
 		}
 		return w.Inode(), err

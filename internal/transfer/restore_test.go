@@ -287,6 +287,46 @@ func TestRestoreContinues(t *testing.T) {
 	}
 }
 
+// TestRestoreSparesWhoOpensLast: a file that another opens just before it is replaced is not: what its
+// writer was told is durable stays.
+func TestRestoreSparesWhoOpensLast(t *testing.T) {
+	t.Parallel()
+	n := env.Start(t)
+	ctx := t.Context()
+	f, wire := n.Wired(t)
+	writer := n.Client(t, env.Named("writer"))
+	noError(t, f.Mkdir(ctx, "/d", 0o755))
+	noError(t, f.WriteFile(ctx, "/d/a", []byte("then")))
+	noError(t, snapshots.Allow(ctx, f, "/d"))
+	_, err := snapshots.Make(ctx, f, "/d", "s")
+	noError(t, err)
+	noError(t, f.WriteFile(ctx, "/d/a", []byte("now"), client.WithOverwrite()))
+	var w *client.Writer
+	open := func() (err error) {
+		if w, err = writer.Append(ctx, "/d/a"); err == nil {
+			if _, err = w.Write([]byte(" and acknowledged")); err == nil {
+				err = w.Flush(ctx)
+			}
+		}
+		return err
+	}
+	wire.Set(func(method string, _ any, send func() error) error {
+		if method == "Rename" && w == nil {
+			if err := open(); err != nil {
+				t.Error(err)
+			}
+		}
+		return send()
+	})
+	if got, err := transfer.Restore(ctx, f, "/d", "s", "", transfer.RestoreOptions{}); !errors.Is(err, fserror.Held) || got.Failed != 1 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if data, err := f.ReadFile(ctx, "/d/a"); err != nil || string(data) != "now and acknowledged" {
+		t.Errorf("%q, %v", data, err)
+	}
+	noError(t, w.Close())
+}
+
 // TestRestoreKeepsTimes: a file whose attributes alone were changed stays the same inode.
 func TestRestoreKeepsTimes(t *testing.T) {
 	t.Parallel()

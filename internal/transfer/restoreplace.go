@@ -110,7 +110,7 @@ func (r *restorer) publish(ctx context.Context, p string, put func(temp lowlevel
 	from := &pb.Ref{Base: temp.Base, Path: temp.Path, Expect: inode}
 	if err == nil {
 		err = r.fs.Ask(ctx, "rename", r.live(p), pb.Namenode_Rename_FullMethodName, func(id *pb.CallId, c *pb.Caller) any {
-			return &pb.RenameRequest{Call: id, Caller: c, From: from, To: to, Overwrite: true, Detach: true}
+			return &pb.RenameRequest{Call: id, Caller: c, From: from, To: to, Overwrite: true, Detach: true, Unheld: true}
 		}, new(pb.MutateResponse))
 	}
 	if err != nil && inode != 0 {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
@@ -37,9 +38,10 @@ type Files struct {
 // as it was at a moment of the archive: as plain files of this machine, at r.Dir. They have their
 // permissions and times, and are the caller's: owners, ACLs and extended attributes are not
 // brought back. It changes nothing in the store, and namenodes may run. Files of which blocks are gone or
-// damaged are left out. If it fails, nothing is left.
+// damaged are left out. r.Dir is there when all of it is on the disk; until then it is .NAME.part
+// beside it. If it fails, nothing is left.
 //
-// NotFound if the moment is not kept, or had no such path; Exists if r.Dir is there.
+// NotFound if the moment is not kept, or had no such path; Exists if r.Dir or that is there.
 func RewindFiles(ctx context.Context, r Rewinding) (Files, error) {
 	from, newest, end, err := then(ctx, r)
 	if err != nil {
@@ -50,16 +52,10 @@ func RewindFiles(ctx context.Context, r Rewinding) (Files, error) {
 	if err != nil {
 		return Files{}, err
 	}
-	if _, err := os.Lstat(r.Dir); !errors.Is(err, fs.ErrNotExist) {
-		return Files{}, fserror.New(fserror.Exists, "", r.Dir, "it is there: name what does not exist yet")
-	}
-	p := &plain{source: from, dir: r.Dir, log: r.Config.Logger, progress: r.Progress}
+	p := &plain{source: from, log: r.Config.Logger, progress: r.Progress, sync: (*os.File).Sync}
 	last, ms := from.Tree.Last()
 	p.done = Files{ID: from.ID, TxID: last, Time: time.UnixMilli(ms), Last: newest}
-	if err := p.all(ctx, top.ID); err != nil {
-		if p.mine {
-			_ = os.RemoveAll(r.Dir) // the error says why
-		}
+	if err := p.bring(ctx, top.ID, filepath.Clean(r.Dir)); err != nil {
 		return Files{}, err
 	}
 	slices.Sort(p.done.Missing)
@@ -69,9 +65,10 @@ func RewindFiles(ctx context.Context, r Rewinding) (Files, error) {
 // plain is a RewindFiles under way.
 type plain struct {
 	source
-	dir      string
+	dir      string // where it is by now
 	log      *slog.Logger
 	progress func(bytes int64)
+	sync     func(*os.File) error
 	dirs     []made // the highest first
 
 	mu   sync.Mutex
@@ -94,6 +91,54 @@ func (p *plain) makes(do func() error) error {
 type made struct {
 	name string
 	attr namespace.Attr
+}
+
+// bring makes dir of what is at an inode: under another name, until all of it is on the disk.
+func (p *plain) bring(ctx context.Context, top namespace.InodeID, dir string) error {
+	p.dir = filepath.Join(filepath.Dir(dir), "."+filepath.Base(dir)+".part")
+	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+		return fserror.New(fserror.Exists, "", dir, "it is there: name what does not exist yet")
+	}
+	if _, err := os.Lstat(p.dir); !errors.Is(err, fs.ErrNotExist) {
+		return fserror.New(fserror.Exists, "", p.dir, "it is there: another restore or backup is writing it, or was cut off; remove it if none is, or name another folder")
+	}
+	err := p.all(ctx, top)
+	if err == nil && p.mine {
+		err = p.publish(dir)
+	}
+	if err != nil && p.mine { // the error says why
+		for _, d := range p.dirs {
+			_ = os.Chmod(d.name, 0o700) //nolint:gosec // a folder; else what is in it cannot be removed
+		}
+		_ = os.RemoveAll(p.dir)
+	}
+	return err
+}
+
+// publish gives what was made its name, durably.
+func (p *plain) publish(dir string) error {
+	err := unix.Renameat2(unix.AT_FDCWD, p.dir, unix.AT_FDCWD, dir, unix.RENAME_NOREPLACE)
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) { // this file system cannot
+		if _, err = os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+			err = os.Rename(p.dir, dir)
+		} else {
+			err = unix.EEXIST
+		}
+	}
+	if err != nil {
+		return here(&fs.PathError{Op: "rename", Path: dir, Err: err})
+	}
+	p.dir = dir
+	return p.within(filepath.Dir(dir), p.sync)
+}
+
+// within runs do with an open directory.
+func (p *plain) within(dir string, do func(*os.File) error) error {
+	f, err := os.Open(dir) //nolint:gosec // the caller's own folder
+	if err == nil {
+		err = errors.Join(do(f), f.Close())
+	}
+	return here(err)
 }
 
 // all makes what is at an inode, and below it.
@@ -132,7 +177,7 @@ func (p *plain) all(ctx context.Context, top namespace.InodeID) error {
 	}
 	for _, d := range slices.Backward(p.dirs) {
 		if err == nil {
-			err = finish(d.name, d.attr)
+			err = p.within(d.name, func(f *os.File) error { return p.finish(f, d.attr) })
 		}
 	}
 	return err
@@ -148,7 +193,9 @@ func (p *plain) file(ctx context.Context, path, name string, f calls.FileView) e
 	if err != nil {
 		return err
 	}
-	err = p.copyTo(ctx, out, f)
+	if err = p.copyTo(ctx, out, f); err == nil {
+		err = here(p.finish(out, f.Attr))
+	}
 	if cerr := out.Close(); err == nil {
 		err = here(cerr)
 	}
@@ -158,6 +205,7 @@ func (p *plain) file(ctx context.Context, path, name string, f calls.FileView) e
 	case errors.Is(err, fserror.Damaged):
 		p.log.Warn("a file is left out: a block of it cannot be had", "path", path, "cause", err)
 		p.done.Missing = append(p.done.Missing, path)
+		p.mine = p.mine && name != p.dir // nothing is there then
 		return here(os.Remove(name))
 	case err != nil:
 		return err
@@ -167,7 +215,7 @@ func (p *plain) file(ctx context.Context, path, name string, f calls.FileView) e
 	if p.progress != nil {
 		p.progress(p.done.Bytes)
 	}
-	return finish(name, f.Attr)
+	return nil
 }
 
 // copyTo writes the content of a file.
@@ -189,14 +237,17 @@ func (p *plain) copyTo(ctx context.Context, out *os.File, f calls.FileView) erro
 }
 
 // finish gives a file or directory its permissions, without the bits that would give its user's
-// or group's rights to others, and its time.
-func finish(name string, a namespace.Attr) error {
+// or group's rights to others, and its time, and makes it durable with all that.
+func (p *plain) finish(f *os.File, a namespace.Attr) error {
 	at := time.UnixMilli(a.MTime)
-	err := os.Chmod(name, fs.FileMode(a.Mode)&fs.ModePerm)
+	err := f.Chmod(fs.FileMode(a.Mode) & fs.ModePerm)
 	if err == nil {
-		err = os.Chtimes(name, at, at)
+		err = os.Chtimes(f.Name(), at, at)
 	}
-	return here(err)
+	if err == nil {
+		err = p.sync(f)
+	}
+	return err
 }
 
 // here gives an error of this machine's file system a kind. Nil stays nil.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import gc
 import os
 import signal
@@ -94,6 +96,29 @@ def test_renewals_outlast_a_busy_program(own: Namenode) -> None:
             w.write(b"still mine")
             w.flush()
             assert w.lost is None
+
+
+def test_a_whole_file_spares_who_opens_last(
+    shared: Namenode, fs: leasefs.FileSystem, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"{root}/a"
+    fs.write_file(path, b"old")
+    rename = fs._core.rename
+    with leasefs.connect(shared.address, client="rival", user=fs.user) as rival, contextlib.ExitStack() as writers:
+
+        def late() -> None:
+            w = writers.enter_context(rival.append(path))
+            w.write(b" and acknowledged")
+            w.flush()
+
+        async def after(*args: Any, **options: Any) -> None:
+            await asyncio.to_thread(late)
+            await rename(*args, **options)
+
+        monkeypatch.setattr(fs._core, "rename", after)
+        with pytest.raises(leasefs.HeldError):
+            fs.write_file(path, b"x" * (3 << 20), overwrite=True)
+        assert fs.read_file(path) == b"old and acknowledged"
 
 
 def test_lock(shared: Namenode, fs: leasefs.FileSystem, root: str) -> None:

@@ -63,6 +63,50 @@ func TestScenario11OverwriteAndSteal(t *testing.T) {
 	}
 }
 
+// A file that is written whole replaces none that another opens at the last moment and
+// writes to, by the rule of Create with overwrite: not while its holder may be alive.
+func TestWholeFileSparesWhoOpensLast(t *testing.T) {
+	t.Parallel()
+	n, clk := frozen(t)
+	a, wire := n.Wired(t, env.Named("A"))
+	b, bwire := n.Wired(t, env.Named("B"))
+	must(t, b.WriteFile(t.Context(), "/f", []byte("old")))
+	var w *client.Writer
+	open := func() (err error) {
+		if w, err = b.Append(t.Context(), "/f"); err == nil {
+			if _, err = w.Write([]byte(" and acknowledged")); err == nil {
+				err = w.Flush(t.Context())
+			}
+		}
+		return err
+	}
+	wire.Set(func(method string, _ any, send func() error) error {
+		if method == "Rename" && w == nil {
+			if err := open(); err != nil {
+				t.Error(err)
+			}
+		}
+		return send()
+	})
+	_, err := a.WriteFrom(t.Context(), "/f", strings.NewReader("new"), client.WithOverwrite())
+	wantHeld(t, err, "B")
+	if !strings.HasPrefix(err.Error(), "create /f: ") {
+		t.Errorf("not an error of /f: %v", err)
+	}
+	wantContent(t, a, "/f", "old and acknowledged")
+	flush(t, w, ", and more")
+	entries, err := a.ReadDir(t.Context(), "/")
+	if err != nil || len(entries) != 1 {
+		t.Errorf("left: %v, %v", entries, err)
+	}
+
+	bwire.Cut()
+	clk.Advance(pastSoft)
+	_, err = a.WriteFrom(t.Context(), "/f", strings.NewReader("new"), client.WithOverwrite())
+	must(t, err)
+	wantContent(t, a, "/f", "new")
+}
+
 // A appends and has written nothing yet: B's append is refused all the same.
 func TestScenario12AppendToAFileOpenButIdle(t *testing.T) {
 	t.Parallel()

@@ -108,6 +108,10 @@ const killMargin = 100 * time.Millisecond
 
 func (c *Claim) killIn() time.Duration { return c.Remaining() - killMargin }
 
+// lookIn is when to ask that again. It is soon: timers stand still while the machine is suspended, and
+// the claim does not.
+func (c *Claim) lookIn() time.Duration { return min(c.killIn(), killMargin) }
+
 // lost is the error of a command that was killed because the claim was lost.
 func (c *Claim) lost(op string) error {
 	var cause *fserror.Error
@@ -181,10 +185,10 @@ func (c *Command) Run(ctx context.Context, signals *Signals, claim Claim) error 
 			jeopardy = nil
 			why = fserror.New(fserror.LeaseLost, c.Op, claim.Path, "%s", claim.Late)
 			kill(syscall.SIGTERM)
-			deadline = time.After(claim.killIn())
+			deadline = time.After(claim.lookIn())
 		case <-deadline:
-			if in := claim.killIn(); in > 0 {
-				deadline = time.After(in)
+			if claim.killIn() > 0 {
+				deadline = time.After(claim.lookIn())
 				continue
 			}
 			deadline = nil

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -106,6 +107,23 @@ func TestLost(t *testing.T) {
 		if err := <-ended; fserror.KindOf(err) != fserror.LeaseLost || !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", c.name, err, c.want)
 		}
+	}
+}
+
+// While the machine is suspended timers stand still, and what is left of the claim does not.
+func TestLostInASuspension(t *testing.T) {
+	h := hold(t, time.Hour)
+	var asked atomic.Int32
+	h.Remaining = func() time.Duration {
+		if asked.Add(1) == 1 {
+			return time.Hour
+		}
+		return 0
+	}
+	ended := run(t, t.Context(), NewSignals(), stubborn, h)
+	close(h.jeopardy)
+	if err := <-ended; fserror.KindOf(err) != fserror.LeaseLost {
+		t.Error(err)
 	}
 }
 

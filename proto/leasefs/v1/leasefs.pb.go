@@ -7153,6 +7153,7 @@ type RenameRequest struct {
 	Overwrite     bool                   `protobuf:"varint,5,opt,name=overwrite,proto3" json:"overwrite,omitempty"` // replace a file or an empty directory at to
 	Detach        bool                   `protobuf:"varint,6,opt,name=detach,proto3" json:"detach,omitempty"`       // and take it from the granted lease that it is attached to
 	Hide          *Hide                  `protobuf:"bytes,7,opt,name=hide,proto3" json:"hide,omitempty"`            // with overwrite: what to do with the file at to
+	Unheld        bool                   `protobuf:"varint,8,opt,name=unheld,proto3" json:"unheld,omitempty"`       // with overwrite: HELD while another has that file open, as of Create
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7234,6 +7235,13 @@ func (x *RenameRequest) GetHide() *Hide {
 		return x.Hide
 	}
 	return nil
+}
+
+func (x *RenameRequest) GetUnheld() bool {
+	if x != nil {
+		return x.Unheld
+	}
+	return false
 }
 
 // Hide says that a file, which would be deleted because it loses its name, gets
@@ -13909,7 +13917,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\aparents\x18\x06 \x01(\bR\aparents\x12'\n" +
 	"\x05owner\x18\a \x01(\v2\x11.leasefs.v1.OwnerR\x05owner\x12\x14\n" +
 	"\x05lease\x18\b \x01(\x04R\x05lease\x12\x12\n" +
-	"\x04less\x18\t \x01(\rR\x04less\"\x85\x02\n" +
+	"\x04less\x18\t \x01(\rR\x04less\"\x9d\x02\n" +
 	"\rRenameRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12#\n" +
@@ -13917,7 +13925,8 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x02to\x18\x04 \x01(\v2\x0f.leasefs.v1.RefR\x02to\x12\x1c\n" +
 	"\toverwrite\x18\x05 \x01(\bR\toverwrite\x12\x16\n" +
 	"\x06detach\x18\x06 \x01(\bR\x06detach\x12$\n" +
-	"\x04hide\x18\a \x01(\v2\x10.leasefs.v1.HideR\x04hide\"F\n" +
+	"\x04hide\x18\a \x01(\v2\x10.leasefs.v1.HideR\x04hide\x12\x16\n" +
+	"\x06unheld\x18\b \x01(\bR\x06unheld\"F\n" +
 	"\x04Hide\x12\x14\n" +
 	"\x05inode\x18\x01 \x01(\x04R\x05inode\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +

@@ -286,9 +286,12 @@ class Core:
         req.mode, req.less = (mode, 0) if mode is not None else (0o777, self.config.umask)
         await self._mutate("mkdir", at, "Namenode/Mkdir", req)
 
-    async def rename(self, source: StrPath, target: StrPath, *, overwrite: bool, detach: bool = False) -> None:
+    async def rename(
+        self, source: StrPath, target: StrPath, *, overwrite: bool, detach: bool = False, unheld: bool = False
+    ) -> None:
         a, b = clean("rename", source), clean("rename", target)
-        req = pb.RenameRequest(caller=self.caller, to=pb.Ref(path=b), overwrite=overwrite, detach=detach)
+        to = pb.Ref(path=b)
+        req = pb.RenameRequest(caller=self.caller, to=to, overwrite=overwrite, detach=detach, unheld=unheld)
         getattr(req, "from").path = a  # a word of the language
         await self._mutate("rename", a, "Namenode/Rename", req)
 
@@ -634,9 +637,11 @@ class WholeFile:
         """Writes the last bytes, closes it and gives it its name."""
         try:
             await self.writer.close(last)
-            if self._overwrite:  # it may have been opened meanwhile
+            if self._overwrite:  # it may have been opened meanwhile, and older namenodes do not look
                 await self._core._place(self._path, overwrite=True)
-            await self._core.rename(self._temporary, self._path, overwrite=self._overwrite, detach=self._detach)
+            await self._core.rename(
+                self._temporary, self._path, overwrite=self._overwrite, detach=self._detach, unheld=True
+            )
         except LeasefsError as e:
             await self.discard()
             e.op, e.path = "create", self._path

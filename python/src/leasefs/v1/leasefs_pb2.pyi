@@ -1316,7 +1316,7 @@ class MkdirRequest(_message.Message):
     def __init__(self, call: _Optional[_Union[CallId, _Mapping]] = ..., caller: _Optional[_Union[Caller, _Mapping]] = ..., at: _Optional[_Union[Ref, _Mapping]] = ..., mode: _Optional[int] = ..., has_mode: bool = ..., parents: bool = ..., owner: _Optional[_Union[Owner, _Mapping]] = ..., lease: _Optional[int] = ..., less: _Optional[int] = ...) -> None: ...
 
 class RenameRequest(_message.Message):
-    __slots__ = ("call", "caller", "to", "overwrite", "detach", "hide")
+    __slots__ = ("call", "caller", "to", "overwrite", "detach", "hide", "unheld")
     CALL_FIELD_NUMBER: _ClassVar[int]
     CALLER_FIELD_NUMBER: _ClassVar[int]
     FROM_FIELD_NUMBER: _ClassVar[int]
@@ -1324,13 +1324,15 @@ class RenameRequest(_message.Message):
     OVERWRITE_FIELD_NUMBER: _ClassVar[int]
     DETACH_FIELD_NUMBER: _ClassVar[int]
     HIDE_FIELD_NUMBER: _ClassVar[int]
+    UNHELD_FIELD_NUMBER: _ClassVar[int]
     call: CallId
     caller: Caller
     to: Ref
     overwrite: bool
     detach: bool
     hide: Hide
-    def __init__(self, call: _Optional[_Union[CallId, _Mapping]] = ..., caller: _Optional[_Union[Caller, _Mapping]] = ..., to: _Optional[_Union[Ref, _Mapping]] = ..., overwrite: bool = ..., detach: bool = ..., hide: _Optional[_Union[Hide, _Mapping]] = ..., **kwargs) -> None: ...
+    unheld: bool
+    def __init__(self, call: _Optional[_Union[CallId, _Mapping]] = ..., caller: _Optional[_Union[Caller, _Mapping]] = ..., to: _Optional[_Union[Ref, _Mapping]] = ..., overwrite: bool = ..., detach: bool = ..., hide: _Optional[_Union[Hide, _Mapping]] = ..., unheld: bool = ..., **kwargs) -> None: ...
 
 class Hide(_message.Message):
     __slots__ = ("inode", "name", "lease")
