@@ -4,11 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/vfs"
+	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env"
 )
@@ -117,6 +120,64 @@ func TestCommitsTellNothingOfOthersBlocks(t *testing.T) {
 		forged := &pb.WriterId{Inode: w.GetInode(), Epoch: w.GetEpoch(), Token: make([]byte, 16), Session: w.GetSession()}
 		if a, z := ask(forged, b.GetSeq(), length+1, crc), ask(forged, missing, length, crc); a != z {
 			t.Errorf("restarted %v, without a writer: %q and %q", restarted, a, z)
+		}
+	}
+}
+
+// heldRead is a disk on which a file of one name is read only when it is let.
+type heldRead struct {
+	vfs.FS
+	name *atomic.Pointer[string]
+	let  chan struct{}
+}
+
+func (h heldRead) Open(name string) (vfs.File, error) {
+	if held := h.name.Load(); held != nil && *held == name {
+		<-h.let
+	}
+	return h.FS.Open(name)
+}
+
+// After a restart blocks are read before they are committed, a few at a time: who has the
+// namenode read one again and again, with checksums that are wrong, waits for that himself.
+func TestCommitsAfterARestartTakeTurns(t *testing.T) {
+	t.Parallel()
+	const turns, many = 4, 8
+	disk := heldRead{vfs.OS(), new(atomic.Pointer[string]), make(chan struct{})}
+	n := env.Start(t, func(c *namenode.Config) { c.FS = disk })
+	root, ann, bob := n.Raw(t, "root"), n.RawFrom(t, "ann", "127.0.0.2"), n.RawFrom(t, "bob", "127.0.0.3")
+	if _, err := root.NN.Mkdir(t.Context(), &pb.MkdirRequest{Call: root.Call(), Caller: root.Who, At: pb.At("/pub"), HasMode: true, Mode: 0o777}); err != nil {
+		t.Fatal(err)
+	}
+	anns, bobs := ann.Create("/pub/a"), bob.Create("/pub/b")
+	right, err := ann.PutBlock(anns, []byte("hers"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong, err := bob.PutBlock(bobs, []byte("his"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Restart(t)
+	held := n.BlockFile(t, wrong.GetTerm(), wrong.GetSeq())
+	disk.name.Store(&held)
+	wrong.Crc32C ^= 1
+	his, hers := make(chan error, many), make(chan error, 1)
+	for range many {
+		go func() { his <- bob.Commit(bobs, 0, wrong, "") }()
+	}
+	env.Eventually(t, "the others wait", func() bool { return n.Parked() == many-turns })
+	go func() { hers <- ann.Commit(anns, 0, right, "") }()
+	env.Eventually(t, "she waits, too", func() bool { return n.Parked() == many-turns+1 })
+	disk.let <- struct{}{}
+	env.Eventually(t, "the next turn is hers", func() bool { return len(hers) == 1 })
+	if err := <-hers; err != nil {
+		t.Error(err)
+	}
+	close(disk.let)
+	for range many {
+		if err := <-his; !errors.Is(err, fserror.InvalidArgument) {
+			t.Errorf("with another checksum: %v", err)
 		}
 	}
 }

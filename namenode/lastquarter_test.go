@@ -264,3 +264,30 @@ func TestWalksTakeTurns(t *testing.T) {
 		t.Errorf("of another user's %d walks that were on the way, %d went before", all, first)
 	}
 }
+
+// Who shows a writer reads as the superuser, and takes what all share as who it is.
+func TestAWriterTakesNoReserve(t *testing.T) {
+	t.Parallel()
+	n := env.Start(t, func(c *namenode.Config) { c.MaxWaiting = shared })
+	root, bob := n.Raw(t, "root"), n.RawFrom(t, "bob", "127.0.0.2")
+	if _, err := root.NN.Mkdir(t.Context(), &pb.MkdirRequest{Call: root.Call(), Caller: root.Who, At: pb.At("/pub"), HasMode: true, Mode: 0o777}); err != nil {
+		t.Fatal(err)
+	}
+	w := bob.Create("/pub/f")
+	refused := make(chan error, shared)
+	for i := range shared {
+		go func() {
+			_, err := bob.NN.GetFile(t.Context(), &pb.GetFileRequest{Caller: bob.Who, At: pb.Inode(w.GetInode()), Writer: w, WaitMs: time.Hour.Milliseconds()})
+			refused <- err
+		}()
+		env.Eventually(t, "it waits, or is refused", func() bool { return n.Parked()+int64(len(refused)) > int64(i) })
+	}
+	if got := n.Parked(); got != shared*3/4 {
+		t.Errorf("a user who is no superuser has %d of %d places", got, shared)
+	}
+	for range len(refused) {
+		if err := <-refused; !errors.Is(err, fserror.Retry) {
+			t.Errorf("a wait for his own file: %v", err)
+		}
+	}
+}

@@ -90,21 +90,18 @@ func (s *granted) LeaseTimeToLive(ctx context.Context, r *pb.LeaseTimeToLiveRequ
 		resp.Name = l.Name
 		resp.RemainingMs, resp.TtlMs, resp.FileCount = remaining.Milliseconds(), ttl.Milliseconds(), uint64(l.Files) //nolint:gosec // a count
 		if r.GetFiles() {
-			resp.Files = leaseFiles(tx, c, l.ID, maxLeaseFiles)
+			resp.Files = leaseFiles(tx, c, l, maxLeaseFiles)
 		}
 		return nil
 	})
 	return resp, err
 }
 
-// leaseFiles returns the paths of files attached to a lease, those that the
-// caller may see. The namespace is locked.
-func leaseFiles(tx *engine.Tx, c *namespace.Call, id namespace.LeaseID, limit int) (paths []string) {
-	for _, inode := range tx.Tree.LeaseFiles(id, 0, limit) {
-		if _, err := tx.Tree.Stat(c, namespace.Inode(inode)); err != nil {
-			continue
-		}
-		if path, ok := tx.Tree.Path(inode); ok {
+// leaseFiles returns the paths of files attached to a lease: of another's lease, those that the
+// caller could list. The namespace is locked.
+func leaseFiles(tx *engine.Tx, c *namespace.Call, l namespace.Lease, limit int) (paths []string) {
+	for _, inode := range tx.Tree.LeaseFiles(l.ID, 0, limit) {
+		if path, ok := tx.Tree.Path(inode); ok && (c.Owns(l.Owner.User) || namespace.MayName(tx.Tree, c, inode)) {
 			paths = append(paths, path)
 		}
 	}

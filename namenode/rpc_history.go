@@ -21,7 +21,8 @@ import (
 
 // LeaseHistory tells who held a file or a granted lease: first, on the first page, who does
 // now, then who did, the last end first. As with leases, everybody may ask who holds what; the
-// path of a file only those are told who may search its directory, as it is now.
+// path of a file only its holder is told, and who may list its directory, as it is now, or has named
+// the path and may search there.
 func (s *granted) LeaseHistory(ctx context.Context, r *pb.LeaseHistoryRequest) (*pb.LeaseHistoryResponse, error) {
 	c, err := s.caller(ctx, r.GetCaller())
 	if err != nil {
@@ -70,7 +71,7 @@ func (s *granted) LeaseHistory(ctx context.Context, r *pb.LeaseHistoryRequest) (
 	s.engine.Look(func(t *namespace.Tree) {
 		for i := range page.Spans {
 			span := &page.Spans[i]
-			if span.Path != "" && !c.Super && !t.MaySearch(c, span.Dir) {
+			if span.Path != "" && !c.Super && !c.Owns(span.Holder.User) && !namespace.MayList(t, c, span.Dir) && !(q.Path == span.Path && t.MaySearch(c, span.Dir)) {
 				if q.Path != "" && span.Inode != q.Inode {
 					continue // it was found by a path that the caller need not know
 				}

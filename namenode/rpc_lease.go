@@ -368,7 +368,7 @@ func (s *granted) lease(tx *engine.Tx, c *namespace.Call, in leasemanager.Info, 
 		out.Granted, out.TtlMs, out.RemainingMs = true, in.TTL.Milliseconds(), in.Remaining.Milliseconds()
 		if l, ok := tx.Tree.Lease(nil, namespace.LeaseID(in.ID)); ok {
 			out.AttachedCount, out.Name = uint64(l.Files), l.Name //nolint:gosec // a count
-			out.Attached = leaseFiles(tx, c, l.ID, min(most, max(*left, 1)))
+			out.Attached = leaseFiles(tx, c, l, min(most, max(*left, 1)))
 			*left -= len(out.Attached)
 		}
 		return out
@@ -382,11 +382,11 @@ func (s *granted) lease(tx *engine.Tx, c *namespace.Call, in leasemanager.Info, 
 		}
 		*left--
 		path, ok := tx.Tree.Path(id)
-		switch _, err := tx.Tree.Stat(c, namespace.Inode(id)); {
+		switch {
 		case !ok:
 			path = "(deleted)"
-		case err != nil:
-			path = "(in a directory that you may not search)"
+		case !c.Owns(in.Holder.User) && !namespace.MayName(tx.Tree, c, id):
+			path = "(in a directory that you may not list)"
 		}
 		out.Files = append(out.Files, &pb.LeaseFile{Path: path, Inode: ref.Inode, Epoch: ref.Epoch})
 	}

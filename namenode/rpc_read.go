@@ -184,7 +184,8 @@ func (s *tree) fileView(ctx context.Context, c *namespace.Call, r *pb.GetFileReq
 			if err := s.writer(ctx, tx, c, w); err != nil {
 				return err
 			}
-			c.Super = true // the writer's token is all the right that it takes
+			defer func(super bool) { c.Super = super }(c.Super) // what all share it takes as who it is
+			c.Super = true                                      // the writer's token is all the right that it takes
 		}
 		if v.FileView, err = tx.Tree.File(c, ref(r.GetAt())); err == nil {
 			v.path, _ = tx.Tree.Path(v.Attr.ID)

@@ -92,7 +92,7 @@ func (s *watches) Watch(r *pb.WatchRequest, stream grpc.ServerStreamingServer[pb
 			}
 			return watchError(err, r.GetPath())
 		}
-		resp := watchResponse(s.visible(c, events), upTo)
+		resp := watchResponse(s.visible(c, &filter, events), upTo)
 		if err := send(func() error { return stream.Send(resp) }); err != nil {
 			return fserror.With(err, "watch", r.GetPath())
 		}
@@ -128,16 +128,16 @@ func (s *watches) watchPath(ctx context.Context, c *namespace.Call, path string)
 }
 
 // visible is what a caller may see of events, which it changes: of each, its
-// directory, as it is now, must be one that the caller could look into. Who watches
+// directory, as it is now, must be one that the caller could list. Who watches
 // from the outside must not learn names in closed directories.
-func (s *watches) visible(c *namespace.Call, events []*watch.Kept) []*watch.Kept {
+func (s *watches) visible(c *namespace.Call, f *watch.Filter, events []*watch.Kept) []*watch.Kept {
 	if c.Super || len(events) == 0 {
 		return events
 	}
 	seen := events[:0]
 	s.engine.Look(func(t *namespace.Tree) {
 		for _, e := range events {
-			if e = shown(t, c, e); e != nil {
+			if e = shown(t, c, f, e); e != nil {
 				seen = append(seen, e)
 			}
 		}
@@ -147,15 +147,20 @@ func (s *watches) visible(c *namespace.Call, events []*watch.Kept) []*watch.Kept
 
 // shown is what a caller may see of an event, or nil. What is moved out of a closed
 // directory, or out of one that is deleted by now, is new to the caller; what is
-// moved into one is gone. The namespace is locked.
-func shown(t *namespace.Tree, c *namespace.Call, e *watch.Kept) *watch.Kept {
+// moved into one is gone. Of what the watch itself names, it is enough that stat would tell of
+// it. The namespace is locked.
+func shown(t *namespace.Tree, c *namespace.Call, f *watch.Filter, e *watch.Kept) *watch.Kept {
 	if e.Dir == 0 {
 		return e
 	}
-	sees := t.MaySearch(c, namespace.InodeID(e.Dir))
+	may := func(dir uint64, path string) bool {
+		id := namespace.InodeID(dir)
+		return namespace.MayList(t, c, id) || f.Names(e.Inode, path) && t.MaySearch(c, id)
+	}
+	sees := may(e.Dir, e.Path)
 	arrives := sees
 	if e.Type == watch.Rename {
-		arrives = t.MaySearch(c, namespace.InodeID(e.NewDir))
+		arrives = may(e.NewDir, e.NewPath)
 	}
 	switch {
 	case sees && arrives:

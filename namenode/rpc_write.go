@@ -534,9 +534,10 @@ func (s *writers) Commit(ctx context.Context, r *pb.CommitRequest) (*pb.CommitRe
 // says that it exists. Only a writer who may commit the block is told.
 func (s *writers) checkStored(ctx context.Context, w namespace.Writer, b namespace.Block) error {
 	c := &namespace.Call{Super: true}
-	known := false
+	known, user := false, ""
 	if err := s.engine.View(ctx, c, func(tx *engine.Tx) error {
-		known = tx.Tree.HasBlock(b.Key) // it may be this file's: a repeated call
+		f, _ := tx.Tree.OpenFile(w.Inode)
+		known, user = tx.Tree.HasBlock(b.Key), f.Holder.User // it may be this file's: a repeated call
 		if err := s.writer(ctx, tx, c, w); err != nil || known {
 			return err
 		}
@@ -551,7 +552,7 @@ func (s *writers) checkStored(ctx context.Context, w namespace.Writer, b namespa
 	if err != nil || known || !s.blocks.Older(b.Key) { // MayCommit knows enough of others
 		return err
 	}
-	return s.checkOlder(ctx, b)
+	return s.checkOlder(ctx, user, b)
 }
 
 // notStored does not say what is stored instead: a key of an earlier reign may be
@@ -562,22 +563,20 @@ func notStored(b namespace.Block) error {
 
 // checkOlder reads a block of an earlier reign whole, outside the lock, and
 // holds it against the commit: what was allocated then is not known any more,
-// so nothing else says what these bytes should be.
-func (s *writers) checkOlder(ctx context.Context, b namespace.Block) error {
-	back, err := s.front.Park(ctx, taker(ctx, nil))
+// so nothing else says what these bytes should be. Each holds a disk up, and a block
+// in memory: users take turns, so that one with many, or with wrong checksums, waits himself.
+func (s *writers) checkOlder(ctx context.Context, user string, b namespace.Block) error {
+	back, err := s.front.Park(ctx, taker(ctx, &namespace.Call{User: user}))
 	if err != nil {
 		return err
 	}
-	select { // each holds a disk up, and a block in memory
-	case s.older <- struct{}{}:
-		back()
-		defer func() { <-s.older }()
-	case <-ctx.Done():
-		back()
-		return ctx.Err()
+	err = s.older.Begin(ctx, user)
+	back()
+	if err != nil {
+		return err
 	}
-	_, err = s.blocks.Fetch(ctx, b)
-	if errors.Is(err, fserror.Damaged) {
+	defer s.older.End(user)
+	if _, err = s.blocks.Fetch(ctx, b); errors.Is(err, fserror.Damaged) {
 		return notStored(b)
 	}
 	return err

@@ -144,6 +144,7 @@ func (s *Server) open(ctx context.Context) error {
 	}
 	guard.Knows(identity.People{Groups: s.cfg.Groups, Superuser: func() (user, group string) { return s.engine.Superuser() }})
 	s.loops.Every("proofs of identity", identity.Every, nil, guard.Check)
+	s.loops.Every("groups of users", identity.Every, nil, guard.CheckGroups)
 	s.loops.Every("shares", identity.Every, nil, s.checkShares)
 	if is := s.cfg.Identity.Issuers; is != nil {
 		s.loops.Run("keys of issuers", func(ctx context.Context) error { return is.Run(ctx, s.log) })

@@ -90,8 +90,8 @@ type writers struct {
 	space  *space.Space
 	drafts *drafts.Table
 	waits  *waiting.Table
-	older  chan struct{} // bounds the blocks read before a commit
-	files  *share.Limit  // open for write, of sessions' users
+	older  *share.Turns // of reads of blocks before a commit, by the users who commit
+	files  *share.Limit // open for write, of sessions' users
 }
 
 // granted serves leases that clients ask for, and tells of all.
@@ -166,7 +166,7 @@ func (s *Server) newService() *service {
 	})
 	return &service{
 		Room: room, Calls: limits, Service: snaps, Opens: opens,
-		tree: t, writers: &writers{desk: d, older: make(chan struct{}, 4), files: share.Of(maxWritten, share.Files, s.cfg.quota(share.Files))}, granted: &granted{desk: d, looks: share.NewTurns(2)}, streams: &streams{desk: d},
+		tree: t, writers: &writers{desk: d, older: share.NewTurns(4), files: share.Of(maxWritten, share.Files, s.cfg.quota(share.Files))}, granted: &granted{desk: d, looks: share.NewTurns(2)}, streams: &streams{desk: d},
 		watches: &watches{desk: d, watchers: share.Of(int64(s.cfg.MaxWatches), share.Watches, s.cfg.quota(share.Watches))}, operators: &operators{desk: d, tree: t, quotas: limits, snaps: snaps, started: s.started, audit: s.audit, greedy: s.greedy, urlLife: backupURLLife},
 	}
 }

@@ -3,6 +3,7 @@
 package groups
 
 import (
+	"errors"
 	"os/user"
 	"sync"
 	"time"
@@ -10,9 +11,13 @@ import (
 	"github.com/leasefs/leasefs/internal/clock"
 )
 
-// life is how long a user's groups are remembered, as HDFS's
-// hadoop.security.groups.cache.secs.
-const life = 5 * time.Minute
+const (
+	// life is how long a user's groups are remembered, as HDFS's
+	// hadoop.security.groups.cache.secs.
+	life = 5 * time.Minute
+	// again is after how long a lookup that failed is repeated.
+	again = 10 * time.Second
+)
 
 // maxUsers bounds the cache: names come from the network.
 const maxUsers = 10_000
@@ -20,7 +25,7 @@ const maxUsers = 10_000
 // Cache remembers what the operating system says. It is safe for concurrent use.
 type Cache struct {
 	clock clock.Clock
-	look  func(string) []string
+	look  func(string) ([]string, error)
 
 	mu    sync.Mutex
 	known map[string]entry
@@ -36,7 +41,8 @@ func New(c clock.Clock) *Cache {
 	return &Cache{clock: c, look: osGroups, known: map[string]entry{}}
 }
 
-// Of returns the groups of a user. They are not to be changed.
+// Of returns the groups of a user. They are not to be changed. While a lookup fails they are those
+// that were known before, or none: a failure says nothing of who is in a group.
 func (g *Cache) Of(name string) []string {
 	now := g.clock.Mono()
 	g.mu.Lock()
@@ -45,7 +51,11 @@ func (g *Cache) Of(name string) []string {
 	if ok && now < e.until {
 		return e.groups
 	}
-	e = entry{groups: g.look(name), until: now + life}
+	if in, err := g.look(name); err == nil {
+		e = entry{in, now + life}
+	} else {
+		e.until = now + again
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.known) >= maxUsers {
@@ -56,20 +66,27 @@ func (g *Cache) Of(name string) []string {
 }
 
 // osGroups asks the operating system; an unknown user is in no group.
-func osGroups(name string) []string {
+func osGroups(name string) (names []string, err error) {
 	u, err := user.Lookup(name)
+	if errors.As(err, new(user.UnknownUserError)) {
+		return nil, nil
+	}
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	ids, err := u.GroupIds()
 	if err != nil {
-		return nil
+		return nil, err
 	}
-	var names []string
 	for _, id := range ids {
-		if g, err := user.LookupGroupId(id); err == nil {
-			names = append(names, g.Name)
+		g, err := user.LookupGroupId(id)
+		if errors.As(err, new(user.UnknownGroupIdError)) {
+			continue
 		}
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, g.Name)
 	}
-	return names
+	return names, nil
 }

@@ -1,6 +1,7 @@
 package groups
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -13,9 +14,9 @@ func TestCache(t *testing.T) {
 	clk := new(clock.Fake)
 	c := New(clk)
 	asked := 0
-	c.look = func(name string) []string {
+	c.look = func(name string) ([]string, error) {
 		asked++
-		return []string{name + "s"}
+		return []string{name + "s"}, nil
 	}
 	want := func(times int) {
 		t.Helper()
@@ -34,4 +35,28 @@ func TestCache(t *testing.T) {
 	if len(c.known) > maxUsers {
 		t.Fatalf("%d users are remembered", len(c.known))
 	}
+}
+
+// A lookup that fails takes nobody out of a group, and is soon repeated.
+func TestFailedLookup(t *testing.T) {
+	clk := new(clock.Fake)
+	c := New(clk)
+	var failure error
+	c.look = func(name string) ([]string, error) { return []string{name + "s"}, failure }
+	want := func(user string, groups ...string) {
+		t.Helper()
+		if got := c.Of(user); !slices.Equal(got, groups) {
+			t.Fatalf("%s is in %v, want %v", user, got, groups)
+		}
+	}
+	want("u", "us")
+	failure = errors.New("no directory")
+	clk.Advance(life)
+	want("u", "us")
+	want("v")
+	failure = nil
+	clk.Advance(again - 1)
+	want("v")
+	clk.Advance(1)
+	want("v", "vs")
 }

@@ -5,7 +5,8 @@
 // A stream proves once, when it begins, and each of its messages must come from the user
 // who was proven; a unary call outside of a stream proves for itself. Every two seconds
 // the files that proofs rest on are read again, if they have changed, and streams end
-// whose proof is not good any more: their clients have to prove again who they are.
+// whose proof is not good any more: their clients have to prove again who they are. So do
+// streams whose users the namenode's machine has in other groups than when they began.
 package identity
 
 import (
@@ -407,7 +408,8 @@ func Of(ctx context.Context) *Caller {
 
 // stream is one that lasts.
 type stream struct {
-	caller *Caller
+	caller *Caller // nil: it need not be proven
+	conn   *memory // its connection's; nil, too
 	acted  *acted
 	ground uint64 // when the proof was good; of Check alone
 	end    context.CancelCauseFunc
@@ -431,15 +433,25 @@ func Ended(ctx context.Context) error {
 }
 
 // Hold returns a context for a stream of c. It ends, with the cause Ended, when the
-// proof is not good any more. done has to be called when the stream has ended; c may be nil.
+// proof is not good any more, or the groups that its users are in are others. done has to be
+// called when the stream has ended; c may be nil.
 func (g *Guard) Hold(ctx context.Context, c *Caller) (held context.Context, done func()) {
+	s := &stream{caller: c, acted: &acted{groups: g.people.Groups}}
 	if c == nil {
-		return ctx, func() {}
+		ctx = context.WithValue(ctx, actedKey{}, s.acted)
+	} else {
+		own := *c
+		own.acted, s.ground = s.acted, c.ground
+		if p, ok := peer.FromContext(ctx); ok {
+			s.conn, _ = p.AuthInfo.(*memory)
+		}
+		if c.Groups == nil {
+			s.acted.is(c.User)
+		}
+		ctx = With(ctx, &own)
 	}
-	own := *c
-	own.acted = new(acted)
-	ctx, end := context.WithCancelCause(With(ctx, &own))
-	s := &stream{c, own.acted, c.ground, end}
+	ctx, end := context.WithCancelCause(ctx)
+	s.end = end
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.streams[s] = struct{}{}
@@ -492,7 +504,7 @@ func (g *Guard) endStale() {
 	var look []*stream
 	g.mu.Lock()
 	for s := range g.streams {
-		if s.ground != ground || s.caller.Delegated || s.caller.expired(now) {
+		if s.caller != nil && (s.ground != ground || s.caller.Delegated || s.caller.expired(now)) {
 			look = append(look, s)
 		}
 	}

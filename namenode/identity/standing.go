@@ -3,11 +3,9 @@ package identity
 import (
 	"cmp"
 	"context"
-	"maps"
 	"net"
 	"net/netip"
 	"slices"
-	"sync"
 
 	"github.com/leasefs/leasefs/internal/proof"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -77,8 +75,11 @@ func (c *Caller) Is(user string) error {
 	if _, err := c.may(user); err != nil {
 		return err
 	}
-	c.acted.add(user)
-	return nil
+	if !c.acted.add(user) {
+		return nil
+	}
+	_, err := c.may(user) // the rule may have gone before it was known that this stream needs it
+	return err
 }
 
 // may returns nil if c may act for another user, and whether its word is taken for that
@@ -126,47 +127,6 @@ func (c *Caller) GroupsOf(who *pb.Caller, known func(user string) []string) []st
 		is := known(user)
 		return slices.DeleteFunc(slices.Clone(who.GetGroups()), func(group string) bool { return group == sg && !slices.Contains(is, sg) })
 	}
-}
-
-// maxActed is how many users a stream is known to act for, one by one.
-const maxActed = 1000
-
-// acted are the users for whom a stream acts, besides its own.
-type acted struct {
-	mu    sync.Mutex
-	users map[string]struct{}
-	more  bool // than maxActed
-}
-
-func (a *acted) add(user string) {
-	if a == nil {
-		return
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if _, ok := a.users[user]; ok {
-		return
-	}
-	if len(a.users) == maxActed {
-		a.more = true
-		return
-	}
-	if a.users == nil {
-		a.users = map[string]struct{}{}
-	}
-	a.users[user] = struct{}{}
-}
-
-// mayStill reports whether a stream of c may still act for those for whom it has acted. Of too
-// many it is not known: its client begins another one.
-func (c *Caller) mayStill(a *acted) bool {
-	a.mu.Lock()
-	users, more := slices.Collect(maps.Keys(a.users)), a.more
-	a.mu.Unlock()
-	return !more && !slices.ContainsFunc(users, func(user string) bool {
-		_, err := c.may(user)
-		return err != nil
-	})
 }
 
 // realKey is the key of the real user in the context of what he does.

@@ -72,16 +72,8 @@ func PlanRename(t *Tree, c *Call, from, to Ref, overwrite, detach bool) (*OpRena
 			return nil, v.errorf(fserror.NotFound, src.path, "%v, it is being deleted", err)
 		}
 	}
-	if n.Type == TypeDir && src.dir.ID != dst.dir.ID && !c.IsSuper() && v.inAttached(dst.dir) {
-		if err := v.mayGoWhole(n, src.path); err != nil {
-			return nil, err
-		}
-	}
-	if n.Type == TypeDir && v.deepens(n, dst) {
-		return nil, fspath.TooLong(v.op, dst.path, "the path of something in it")
-	}
-	if err := leasesSnapshots(v, n, dst.dir); err != nil {
-		return nil, fserror.With(err, v.op, src.path)
+	if err := mayComeInto(v, dst, n, src.path); err != nil {
+		return nil, err
 	}
 	if !detach {
 		if err := v.checkRoom(t.LeaseOf(n.ID), dst.path, dst.dir.ID); err != nil {
@@ -109,6 +101,23 @@ func PlanRename(t *Tree, c *Call, from, to Ref, overwrite, detach bool) (*OpRena
 		return nil, fserror.With(err, v.op, dst.path)
 	}
 	return o, nil
+}
+
+// mayComeInto checks that an inode may get a name in a directory with all that is below it. Where a
+// lease may delete what comes, it takes what attaching it would. path is the inode's.
+func mayComeInto(v view, at place, n *inode, path string) error {
+	switch {
+	case n.Type != TypeDir:
+		return nil
+	case n.Parent != at.dir.ID && !v.c.IsSuper() && v.inAttached(at.dir):
+		if err := v.mayGoWhole(n, path); err != nil {
+			return err
+		}
+	}
+	if v.deepens(n, at) {
+		return fspath.TooLong(v.op, at.path, "the path of something in it")
+	}
+	return fserror.With(leasesSnapshots(v, n, at.dir), v.op, path)
 }
 
 func (op *OpRename) apply(t applier) (Result, error) {

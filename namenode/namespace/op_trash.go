@@ -158,9 +158,10 @@ func (t applier) keeps(n *inode) int64 {
 func MayTrash(t *Tree, c *Call, id InodeID) error { return c.MayTrash(t.Trash(c), id) }
 
 // PlanRestore checks that an entry of the trash gets a name, which takes what making one takes,
-// and of a directory the permission to write it, as a rename does. Errors: those of MayTrash,
-// NotFound (a directory on the way), NotDirectory, Permission, Exists, NameTooLong (also of what
-// is below it).
+// and of a directory what a rename takes: the permission to write it, and where a lease may delete
+// it, to delete all that is below. Errors: those of MayTrash, NotFound (a directory on the way),
+// NotDirectory, Permission, Exists, NameTooLong (also of what is below it), TooLarge (more is
+// below it than can be looked at).
 func PlanRestore(t *Tree, c *Call, id InodeID, r Ref) (*OpTrash, error) {
 	v := view{t, c, "restore"}
 	if err := MayTrash(t, c, id); err != nil {
@@ -178,12 +179,11 @@ func PlanRestore(t *Tree, c *Call, id InodeID, r Ref) (*OpTrash, error) {
 		return nil, err
 	}
 	n := t.get(id)
-	switch {
-	case n.Type != TypeDir:
-	case !v.allowed(n, mayWrite):
+	if n.Type == TypeDir && !v.allowed(n, mayWrite) {
 		return nil, v.errorf(fserror.Permission, at.path, "user %s may not write the directory, which is to be moved (owner %s, mode %04o)", c.User, t.UserNames.Name(n.User), n.Perm())
-	case v.deepens(n, at):
-		return nil, fspath.TooLong(v.op, at.path, "a path below it")
+	}
+	if err := mayComeInto(v, at, n, at.path); err != nil {
+		return nil, err
 	}
 	return &OpTrash{Do: TrashRestore, Inodes: []InodeID{id}, Parent: at.dir.ID, Name: name}, nil
 }

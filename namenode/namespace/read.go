@@ -83,9 +83,20 @@ func (v view) reach(id InodeID) (view, *inode, error) {
 
 // MaySearch reports whether a caller may look for names in a directory: it is
 // in the tree, and it and all directories above may be searched.
-func (t *Tree) MaySearch(c *Call, dir InodeID) bool {
+func (t *Tree) MaySearch(c *Call, dir InodeID) bool { return mayIn(t, c, dir, mayExecute) }
+
+// MayList reports whether a caller may learn the names in a directory: it may be read, too.
+func MayList(t *Tree, c *Call, dir InodeID) bool { return mayIn(t, c, dir, mayRead|mayExecute) }
+
+func mayIn(t *Tree, c *Call, dir InodeID, want uint16) bool {
 	v, n, err := view{t, c, ""}.reach(dir)
-	return err == nil && n.Type == TypeDir && v.allowed(n, mayExecute)
+	return err == nil && n.Type == TypeDir && v.allowed(n, want)
+}
+
+// MayName reports whether a caller may learn the path of an inode: he may list its directory.
+func MayName(t *Tree, c *Call, id InodeID) bool {
+	_, n, err := view{t, c, ""}.reach(id)
+	return err == nil && MayList(t, c, n.Parent)
 }
 
 // inodeName names an inode in an error message.

@@ -260,6 +260,8 @@ func (o *observer) read(t *rapid.T, paths []string) {
 			return fmt.Sprintf("%+v %+v %v %v", dir, entries, more, err), closed
 		})
 	case 6:
-		o.keep(who, fmt.Sprintf("search inode %d", id), func(c *Call) (string, bool) { return fmt.Sprint(tree.MaySearch(c, id)), true })
+		o.keep(who, fmt.Sprintf("search inode %d", id), func(c *Call) (string, bool) {
+			return fmt.Sprint(tree.MaySearch(c, id), MayList(tree, c, id)), true
+		})
 	}
 }

@@ -109,9 +109,12 @@ func (f *Front) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 		ctx = tracing.Remote(ctx, shown[0])
 	}
 	callstream.GrowStack()
-	held, done := f.cfg.Guard.Hold(ctx, who) // a call may wait for long
-	defer done()
-	return f.carry(held, req, info, h).Wait()
+	if who != nil {
+		held, done := f.cfg.Guard.Hold(ctx, who) // a call may wait for long
+		defer done()
+		ctx = held
+	}
+	return f.carry(ctx, req, info, h).Wait()
 }
 
 // prove finds out who makes a call. The services that are gRPC's own are for everybody.

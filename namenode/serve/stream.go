@@ -103,7 +103,7 @@ func (b *boundStream) RecvMsg(m any) error {
 		ctx := identity.WithReal(b.Context(), m)
 		b.ctx.Store(&ctx)
 	}
-	if err := identity.Of(b.Context()).Says(m); err != nil {
+	if err := identity.Says(b.Context(), m); err != nil {
 		b.told.refused(b.Context(), m)
 		return err
 	}

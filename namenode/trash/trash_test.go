@@ -2,6 +2,7 @@ package trash_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -310,4 +311,55 @@ func TestTrashBelow(t *testing.T) {
 	_, err = root.NN.EmptyTrash(ctx, &pb.EmptyTrashRequest{Call: root.Call(), Caller: root.Who, Inodes: []uint64{inodes[slices.Index(paths, "/k-d/f")]}})
 	must(err)
 	below(map[string]int64{"/": 50_301, "/k": 50_301, "/k-d": 0, "/k/d": 300, "/k/d/e": 300})
+}
+
+// TestRestoreIntoALease: nobody gets rid of others' files by restoring them into a directory that
+// a lease will delete. As with a rename, it takes the permission to delete all that comes.
+func TestRestoreIntoALease(t *testing.T) {
+	t.Parallel()
+	n := env.Start(t)
+	root, ann, bob := n.Raw(t, "root"), n.Raw(t, "ann"), n.Raw(t, "bob")
+	ann.Who.User, bob.Who.User = "ann", "bob"
+	ctx := t.Context()
+	mkdir := func(r *env.Raw, path string, mode uint32, lease uint64) {
+		t.Helper()
+		if _, err := r.NN.Mkdir(ctx, &pb.MkdirRequest{Call: r.Call(), Caller: r.Who, At: pb.At(path), HasMode: true, Mode: mode, Lease: lease}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mkdir(root, "/k", 0o777, 0)
+	keep(t, root, "/k", "1h")
+	g, err := ann.NN.GrantLease(ctx, &pb.GrantLeaseRequest{Call: ann.Call(), Caller: ann.Who, TtlMs: 3600_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mkdir(ann, "/k/leased", 0o755, g.GetId())
+	mkdir(ann, "/k/d", 0o777, 0)
+	mkdir(bob, "/k/d/bobs", 0o755, 0)
+	if err := bob.Close(bob.Create("/k/d/bobs/f"), 0); err != nil {
+		t.Fatal(err)
+	}
+	mkdir(ann, "/k/own", 0o755, 0)
+	refused := func(how string, err error) {
+		t.Helper()
+		if fserror.KindOf(err) != fserror.Permission {
+			t.Errorf("%s: %v", how, err)
+		}
+	}
+	_, err = ann.NN.Rename(ctx, &pb.RenameRequest{Call: ann.Call(), Caller: ann.Who, From: pb.At("/k/d"), To: pb.At("/k/leased/d")})
+	refused("a rename", err)
+	for _, path := range []string{"/k/d", "/k/own"} {
+		if _, err := root.NN.Delete(ctx, &pb.DeleteRequest{Call: root.Call(), Caller: root.Who, At: pb.At(path), Recursive: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	paths, inodes := list(t, ann, false)
+	restore := func(path, to string) error {
+		_, err := ann.NN.RestoreTrash(ctx, &pb.RestoreTrashRequest{Call: ann.Call(), Caller: ann.Who, Inode: inodes[slices.Index(paths, path)], To: pb.At(to)})
+		return err
+	}
+	refused("a restore", restore("/k/d", "/k/leased/d"))
+	if err := errors.Join(restore("/k/own", "/k/leased/own"), restore("/k/d", "/k/back")); err != nil {
+		t.Errorf("a restore of her own, and to elsewhere: %v", err)
+	}
 }

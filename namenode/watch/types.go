@@ -137,6 +137,14 @@ func (f *Filter) matchName(name string, moves bool) bool {
 	return f.Recursive || strings.LastIndexByte(name, '/') <= len(f.Path)
 }
 
+// Names reports whether the watch itself names an inode that has a path, or what is on the way to it.
+func (f *Filter) Names(inode uint64, path string) bool {
+	if f.Path == "" {
+		return inode == f.Inode
+	}
+	return path == f.Path || len(path) < len(f.Path) && below(f.Path, path)
+}
+
 // moves reports whether the event changes the names of all that is below, too.
 func moves(e *Event) bool { return e.Type == Delete || e.Type == Rename }
 

@@ -486,13 +486,27 @@ func TestScenario59Permissions(t *testing.T) {
 	must(t, root.Rename(ctx, "/closed/sub/g", "/open/was-closed", false))
 	must(t, root.Chmod(ctx, "/open/was-closed", 0o600))
 	must(t, root.Remove(ctx, "/closed/was-open"))
-	must(t, root.Chmod(ctx, "/closed", 0o711))
+	must(t, root.Chmod(ctx, "/closed", 0o755))
 	wantEvents(t, all, "create /open/f", "delete /open/f", "create /open/was-closed", "attr /open/was-closed", "attr /closed/")
 	wantEvents(t, super, "create /closed/f", "create /closed/sub/g", "rename /closed/f -> /closed/sub/f", "create /open/f",
 		"rename /open/f -> /closed/was-open", "rename /closed/sub/g -> /open/was-closed", "attr /open/was-closed", "delete /closed/was-open", "attr /closed/")
 	must(t, root.WriteFile(ctx, "/closed/now-seen", nil))
 	wantEvents(t, all, "create /closed/now-seen")
 	wantEvents(t, dir, "delete /open/f", "create /open/was-closed", "attr /closed/", "create /closed/now-seen")
+
+	// Who may search a directory and not list it learns no names: he is told of those that he names.
+	must(t, root.Chmod(ctx, "/closed", 0o711))
+	named := watch(t, ann, "/closed/sub/known", client.WatchOptions{})
+	inode := watch(t, ann, "", client.WatchOptions{Inode: stat(t, root, "/closed/now-seen").Inode})
+	must(t, root.WriteFile(ctx, "/closed/hidden", nil))
+	must(t, root.Rename(ctx, "/closed/hidden", "/closed/sub/known", false))
+	must(t, root.Chmod(ctx, "/closed/now-seen", 0o600))
+	must(t, root.Rename(ctx, "/closed/sub", "/closed/other", false))
+	must(t, root.Mkdir(ctx, "/told", 0o755))
+	wantEvents(t, all, "attr /closed/", "create /closed/sub/known", "create /told/")
+	wantEvents(t, dir, "attr /closed/", "create /closed/sub/known")
+	wantEvents(t, named, "create /closed/sub/known", "delete /closed/sub/")
+	wantEvents(t, inode, "attr /closed/now-seen")
 
 	// Made under a directory that is gone by the time it is told.
 	must(t, root.Mkdir(ctx, "/tmp", 0o755))

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -170,15 +169,11 @@ func (s *Store) servePut(w http.ResponseWriter, r *http.Request) (no *refusal) {
 	if _, err := io.ReadFull(r.Body, first[:]); err != nil {
 		return refusalOf(brokenOff(called(key), 0, g.length, err))
 	}
-	from, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		from = r.RemoteAddr
-	}
-	place, ok := s.slots.take(key, from, func() { by(0) })
+	place, ok := s.slots.take(key, sourceOf(r.RemoteAddr), func() { by(0) })
 	if !ok {
 		return busy(key, s.slots.most)
 	}
-	err = s.put(r.Context(), key, source{
+	err := s.put(r.Context(), key, source{
 		body: counted{io.MultiReader(bytes.NewReader(first[:]), r.Body), place}, length: g.length, crc: g.crc, expires: g.expires,
 		waiting: func() { s.slots.stay(place, func() { by(blockstore.PutStall) }) },
 	})

@@ -2,6 +2,7 @@ package local
 
 import (
 	"io"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,6 +40,20 @@ type slot struct {
 // newSlots makes room for most PUTs.
 func newSlots(most int, now func() time.Duration) *slots {
 	return &slots{most: most, now: now, puts: map[*slot]struct{}{}, of: map[blockstore.Key]int{}, from: map[string]int{}}
+}
+
+// sourceOf is whose places the PUTs from a remote address take: of IPv6 a network's, since one
+// machine has a network of addresses. The namenode counts connections the same way.
+func sourceOf(remote string) string {
+	at, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return remote
+	}
+	a := at.Addr().Unmap().WithZone("")
+	if net, err := a.Prefix(64); err == nil && a.Is6() {
+		return net.String()
+	}
+	return a.String()
 }
 
 // take begins a PUT. ok is false if there is no room.

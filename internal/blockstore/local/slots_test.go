@@ -97,3 +97,15 @@ func TestFastPutStays(t *testing.T) {
 		t.Error("a slow one kept its place")
 	}
 }
+
+// The addresses of one IPv6 network take one share of the PUTs.
+func TestSourceOf(t *testing.T) {
+	for remote, want := range map[string]string{
+		"10.0.0.7:80": "10.0.0.7", "[::ffff:10.0.0.7]:80": "10.0.0.7", "[2001:db8:1:2:3::4]:80": "2001:db8:1:2::/64",
+		"[2001:db8:1:2:ff::1]:81": "2001:db8:1:2::/64", "[fe80::1%eth0]:80": "fe80::/64", "@": "@",
+	} {
+		if got := sourceOf(remote); got != want {
+			t.Errorf("%s counts as %s, want %s", remote, got, want)
+		}
+	}
+}
