@@ -256,6 +256,17 @@ func (t *Leases) Files(l *Lease, after InodeID, limit int) (files []InodeID) {
 	return files
 }
 
+// GoesWithDir reports whether the deletion of an inode that is attached to a lease needs no report
+// of its own, since that of a directory above it, attached to the same lease, comes before.
+func (t *Leases) GoesWithDir(l *Lease, inode InodeID, where Where) bool {
+	for dir, _, is := where(inode); is; dir, _, is = where(dir) {
+		if dir < inode && t.Of(dir) == l {
+			return true
+		}
+	}
+	return false
+}
+
 func (t *Leases) each(l *Lease, after InodeID, fn func(InodeID) bool) {
 	t.files.From(attachment{l.key, after + 1}, func(a attachment) bool { return a.lease == l.key && fn(a.inode) })
 }
@@ -355,11 +366,14 @@ func (t *Leases) Grant(l *Lease) {
 	}
 }
 
-// EndLease ends a living lease. With dead, what is attached is dead from then on, and its
-// deletion is reported up to told. A lease without files is forgotten.
-func (t *Leases) EndLease(id LeaseID, txid uint64, dead bool, told InodeID) {
+// EndLease ends a living lease. With dead, what is attached is dead from then on, and the
+// deletion of the first told inodes is reported. A lease without files is forgotten.
+func (t *Leases) EndLease(id LeaseID, txid uint64, dead bool, told int) {
 	l := *t.Get(id)
-	l.Ended, l.Dead, l.Told = txid, dead, told
+	l.Ended, l.Dead = txid, dead
+	if first := t.Files(&l, 0, told); len(first) > 0 {
+		l.Told = first[len(first)-1]
+	}
 	t.living.Delete(leaseName{id: id})
 	if l.Name != "" {
 		t.names.Delete(namedLease{user: l.Owner.User, name: l.Name})
