@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/watch"
@@ -59,5 +60,38 @@ func TestEventsAreLeftOutForWhatIsDurable(t *testing.T) {
 	open()
 	if seen, err := s.calls.watches.visible(t.Context(), c, []*watch.Kept{events[0]}); err != nil || len(seen) != 0 {
 		t.Error(seen, err)
+	}
+}
+
+// TestListsOfLeasesTakeTurns: a list that may look at all leases takes its turn among a few; one that needs
+// only a page does not.
+func TestListsOfLeasesTakeTurns(t *testing.T) {
+	s := startAt(t, new(clock.Fake))
+	for range 2 {
+		if err := s.calls.looks.Begin(t.Context(), "greedy"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	_, who := callers()("root")
+	for name, c := range map[string]struct {
+		r     *pb.ListLeasesRequest
+		looks bool // at all
+	}{
+		"page":    {&pb.ListLeasesRequest{}, false},
+		"lease":   {&pb.ListLeasesRequest{Lease: "1", Text: "x"}, false},
+		"ordered": {&pb.ListLeasesRequest{Order: pb.LeaseOrder_LEASE_ORDER_IDLE}, true},
+		"text":    {&pb.ListLeasesRequest{Text: "x"}, true},
+		"expired": {&pb.ListLeasesRequest{Expired: true}, true},
+	} {
+		c.r.Caller = who
+		if _, err := s.calls.ListLeases(gone, c.r); errors.Is(err, context.Canceled) != c.looks || err != nil && !c.looks {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	s.calls.looks.End("greedy")
+	if _, err := s.calls.ListLeases(t.Context(), &pb.ListLeasesRequest{Caller: who, Text: "x"}); err != nil {
+		t.Error(err)
 	}
 }
