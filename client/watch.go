@@ -44,8 +44,10 @@ func (t EventType) String() string {
 
 // Event is one durable change of a name.
 type Event struct {
-	TxID    uint64 // of the change; several events may have the same
-	Type    EventType
+	TxID uint64 // of the change; several events may have the same
+	Type EventType
+	// Path is empty, for watchers of an inode, if very many files were closed by one change. A path
+	// that is too long to be named ends with "/…".
 	Path    string
 	NewPath string // of EventRename
 	Inode   uint64

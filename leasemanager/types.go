@@ -242,6 +242,11 @@ type Filter struct {
 	At          time.Duration     // the moment to list at, see Moment; 0, or a later one: now
 }
 
+// Selects reports whether a page may have to pass over any number of leases.
+func (f *Filter) Selects() bool {
+	return f.Client != "" || f.Match != nil || f.Of != nil || f.SoftExpired
+}
+
 // Info is one lease in a list.
 type Info struct {
 	State

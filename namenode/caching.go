@@ -3,13 +3,10 @@ package namenode
 import (
 	"context"
 	"math"
-	"net/netip"
-
-	"google.golang.org/grpc/peer"
+	"strings"
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/leasemanager/readlease"
-	"github.com/leasefs/leasefs/namenode/conns"
 	"github.com/leasefs/leasefs/namenode/drafts"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
@@ -88,15 +85,7 @@ func (s *streams) beginCaching(ctx context.Context, h namespace.Holder, number u
 // session's id can be anything; another user of the machine, and other machines
 // of the user, are not to suffer.
 func ownerOf(ctx context.Context, user string) string {
-	p, ok := peer.FromContext(ctx)
-	if !ok {
-		return user
-	}
-	from := p.Addr.String()
-	if at, err := netip.ParseAddrPort(from); err == nil {
-		from = conns.AddressName(at.Addr())
-	}
-	return user + "\x00" + from
+	return strings.Join(append([]string{user}, taker(ctx, nil).Names...), "\x00")
 }
 
 // endCaching takes the journalled mark off sessions that have gone and whose

@@ -10,6 +10,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/leasemanager/readlease"
 	"github.com/leasefs/leasefs/namenode/drafts"
+	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -102,5 +103,36 @@ func TestWaitingForADraftEnds(t *testing.T) {
 	}
 	if n := s.front.Parked.Used(); n != 0 {
 		t.Errorf("%d calls wait still", n)
+	}
+}
+
+// TestAcknowledgementsOfManyDrafts: of drafts that an acknowledgement names, no more are looked at than a session can
+// have. Each takes a look at the tree, and a message has room for hundreds of thousands.
+func TestAcknowledgementsOfManyDrafts(t *testing.T) {
+	s := startAt(t, new(clock.Fake))
+	h := namespace.Holder{User: "root", Client: "drafter", Session: namespace.SessionID{9}}
+	cached, err := s.calls.beginCaching(t.Context(), h, 1, func(readlease.Revocation) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cached.Renew()
+	lent, number, n := s.drafts.Delegate(t.Context(), h.Session, namespace.RootID, true)
+	if !lent || number == 0 {
+		t.Fatal("it may make no files of its own")
+	}
+	held := func(name string) (held bool) {
+		if err := s.engine.Read(func(tx *engine.Tx) error {
+			held = drafts.Refused(s.drafts.Refuse(tx, namespace.SessionID{1}, &namespace.OpCreate{Parent: namespace.RootID, Name: name, Closed: true}))
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return held
+	}
+	list := make([]drafts.Draft, 8*n-1) // of numbers that are not the session's
+	list = append(list, drafts.Draft{Dir: namespace.RootID, Name: "last", Inode: number}, drafts.Draft{Dir: namespace.RootID, Name: "beyond", Inode: number + 1})
+	s.drafts.Tell(h, list)
+	if !held("last") || held("beyond") {
+		t.Errorf("the last one that there can be is held: %v; one more: %v", held("last"), held("beyond"))
 	}
 }

@@ -189,3 +189,31 @@ func TestTheEndOfALeaseIsNotThatOfTheNext(t *testing.T) {
 		t.Fatal("the new lease has ended with the old one")
 	}
 }
+
+// TestNoTransactionUnderALeaseWhoseTimeIsOver: what is to be done only while a granted lease lives is not done when its
+// time is over, though its end is not recorded yet, since a reader keeps what is attached to it.
+func TestNoTransactionUnderALeaseWhoseTimeIsOver(t *testing.T) {
+	t.Parallel()
+	clk, with := env.FakeClock()
+	n := env.Start(t, with, termOf(longTerm), reapFast)
+	owner := n.Raw(t, "owner")
+	reader, stream := silentReader(t, n, "reader")
+	lease := attached(t, owner, shortTTL, "/f")
+	keep(t, reader, "/f")
+	mkdir := func(path string) error {
+		_, err := owner.NN.Transact(t.Context(), &pb.TransactRequest{
+			Call: owner.Call(), Caller: owner.Who,
+			Compares: []*pb.TxCompare{{What: &pb.TxCompare_Lease{Lease: lease}}},
+			Ops:      []*pb.TxOp{{Path: path, Op: &pb.TxOp_Mkdir{Mkdir: &pb.TxDir{}}}},
+		})
+		return err
+	}
+	if err := mkdir("/alive"); err != nil {
+		t.Fatal(err)
+	}
+	clk.Advance(shortTTL + time.Second)
+	<-stream.revoked // the end waits for the reader
+	if err := mkdir("/late"); !errors.Is(err, fserror.CompareFailed) {
+		t.Errorf("a transaction under a lease whose time is over: %v", err)
+	}
+}

@@ -43,7 +43,7 @@ func TestStatusTellsWhatIsUsedUp(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
-	for _, want := range []string{"memory", "disk", "tails", "descriptors", "connections", "sessions", "keepalives", "watches", "waiting", "leases", "results", "owners"} {
+	for _, want := range []string{"memory", "disk", "tails", "descriptors", "connections", "sessions", "keepalives", "watches", "waiting", "leases", "results", "owners", "groups"} {
 		if limited[want] == 0 {
 			t.Errorf("nothing is told of %s: %+v", want, rooms)
 		}

@@ -37,6 +37,10 @@ func (s *granted) LeaseHistory(ctx context.Context, r *pb.LeaseHistoryRequest) (
 			return nil, fserror.New(fserror.InvalidArgument, "", "", "%q is no cursor of this call", text)
 		}
 	}
+	if err := s.looks.Begin(ctx, c.User); err != nil { // each reads files into memory, and may look at all leases
+		return nil, err
+	}
+	defer s.looks.End(c.User)
 	var last uint64
 	var now []history.Span
 	if err := s.engine.View(ctx, c, func(tx *engine.Tx) (err error) {
@@ -49,10 +53,6 @@ func (s *granted) LeaseHistory(ctx context.Context, r *pb.LeaseHistoryRequest) (
 	if err := s.engine.WaitDurable(ctx, last); err != nil {
 		return nil, err
 	}
-	if err := s.looks.Begin(ctx, c.User); err != nil { // each reads files into memory
-		return nil, err
-	}
-	defer s.looks.End(c.User)
 	resp := &pb.LeaseHistoryResponse{}
 	if resp.Problem, err = s.history.Await(ctx, last); err != nil {
 		return nil, err

@@ -257,6 +257,12 @@ func (s *granted) ListLeases(ctx context.Context, r *pb.ListLeasesRequest) (*pb.
 	if err != nil {
 		return nil, err
 	}
+	if f.LeaseID == 0 && (r.GetOrder() != pb.LeaseOrder_LEASE_ORDER_ID || f.Selects()) { // it may look at all there are
+		if err := s.looks.Begin(ctx, c.User); err != nil {
+			return nil, err
+		}
+		defer s.looks.End(c.User)
+	}
 	infos, more, cursor, err := s.leasePage(ctx, c, r, f)
 	if err != nil {
 		return nil, err

@@ -139,7 +139,7 @@ func (s *writers) compare(tx *engine.Tx, c *namespace.Call, x *pb.TxCompare) err
 		return fserror.New(fserror.InvalidArgument, "", x.GetPath(), "this namenode does not know what to compare")
 	case *pb.TxCompare_Lease:
 		l, ok := tx.Tree.Lease(c, namespace.LeaseID(w.Lease))
-		if _, _, alive := s.leases.TimeToLive(w.Lease); !ok || l.Ended != 0 || !alive {
+		if remaining, _, alive := s.leases.TimeToLive(w.Lease); !ok || l.Ended != 0 || !alive || remaining == 0 { // its end may take a while
 			return failed("there is no lease %x: it has ended, or never was", w.Lease)
 		}
 		return nil

@@ -84,7 +84,7 @@ func (s *watches) Watch(r *pb.WatchRequest, stream grpc.ServerStreamingServer[pb
 		quiet.Reset(watchProgress)
 		events, upTo, err := w.NextUntil(ctx, quiet.C)
 		if err == nil {
-			err = s.role.Active() // who cannot know of later changes must not look as if there were none
+			events, err = s.visible(ctx, c, &filter, events)
 		}
 		if err != nil {
 			if errors.As(err, new(*watch.TooOldError)) {
@@ -92,7 +92,7 @@ func (s *watches) Watch(r *pb.WatchRequest, stream grpc.ServerStreamingServer[pb
 			}
 			return watchError(err, r.GetPath())
 		}
-		resp := watchResponse(s.visible(c, &filter, events), upTo)
+		resp := watchResponse(events, upTo)
 		if err := send(func() error { return stream.Send(resp) }); err != nil {
 			return fserror.With(err, "watch", r.GetPath())
 		}
@@ -129,20 +129,23 @@ func (s *watches) watchPath(ctx context.Context, c *namespace.Call, path string)
 
 // visible is what a caller may see of events, which it changes: of each, its
 // directory, as it is now, must be one that the caller could list. Who watches
-// from the outside must not learn names in closed directories.
-func (s *watches) visible(c *namespace.Call, f *watch.Filter, events []*watch.Kept) []*watch.Kept {
+// from the outside must not learn names in closed directories. What decides that is durable
+// when it returns: else an event could be left out for a change that a crash takes back. The namenode is
+// active then: who cannot know of later changes must not look as if there were none.
+func (s *watches) visible(ctx context.Context, c *namespace.Call, f *watch.Filter, events []*watch.Kept) (seen []*watch.Kept, err error) {
 	if c.Super || len(events) == 0 {
-		return events
+		return events, s.role.Active()
 	}
-	seen := events[:0]
-	s.engine.Look(func(t *namespace.Tree) {
+	seen = events[:0]
+	err = s.engine.View(ctx, c, func(tx *engine.Tx) error {
 		for _, e := range events {
-			if e = shown(t, c, f, e); e != nil {
+			if e = shown(tx.Tree, c, f, e); e != nil {
 				seen = append(seen, e)
 			}
 		}
+		return nil
 	})
-	return seen
+	return seen, err
 }
 
 // shown is what a caller may see of an event, or nil. What is moved out of a closed

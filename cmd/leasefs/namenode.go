@@ -50,7 +50,7 @@ func namenodeCommand(p *program) *cli.Command {
 		), []cli.Flag{
 			&cli.DurationFlag{Name: "session-timeout", Usage: "with --zookeeper: another namenode takes over after this `LONG` without a sign of life", Value: namenode.DefaultSessionTimeout},
 			&cli.StringFlag{Name: "advertise", Usage: "with --zookeeper: the `HOST:PORT` by which clients reach --listen", DefaultText: "--listen, or this host's name if that is all addresses"},
-			&cli.DurationFlag{Name: "soft-limit", Usage: "after this `LONG` without a renewal another client may take a file", Value: namenode.DefaultSoftLimit},
+			&cli.DurationFlag{Name: "soft-limit", Usage: "after this `LONG` without a renewal another client may take a file; to lower it, end all namenodes for as long as the old one", Value: namenode.DefaultSoftLimit},
 			&cli.DurationFlag{Name: "hard-limit", Usage: "after this `LONG` without a renewal a file is closed", Value: namenode.DefaultHardLimit},
 			&cli.DurationFlag{Name: "min-lease-ttl", Usage: "granted leases live at least this `LONG`, and with --zookeeper locks, too", DefaultText: "1s; with --zookeeper three session time-outs, which outlive a failover"},
 			&cli.IntFlag{Name: "reap-rate", Usage: "free the memory and blocks of `N` files of ended granted leases a second; leases end at once", Value: namenode.DefaultReapRate},

@@ -195,6 +195,23 @@ func End(path string) string {
 	return path[start:]
 }
 
+// Begin returns a path, or of one that is too long to be named the longest beginning that, with "/…"
+// for the rest, is not. So it is below the same directories.
+func Begin(path string) string {
+	const rest = "/…"
+	if Fits(strings.Count(path, "/"), len(path)) {
+		return path
+	}
+	cut := 0
+	for depth := 2; ; depth++ {
+		n := strings.IndexByte(path[cut+1:], '/') + 1
+		if n == 0 || !Fits(depth, cut+n+len(rest)) {
+			return path[:cut] + rest
+		}
+		cut += n
+	}
+}
+
 // TooLong is the error (NameTooLong) of a call about a path, if what would not fit.
 func TooLong(op, path, what string) error {
 	return fserror.New(fserror.NameTooLong, op, path, "%s would be over the limits of %d components and %d bytes", what, MaxDepth, MaxPath)

@@ -101,6 +101,25 @@ func TestCheckNameBytes(t *testing.T) {
 }
 
 // TestEnd: of a path that is too long, the longest end that can be named.
+func TestBegin(t *testing.T) {
+	name := "/" + strings.Repeat("n", MaxName)
+	most := MaxPath / len(name)
+	for _, c := range []struct{ in, want string }{
+		{"", ""},
+		{"/", "/"},
+		{"/a/b", "/a/b"},
+		{strings.Repeat("/d", MaxDepth), strings.Repeat("/d", MaxDepth)},
+		{"/x" + strings.Repeat("/d", MaxDepth), "/x" + strings.Repeat("/d", MaxDepth-2) + "/…"},
+		{strings.Repeat(name, most), strings.Repeat(name, most)},
+		{"/x" + strings.Repeat(name, most), "/x" + strings.Repeat(name, most-1) + "/…"},
+		{strings.Repeat("/d", 100_000) + name, strings.Repeat("/d", MaxDepth-1) + "/…"},
+	} {
+		if got := Begin(c.in); got != c.want || got != "" && Check(got) != nil {
+			t.Errorf("Begin(%.40q): %.40q of %d bytes, want %d", c.in, got, len(got), len(c.want))
+		}
+	}
+}
+
 func TestEnd(t *testing.T) {
 	name := "/" + strings.Repeat("n", MaxName)
 	for _, c := range []struct{ in, want string }{

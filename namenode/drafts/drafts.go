@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,6 +20,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
 // reason is the Reason of HELD if there is no file yet that could be waited for.
@@ -34,6 +36,10 @@ const (
 	// maxDrafts is how many drafts are known, of all sessions. A mount has a few at
 	// a time. What is told beyond that is not held: a conflict shows at its close.
 	maxDrafts = 64 << 10
+	// maxTold is how many drafts one acknowledgement may name: as many as a session has numbers. They
+	// are looked at a tellSlice at a time, and in between others get the namespace's lock.
+	maxTold   = tables.MaxRanges * numbers
+	tellSlice = 1000
 	// maxReserved is for how many sessions numbers are set aside within unusedEvery.
 	maxReserved = 64 << 10
 )
@@ -81,17 +87,19 @@ type draft struct {
 // Tell takes in the drafts that a session names in an acknowledgement, before that
 // is taken in: their directories are delegated to it yet. Of others it can say
 // nothing, nor of a number that is not its own or is used: that file is made by now,
-// or never can be.
+// or never can be. What is more than a session can have is not looked at.
 func (t *Table) Tell(h namespace.Holder, list []Draft) {
 	now := t.clock.Mono()
 	t.sweep(now)
-	t.engine.Look(func(tree *namespace.Tree) {
-		for _, d := range list {
-			if fspath.CheckName(d.Name) == nil && tree.Reserved(h.Session, d.Inode) && t.engine.Delegated(h.Session, d.Dir) {
-				t.tell(draft{Draft: d, holder: h, since: now, until: now + t.term}, now)
+	for some := range slices.Chunk(list[:min(len(list), maxTold)], tellSlice) {
+		t.engine.Look(func(tree *namespace.Tree) {
+			for _, d := range some {
+				if fspath.CheckName(d.Name) == nil && tree.Reserved(h.Session, d.Inode) && t.engine.Delegated(h.Session, d.Dir) {
+					t.tell(draft{Draft: d, holder: h, since: now, until: now + t.term}, now)
+				}
 			}
-		}
-	})
+		})
+	}
 }
 
 // tell takes in a draft. A name that another session has told of stays that

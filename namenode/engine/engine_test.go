@@ -845,8 +845,8 @@ func TestShares(t *testing.T) {
 	r.must(r.Do(t.Context(), mkdir("/6").numbered(4, 1)))
 }
 
-// An address that has brought many users makes no further one an owner.
-func TestNewUsers(t *testing.T) {
+// An address that has brought many users makes no further one an owner, and so of groups.
+func TestNewOwners(t *testing.T) {
 	r := newRig(t)
 	r.rooms.taker = share.Taker{Names: []string{"address 192.0.2.1"}}
 	r.must(r.Do(t.Context(), Request{Plan: plans(&namespace.OpSetAttr{Inode: namespace.RootID, SetMode: true, Mode: 0o777})}))
@@ -864,6 +864,28 @@ func TestNewUsers(t *testing.T) {
 	r.limits.owners = share.New(4)
 	r.limits.owners.Hold(3, r.rooms.taker)
 	wantKind(t, "one user too many", make1("bob"), fserror.NoSpace)
+	chgrp := func(group string) error {
+		c := &namespace.Call{User: "ann", Groups: []string{"known", "more", "another"}}
+		_, err := r.Do(t.Context(), Request{Call: c, Plan: func(tx *Tx) (namespace.Op, error) {
+			return OrNil(namespace.PlanSetAttr(tx.Tree, c, namespace.At("/ann"), namespace.OpSetAttr{Group: group}))
+		}})
+		return err
+	}
+	before = r.limits.groups.Used()
+	if err := chgrp("known"); err != nil || r.limits.groups.Used() != before+1 {
+		t.Fatalf("%v, %d groups more", err, r.limits.groups.Used()-before)
+	}
+	r.limits.groups = share.New(8)
+	r.limits.groups.Hold(6, r.rooms.taker)
+	wantKind(t, "one group too many", chgrp("more"), fserror.NoSpace)
+	if err := chgrp("known"); err != nil {
+		t.Error(err)
+	}
+	r.rooms.taker = share.Taker{Names: []string{"address 192.0.2.2"}}
+	if err := chgrp("more"); err != nil {
+		t.Errorf("of an address that has brought none: %v", err)
+	}
+	r.rooms.taker = share.Taker{Names: []string{"address 192.0.2.1"}}
 	if err := r.Update(func(tx *Tx) error { // who is known already
 		c := &namespace.Call{User: "ann"}
 		tx.countOwners(t.Context(), c)()

@@ -17,6 +17,7 @@ import (
 type limits struct {
 	granted   *share.Limit                        // leases
 	owners    *share.Limit                        // users who own something, by the address that brought them
+	groups    *share.Limit                        // groups that own something
 	results   *share.Limit                        // sessions of which results are kept
 	resultsOf map[namespace.SessionID]share.Taker // those that began in this reign
 }
@@ -39,11 +40,12 @@ func (e *Engine) Share(term uint64, of Limits) {
 		Clock: e.cfg.Clock, Term: max(e.cfg.CacheTerm, 0), FirstSeq: term << 32, MaxSessions: of.Caching, ObserveWait: e.cfg.ObserveWait,
 	}))
 	e.limits = limits{
-		granted: share.Of(of.Granted, share.Leases, e.cfg.Quota), owners: share.Of(tables.MaxOwners, "owners", nil), results: share.Of(of.Results, "results", nil),
+		granted: share.Of(of.Granted, share.Leases, e.cfg.Quota), owners: share.Of(tables.MaxOwners, "owners", nil), groups: share.Of(tables.MaxOwners, "groups", nil), results: share.Of(of.Results, "results", nil),
 		resultsOf: make(map[namespace.SessionID]share.Taker),
 	}
 	e.limits.results.Hold(int64(tree.Counts().Sessions), share.Taker{})
 	e.limits.owners.Hold(int64(tree.Users()), share.Taker{})
+	e.limits.groups.Hold(int64(tree.Groups()), share.Taker{})
 	tree.Leases(func(l namespace.Lease) bool {
 		e.limits.granted.Hold(1, share.User(l.Owner.User))
 		return true
@@ -71,12 +73,12 @@ func (e *Engine) Granted() int64 {
 	return e.limits.granted.Used()
 }
 
-// Limits are those of granted leases, of sessions whose results are kept, and of owners, in this
-// reign.
+// Limits are those of granted leases, of sessions whose results are kept, and of owners and groups,
+// in this reign.
 func (e *Engine) Limits() []*share.Limit {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
-	return []*share.Limit{e.limits.granted, e.limits.results, e.limits.owners}
+	return []*share.Limit{e.limits.granted, e.limits.results, e.limits.owners, e.limits.groups}
 }
 
 // CheckGranted refuses one more lease to a user who has many, while few are left for
@@ -93,17 +95,23 @@ func (tx *Tx) CheckGranted(ctx context.Context, c *namespace.Call) error {
 	return &fserror.Error{Kind: fserror.Retry, Message: fmt.Sprintf("there are %d granted leases, and the room that is left is for users who have few; revoke some", granted.Used()), RetryAfter: time.Second}
 }
 
-// countOwners counts who becomes an owner until counted is called. Any name may be
-// claimed where no certificates are needed, and each is kept for good: an address that
+// countOwners counts who becomes an owner until counted is called. Any name of a user, and of
+// a group, may be claimed where no certificates are needed, and each is kept for good: an address that
 // has brought many leaves the rest to others.
 func (tx *Tx) countOwners(ctx context.Context, c *namespace.Call) (counted func()) {
-	e, before := tx.e, tx.Tree.Users()
+	e, users, groups := tx.e, tx.Tree.Users(), tx.Tree.Groups()
 	if c != nil && !tx.Tree.KnowsUser(c.User) {
 		c.NoNewUser = !e.limits.owners.Fits(1, e.cfg.Rooms.Taker(ctx, c))
 	}
+	if g := e.limits.groups; c != nil && g.Used() > g.Room()/2 { // which group it will be only the plan knows
+		c.NoNewGroup = !g.Fits(1, e.cfg.Rooms.Taker(ctx, c))
+	}
 	return func() {
-		if n := tx.Tree.Users() - before; n > 0 {
+		if n := tx.Tree.Users() - users; n > 0 {
 			e.limits.owners.Hold(int64(n), e.cfg.Rooms.Taker(ctx, c))
+		}
+		if n := tx.Tree.Groups() - groups; n > 0 {
+			e.limits.groups.Hold(int64(n), e.cfg.Rooms.Taker(ctx, c))
 		}
 	}
 }

@@ -64,6 +64,7 @@ var resources = []resource{
 	{name: "leases", refused: "leases that are asked for"},
 	{name: "results", refused: "changes of sessions that begin"},
 	{name: "owners", refused: "files of users who have none yet"},
+	{name: "groups", refused: "files of groups that have none yet"},
 }
 
 // Reading is how much of a resource is in use.

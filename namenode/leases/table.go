@@ -9,6 +9,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -143,19 +144,24 @@ func (t *Table) Take(f namespace.OpenFile, by namespace.Holder) (leasemanager.Ve
 	return v, st
 }
 
+// repairSlice is how many files of a renewal are looked at under one read lock.
+const repairSlice = 1000
+
 // RepairRenewed puts back those of a session's files that the table does not know and
 // the inodes do: a live writer must not lose a file because of the index. It reports
 // whether there were any.
 func (t *Table) RepairRenewed(session leasemanager.SessionID, unknown []leasemanager.Ref) (repaired bool) {
-	t.Engine.Look(func(tree *namespace.Tree) { // so no record that closes one of them comes in between
-		for _, ref := range unknown {
-			f, open := tree.OpenFile(namespace.InodeID(ref.Inode))
-			if !open || f.Epoch != ref.Epoch || leasemanager.SessionID(f.Holder.Session) != session {
-				continue
+	for some := range slices.Chunk(unknown, repairSlice) {
+		t.Engine.Look(func(tree *namespace.Tree) { // so no record that closes one of them comes in between
+			for _, ref := range some {
+				f, open := tree.OpenFile(namespace.InodeID(ref.Inode))
+				if !open || f.Epoch != ref.Epoch || leasemanager.SessionID(f.Holder.Session) != session {
+					continue
+				}
+				repaired = t.repair(f) || repaired
 			}
-			repaired = t.repair(f) || repaired
-		}
-	})
+		})
+	}
 	return repaired
 }
 

@@ -13,7 +13,7 @@ func (t *Tree) event(typ EventType, n *inode) Event {
 		path, _ = t.Path(n.Parent)
 		path = fspath.Join(path, n.Name())
 	}
-	e := Event{Type: typ, Inode: n.ID, Dir: n.Parent, Path: path, Length: n.Length(), IsDir: n.Type == TypeDir}
+	e := Event{Type: typ, Inode: n.ID, Dir: n.Parent, Path: fspath.Begin(path), Length: n.Length(), IsDir: n.Type == TypeDir}
 	if typ == EventLease && n.Open() != nil {
 		e.Holder = n.OpenFile().Holder.Client
 	}
@@ -24,8 +24,29 @@ func (t *Tree) event(typ EventType, n *inode) Event {
 // away is described as it is before, without a path is what will be described as
 // it is afterwards.
 type news struct {
-	t    *Tree
-	list []Event
+	t     *Tree
+	list  []Event
+	named int // what the paths of closed files take
+}
+
+// mostNamed bounds what the paths of the files that one record closes take in its events, each
+// counted with 1 KiB more: a directory may have any number of open files below it, and events
+// are kept in memory for all watchers.
+const mostNamed = 1 << 20
+
+// closed is for files that are no longer open because of what is above them, or of their
+// lease. Who reads one waits for news of it, by its number; the paths that are left out are below
+// one whose deletion is reported, or soon will be.
+func (n news) closed(files []*inode) news {
+	for _, f := range files {
+		e := Event{Type: EventClose, Inode: f.ID, Dir: f.Parent, Length: f.Length()}
+		if n.named < mostNamed {
+			e = n.t.event(EventClose, f)
+			n.named += len(e.Path) + 1<<10
+		}
+		n.list = append(n.list, e)
+	}
+	return n
 }
 
 // gone is for inodes that are deleted.
@@ -105,13 +126,13 @@ func (n news) of(r *Result) []Event {
 		f := n.t.get(e.Inode)
 		e.Trashed = e.Type == EventDelete && n.t.trash.Get(e.Inode) != nil
 		switch {
-		case e.Path == "" && (f == nil || !n.t.reachable(f, nil)):
+		case e.Path == "" && e.Dir == 0 && (f == nil || !n.t.reachable(f, nil)):
 			continue
-		case e.Path == "":
+		case e.Path == "" && e.Dir == 0:
 			e = n.t.event(e.Type, f)
 		case e.Type == EventRename:
-			e.NewDir = f.Parent
-			e.NewPath, _ = n.t.Path(f.ID)
+			path, _ := n.t.Path(f.ID)
+			e.NewDir, e.NewPath = f.Parent, fspath.Begin(path)
 		}
 		told = append(told, e)
 	}

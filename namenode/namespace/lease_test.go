@@ -504,6 +504,24 @@ func TestNamesOfLeases(t *testing.T) {
 	}
 }
 
+// TestNamesOfAnotherUnicode: which characters are graphic, the tables of Unicode say that a program is
+// built with. So only who grants a lease is asked to choose others, and what another release
+// has recorded fits a tree.
+func TestNamesOfAnotherUnicode(t *testing.T) {
+	r := newRig(t)
+	for i, name := range []string{"n-\u0378", "n-\u200b", "n-\u0085", "n-\u00a0"} { // no character, no space to see, a control character, a space
+		op := OpGrant{ID: LeaseID(i + 1), TTL: 5, Owner: Owner{User: "u", Client: "c", Host: "h"}} //nolint:gosec // small
+		_, err := PlanGrant(r.tree, nil, Lease{ID: op.ID, TTL: op.TTL, Owner: op.Owner, Name: name})
+		wantKind(t, err, fserror.InvalidArgument)
+		r.must(t, &OpGrantNamed{op, name})
+		if r.tree.NamedLease(nil, "u", name) != op.ID {
+			t.Errorf("%q is no name of a lease", name)
+		}
+	}
+	sound(t, r.tree)
+	roundTrip(t, r.tree)
+}
+
 func TestRefusedGrants(t *testing.T) {
 	r := leaseRig(t)
 	for _, op := range []*OpGrant{{ID: 0, TTL: 1}, {ID: tables.MaxLeaseID + 1, TTL: 1}, {ID: 3}, {ID: 3, TTL: -1}, {ID: 3, TTL: tables.MaxLeaseTTL + 1}} {

@@ -76,9 +76,7 @@ func (op *OpDelete) affects(a affected) affected { return a.entry(op.Parent, op.
 
 func (op *OpDelete) events(n news) news {
 	if dir := n.t.get(op.Inode); dir != nil && dir.Type == TypeDir {
-		for _, f := range n.t.openBelow(dir) { // who reads one waits for news of it
-			n.list = append(n.list, n.t.event(EventClose, f))
-		}
+		n = n.closed(n.t.openBelow(dir))
 	}
 	return n.gone(op.Inode)
 }

@@ -45,11 +45,7 @@ func (op *OpEnd) apply(t applier) (Result, error) {
 			t.touch(Change{Kind: ChangeEntries, Inode: p.Dir})
 		}
 	}
-	told := InodeID(0)
-	if first := t.Grants.Files(l, 0, endEvents); len(first) > 0 {
-		told = first[len(first)-1]
-	}
-	t.Grants.EndLease(op.ID, t.now.TxID, true, told)
+	t.Grants.EndLease(op.ID, t.now.TxID, true, endEvents)
 	t.AgeTable.Forget(AgeKey{Lease: op.ID})
 	t.touch(Change{Kind: ChangeLease, Inode: InodeID(op.ID)})
 	if l.Name != "" {
@@ -80,24 +76,11 @@ func (op *OpEnd) events(n news) news {
 	if l == nil {
 		return n
 	}
-	for _, f := range n.t.openAttached(l) { // their readers wait for events about them
-		n.list = append(n.list, n.t.event(EventClose, f))
-	}
+	n = n.closed(n.t.openAttached(l))
 	for _, id := range n.t.Grants.Files(l, 0, endEvents) {
-		if !n.t.goesWithDir(l, id) {
+		if !n.t.Grants.GoesWithDir(l, id, n.t.whereAttached) {
 			n = n.gone(id)
 		}
 	}
 	return n
-}
-
-// goesWithDir reports whether an inode needs no event of its own, since a directory above
-// it is attached to the same lease.
-func (t *Tree) goesWithDir(l *Lease, id InodeID) bool {
-	for n := t.get(t.get(id).Parent); n != nil; n = t.get(n.Parent) {
-		if n.ID < id && t.Grants.Of(n.ID) == l {
-			return true
-		}
-	}
-	return false
 }

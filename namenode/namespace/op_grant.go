@@ -41,7 +41,7 @@ func PlanGrant(t *Tree, c *Call, l Lease) (Op, error) {
 	if l.Name != "" {
 		t.look(c, nameOf(l.Owner.User, l.Name))
 	}
-	if err := t.Grants.MayGrant(&l); err != nil {
+	if err := t.Grants.Choose(&l); err != nil {
 		return nil, fserror.With(err, "lease grant", "")
 	}
 	op := OpGrant{ID: l.ID, TTL: l.TTL, Owner: l.Owner}

@@ -166,10 +166,9 @@ func (op *OpTxn) apply(t applier) (Result, error) {
 	if err := op.try(t); err != nil {
 		return Result{}, err
 	}
-	var all Result
+	all, n := Result{}, news{t: t.Tree}
 	for i, p := range op.Parts {
-		n := news{t: t.Tree}
-		if t.events {
+		if n.list = nil; t.events {
 			n = p.events(n)
 		}
 		r, err := p.apply(t)

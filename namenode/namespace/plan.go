@@ -1,10 +1,11 @@
 package namespace
 
 import (
+	"cmp"
+
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/namenode/namespace/snapshots"
-	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
 // caller is who owns what a call makes.
@@ -59,8 +60,5 @@ func (v view) planNew(at place, parents bool) (dirs []string, name string, err e
 
 // checkOwners says whether the names of a user and a group can be recorded.
 func (v view) checkOwners(path, user, group string) error {
-	if v.c != nil && v.c.NoNewUser && !v.KnowsUser(user) {
-		return v.errorf(fserror.NoSpace, path, "the namespace knows %d users of %d, and the room that is left is for addresses that have brought few new ones (%s would be one)", v.Users(), tables.MaxOwners, user)
-	}
-	return fserror.With(v.Fit(user, group), v.op, path)
+	return fserror.With(cmp.Or(v.c.MayBring(&v.Named, user, group), v.Fit(user, group)), v.op, path)
 }

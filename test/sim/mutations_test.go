@@ -279,8 +279,8 @@ var mutations = []mutation{
 	{
 		name: "the end of a transaction is left out", seed: 1,
 		changes: []change{{
-			"namenode/namespace/op_txn.go", "\t\tn := news{t: t.Tree}\n",
-			"\t\tif i > 0 && i == len(op.Parts)-1 && mutant.On(\"the end of a transaction is left out\") {\n\t\t\tbreak\n\t\t}\n\t\tn := news{t: t.Tree}\n",
+			"namenode/namespace/op_txn.go", "\t\tif n.list = nil; t.events {\n",
+			"\t\tif i > 0 && i == len(op.Parts)-1 && mutant.On(\"the end of a transaction is left out\") {\n\t\t\tbreak\n\t\t}\n\t\tif n.list = nil; t.events {\n",
 		}},
 	},
 	{

@@ -43,8 +43,8 @@ type Call struct {
 	SkipTrash bool
 	TrashAs   string
 
-	// NoNewUser refuses (NoSpace) to make anybody an owner who owns nothing yet.
-	NoNewUser bool
+	// NoNewUser refuses (NoSpace) to make anybody an owner who owns nothing yet, NoNewGroup the same of groups.
+	NoNewUser, NoNewGroup bool
 
 	// Xattr is the name of an extended attribute whose value the call wants with attributes.
 	Xattr string
@@ -104,6 +104,19 @@ func (c *Call) Less() (file, dir uint16) {
 // Asker is the caller as records name him.
 func (c *Call) Asker() *tables.LeaseOwner {
 	return &tables.LeaseOwner{User: c.User, Client: c.Client, Host: c.Host}
+}
+
+// MayBring returns an error (NoSpace) if what a user and a group are to own would make one of them known,
+// and the call may bring no new ones.
+func (c *Call) MayBring(known *tables.Named, user, group string) error {
+	switch {
+	case c == nil:
+	case c.NoNewUser && !known.KnowsUser(user):
+		return fserror.New(fserror.NoSpace, "", "", "the namespace knows %d users of %d, and the room that is left is for addresses that have brought few new ones (%s would be one)", known.Users(), tables.MaxOwners, user)
+	case c.NoNewGroup && !known.KnowsGroup(group):
+		return fserror.New(fserror.NoSpace, "", "", "the namespace knows %d groups of %d, and the room that is left is for users and addresses that have brought few new ones (%s would be one)", known.Groups(), tables.MaxOwners, group)
+	}
+	return nil
 }
 
 // Wants returns the name of the extended attribute that the call wants of an inode, or "" if

@@ -22,10 +22,11 @@ type Event struct {
 	Inode  tables.InodeID
 	Dir    tables.InodeID // the directory of Path
 	NewDir tables.InodeID // of a rename: that of NewPath
-	Path   string         // before the record, if it is a rename or a deletion
-	// NewPath is where a rename leads.
-	NewPath string
-	Length  int64 // bytes, of a file after the record
+	// Path is where it is, or was before the record if that deletes or renames it; empty of a file
+	// that a record closes with very many others. What is too long to be named, fspath.Begin cuts.
+	Path    string
+	NewPath string // where a rename leads
+	Length  int64  // bytes, of a file after the record
 	IsDir   bool
 	Trashed bool   // of EventDelete: it went to the trash
 	Holder  string // of EventLease: the client name of its writer; empty: it has none

@@ -76,10 +76,8 @@ func (f *finder) of(id tables.InodeID) []run {
 	return runs
 }
 
-// in says of each snapshot from first to before end whether it has a directory. Of others it says
-// nothing, nor does it look for parents in them: over several snapshots, two directories may each
-// be the other's parent.
-func (f *finder) in(dir tables.InodeID, first, end int) []presence {
+// known is what is known of the presence of a directory, to be added to.
+func (f *finder) known(dir tables.InodeID) []presence {
 	known, ok := f.dirs[dir]
 	if !ok {
 		if len(f.dirs) >= mostDirs {
@@ -88,30 +86,77 @@ func (f *finder) in(dir tables.InodeID, first, end int) []presence {
 		known = make([]presence, len(f.snaps))
 		f.dirs[dir] = known
 	}
-	runs := f.of(dir)
-	at := sort.Search(len(runs), func(i int) bool { return runs[i].end > first })
-	for _, r := range runs[at:] {
-		if r.first >= end {
-			break
+	return known
+}
+
+// place is a directory on the way up in some snapshots, of which it is not known yet whether they
+// have where the way began.
+type place struct {
+	dir        tables.InodeID
+	first, end int
+}
+
+// in says of each snapshot from first to before end whether it has a directory. Of others it says
+// nothing, nor does it look for parents in them: over several snapshots, two directories may each
+// be the other's parent. It is a loop since a tree may have any depth.
+func (f *finder) in(dir tables.InodeID, first, end int) []presence {
+	known := f.known(dir)
+	var passed []place // on the way up, but dir
+	for todo := []place{{dir, first, end}}; len(todo) > 0; {
+		p := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if p.dir != dir && len(passed) < mostDirs/2 {
+			passed = append(passed, p)
 		}
-		r.first, r.end = max(r.first, first), min(r.end, end)
-		if bytes.IndexByte(known[r.first:r.end], unknown) < 0 {
-			continue
-		}
-		n, _ := r.page.Get(dir)
-		var above []presence
-		if n != nil && n.Parent != 0 {
-			above = f.in(n.Parent, r.first, r.end)
-		}
-		for i := r.first; i < r.end; i++ {
-			known[i] = absent
-			if s := f.snaps[i]; n != nil && (dir == s.Dir || above != nil && above[i] == present) && !s.Hides(dir) {
-				known[i] = present
+		runs := f.of(p.dir)
+		at := sort.Search(len(runs), func(i int) bool { return runs[i].end > p.first })
+		for _, r := range runs[at:] {
+			if r.first >= p.end {
+				break
 			}
+			r.first, r.end = max(r.first, p.first), min(r.end, p.end)
+			todo = f.decide(known, p.dir, r, todo)
 		}
-		f.steps += r.end - r.first
+	}
+	for _, p := range passed {
+		copy(f.known(p.dir)[p.first:p.end], known[p.first:p.end])
 	}
 	return known
+}
+
+// decide notes which of the snapshots of a run, of which that is unknown yet, have what is below a
+// directory. It appends the places at which the others decide it.
+func (f *finder) decide(known []presence, dir tables.InodeID, r run, todo []place) []place {
+	if bytes.IndexByte(known[r.first:r.end], unknown) < 0 {
+		return todo
+	}
+	n, _ := r.page.Get(dir)
+	before := f.dirs[dir]
+	above := -1 // the first of those that are not decided here
+	for i := r.first; i <= r.end; i++ {
+		if i < r.end && known[i] == unknown {
+			switch s := f.snaps[i]; {
+			case before != nil && before[i] != unknown:
+				known[i] = before[i]
+			case n == nil || s.Hides(dir) || dir != s.Dir && n.Parent == 0:
+				known[i] = absent
+			case dir == s.Dir:
+				known[i] = present
+			}
+			if known[i] == unknown {
+				if above < 0 {
+					above = i
+				}
+				continue
+			}
+		}
+		if above >= 0 {
+			todo = append(todo, place{n.Parent, above, i})
+			above = -1
+		}
+	}
+	f.steps += r.end - r.first
+	return todo
 }
 
 // A list of a file's blocks changes at its end alone, and a block that a file has given up while a

@@ -2,6 +2,8 @@ package snapshots
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
 	"slices"
 	"testing"
 
@@ -184,5 +186,95 @@ func TestLongFilesAreCheap(t *testing.T) {
 	}
 	if blocks, _ := table.Held(); blocks != 0 || len(freed) != int(seq) {
 		t.Errorf("%d are held, %d of %d freed", blocks, len(freed), seq)
+	}
+}
+
+// TestPresenceOfDirectories compares what the finder says with the way up in each snapshot, of directories that were
+// moved between snapshots, so that some are above and below each other by turns.
+func TestPresenceOfDirectories(t *testing.T) {
+	const dirs, many = 20, 40
+	rnd := rand.New(rand.NewPCG(1, 2))
+	id := func(i int) tables.InodeID { return tables.InodeID(1 + 1000*i) } //nolint:gosec // small; no two in one page
+	live := In{node.NewTable(), tables.NewXattrs(), acl.NewTable(), tables.NewLeases()}
+	parents := make([]int, dirs)
+	put := func(i int) {
+		n := &node.Inode{ID: id(i), Type: calls.TypeDir}
+		if n.SetName(fmt.Sprint(i)); i > 0 {
+			n.Parent = id(parents[i])
+		}
+		if live.Inodes.PutInode(n); i > 0 {
+			live.Inodes.LinkInode(n)
+		}
+	}
+	for i := range dirs {
+		put(i)
+	}
+	table := NewTable()
+	for i := range many {
+		for range 3 {
+			moved, to := 1+rnd.IntN(dirs-1), rnd.IntN(dirs)
+			up := to
+			for up != 0 && up != moved {
+				up = parents[up]
+			}
+			if up != moved {
+				live.Inodes.UnlinkInode(live.Inodes.Inode(id(moved)))
+				parents[moved] = to
+				put(moved)
+			}
+		}
+		table.Make(id(1+rnd.IntN(dirs-1)), fmt.Sprint(i), 0, 1<<20, live.Clone())
+	}
+	f, has := newFinder(&table), 0
+	for i := range 5000 {
+		if i%10 == 0 {
+			f = newFinder(&table) // which knows nothing
+		}
+		dir, first := rnd.IntN(dirs), rnd.IntN(many)
+		end := first + 1 + rnd.IntN(many-first)
+		in := f.in(id(dir), first, end)
+		for j := first; j < end; j++ {
+			want := absent
+			if f.snaps[j].Has(id(dir)) {
+				want = present
+				has++
+			}
+			if in[j] != want {
+				t.Fatalf("directory %d in snapshot %d of %d to %d: %d, not %d", dir, j, first, end, in[j], want)
+			}
+		}
+	}
+	if has < 1000 {
+		t.Errorf("only %d are there", has)
+	}
+}
+
+// TestDeepTreesAreFreed: to give up the blocks of a file takes no more stack the deeper it is.
+func TestDeepTreesAreFreed(t *testing.T) {
+	const file = 100_000
+	defer debug.SetMaxStack(debug.SetMaxStack(4 << 20))
+	live := In{node.NewTable(), tables.NewXattrs(), acl.NewTable(), tables.NewLeases()}
+	list := []content.Block{{Key: blockstore.Key{Term: 1, Seq: 1}, Stored: 1, Used: 1}}
+	for id := range tables.InodeID(file) {
+		n := &node.Inode{ID: id + 1, Parent: id, Type: calls.TypeDir}
+		if n.SetName("n"); id+1 == file {
+			n.Type, n.OwnExt().Blocks = calls.TypeFile, list
+		}
+		if live.Inodes.PutInode(n); id > 0 {
+			live.Inodes.LinkInode(n)
+		}
+	}
+	table := NewTable()
+	for i := range 3 {
+		table.Make(2, fmt.Sprint(i), 0, file+1, live.Clone())
+		n := live.Inodes.Inode(tables.InodeID(file / 2))
+		n.MTime++
+		live.Inodes.PutInode(n)
+	}
+	if !table.Hold(file, 0, list, func(content.Block) {}) || table.HeldBy(3) != 1 {
+		t.Errorf("the newest of the snapshots that have the file does not hold its block")
+	}
+	if blocks, _ := table.Held(); blocks != 1 {
+		t.Errorf("%d blocks are held", blocks)
 	}
 }

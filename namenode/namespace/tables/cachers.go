@@ -12,9 +12,9 @@ import (
 const (
 	// MaxReserve is how many inode numbers one record sets aside at most.
 	MaxReserve = 1 << 16
-	// maxRanges is how many ranges of numbers a session has: with one more it
+	// MaxRanges is how many ranges of numbers a session has: with one more it
 	// loses its oldest.
-	maxRanges = 8
+	MaxRanges = 8
 )
 
 // Cachers are the sessions that may have read-cache leases, and the inode numbers
@@ -95,7 +95,7 @@ func (t *Cachers) of(id SessionID) (out []numbers) {
 
 // SetAside sets count numbers aside for a session, from first on.
 func (t *Cachers) SetAside(id SessionID, first InodeID, count uint32) {
-	if have := t.of(id); len(have) == maxRanges {
+	if have := t.of(id); len(have) == MaxRanges {
 		t.ranges.Delete(have[0])
 	}
 	t.ranges.ReplaceOrInsert(numbers{session: id, first: first, count: count})
@@ -224,7 +224,7 @@ func (t *Cachers) Check(problem Problem, next InodeID) {
 		return true
 	})
 	t.ranges.Ascend(func(n numbers) bool {
-		if !t.good(n, next) || len(t.of(n.session)) > maxRanges {
+		if !t.good(n, next) || len(t.of(n.session)) > MaxRanges {
 			problem("inode numbers %d to %d cannot be set aside for session %x", n.first, n.first+InodeID(n.count)-1, n.session)
 		}
 		return true

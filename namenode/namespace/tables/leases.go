@@ -256,6 +256,17 @@ func (t *Leases) Files(l *Lease, after InodeID, limit int) (files []InodeID) {
 	return files
 }
 
+// GoesWithDir reports whether the deletion of an inode that is attached to a lease needs no report
+// of its own, since that of a directory above it, attached to the same lease, comes before.
+func (t *Leases) GoesWithDir(l *Lease, inode InodeID, where Where) bool {
+	for dir, _, is := where(inode); is; dir, _, is = where(dir) {
+		if dir < inode && t.Of(dir) == l {
+			return true
+		}
+	}
+	return false
+}
+
 func (t *Leases) each(l *Lease, after InodeID, fn func(InodeID) bool) {
 	t.files.From(attachment{l.key, after + 1}, func(a attachment) bool { return a.lease == l.key && fn(a.inode) })
 }
@@ -286,6 +297,16 @@ func (t *Leases) HasRoom(id LeaseID, dirs ...InodeID) bool {
 	return more == 0 || l.Dirs+more <= MaxLeaseDirs
 }
 
+// Choose is MayGrant for a lease that no record has yet: its name, too, has to be one to choose.
+func (t *Leases) Choose(l *Lease) error {
+	if l.Name != "" {
+		if err := CheckLeaseName(l.Name); err != nil {
+			return err
+		}
+	}
+	return t.MayGrant(l)
+}
+
 // MayGrant checks a new lease. Errors: InvalidArgument (its id, time to live or name cannot
 // be), Exists (its id or name), Retry (too many leases).
 func (t *Leases) MayGrant(l *Lease) error {
@@ -312,7 +333,7 @@ func (l *Lease) can() error {
 	case l.TTL <= 0 || l.TTL > MaxLeaseTTL:
 		return fserror.New(fserror.InvalidArgument, "", "", "a time to live is from 1 ms to 365 days, not %d ms", l.TTL)
 	case l.Name != "":
-		return CheckLeaseName(l.Name)
+		return canName(l.Name)
 	}
 	return nil
 }
@@ -320,23 +341,36 @@ func (l *Lease) can() error {
 // MaxLeaseName is the length of the longest name of a lease, in bytes.
 const MaxLeaseName = 255
 
-// CheckLeaseName returns an error (InvalidArgument) unless a lease can have this name: 1 to
+// CheckLeaseName returns an error (InvalidArgument) unless a lease can get this name: 1 to
 // 255 bytes of UTF-8 without a slash, a space or a control character, and with something
 // that is no hexadecimal digit, so that it cannot be taken for an id.
 func CheckLeaseName(name string) error {
-	why := ""
+	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }) {
+		return badName(name, plainNames)
+	}
+	return canName(name)
+}
+
+// canName is CheckLeaseName of what a record or an image has. It does not ask what kind of character
+// one beyond ASCII is: each release of Unicode, and so of this program, may say otherwise, and all
+// have to read the same.
+func canName(name string) error {
 	switch {
 	case name == "" || len(name) > MaxLeaseName:
-		why = "choose one of 1 to 255 bytes"
+		return badName(name, "choose one of 1 to 255 bytes")
 	case !utf8.ValidString(name):
-		why = "choose one in valid UTF-8"
-	case strings.ContainsFunc(name, func(r rune) bool { return r == '/' || !unicode.IsGraphic(r) || unicode.IsSpace(r) }):
-		why = "choose one without slashes, spaces and control characters"
+		return badName(name, "choose one in valid UTF-8")
+	case strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == '/' || r == 0x7f }):
+		return badName(name, plainNames)
 	case strings.Trim(name, "0123456789abcdefABCDEF") == "":
-		why = "it could be an id; add a letter beyond f, a dash or a dot"
-	default:
-		return nil
+		return badName(name, "it could be an id; add a letter beyond f, a dash or a dot")
 	}
+	return nil
+}
+
+const plainNames = "choose one without slashes, spaces and control characters"
+
+func badName(name, why string) error {
 	return fserror.New(fserror.InvalidArgument, "", "", "%s cannot be the name of a lease: %s", strconv.Quote(name[:min(len(name), MaxLeaseName)]), why)
 }
 
@@ -355,11 +389,14 @@ func (t *Leases) Grant(l *Lease) {
 	}
 }
 
-// EndLease ends a living lease. With dead, what is attached is dead from then on, and its
-// deletion is reported up to told. A lease without files is forgotten.
-func (t *Leases) EndLease(id LeaseID, txid uint64, dead bool, told InodeID) {
+// EndLease ends a living lease. With dead, what is attached is dead from then on, and the
+// deletion of the first told inodes is reported. A lease without files is forgotten.
+func (t *Leases) EndLease(id LeaseID, txid uint64, dead bool, told int) {
 	l := *t.Get(id)
-	l.Ended, l.Dead, l.Told = txid, dead, told
+	l.Ended, l.Dead = txid, dead
+	if first := t.Files(&l, 0, told); len(first) > 0 {
+		l.Told = first[len(first)-1]
+	}
 	t.living.Delete(leaseName{id: id})
 	if l.Name != "" {
 		t.names.Delete(namedLease{user: l.Owner.User, name: l.Name})

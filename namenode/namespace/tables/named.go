@@ -12,8 +12,17 @@ func (t *Named) KnowsUser(user string) bool {
 	return ok
 }
 
+// KnowsGroup is KnowsUser for a group.
+func (t *Named) KnowsGroup(group string) bool {
+	_, ok := t.GroupNames.Number(group)
+	return ok
+}
+
 // Users is how many users own something or have owned something, at most MaxOwners.
 func (t *Named) Users() int { return t.UserNames.Len() - 1 }
+
+// Groups is Users for groups.
+func (t *Named) Groups() int { return t.GroupNames.Len() - 1 }
 
 // OwnedTails is how much of Counts.TailBytes the files of a user take. It is not for
 // clones, and for a caller that may change the tree.

@@ -32,7 +32,7 @@ func filled() *all {
 		a.leases.Attach(id+1, InodeID(10+id), 5, id == 1)
 	}
 	a.leases.Attach(3, 13, 6, true)
-	a.leases.EndLease(3, 7, true, 12)
+	a.leases.EndLease(3, 7, true, 1)
 	a.leases.Grant(&Lease{ID: 3, TTL: 1000, Owner: LeaseOwner{User: "u"}, Name: "n-3"}) // free again
 	a.leases.Grant(&Lease{ID: 4, TTL: 1000})
 	a.leases.Attach(4, 14, 5, false)
