@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import os
 import secrets
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 from google.protobuf.message import Message
@@ -104,6 +104,7 @@ class Core:
         self._end: asyncio.Task[None] | None = None
         self._leaving: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._awaited: set[asyncio.Event] = set()
 
     @classmethod
     async def connect(cls, config: Config) -> Self:
@@ -159,6 +160,17 @@ class Core:
         task.add_done_callback(self._tasks.discard)
         return task
 
+    @contextlib.contextmanager
+    def awaited(self) -> Iterator[None]:
+        """The session does not end before what is done within, or a timeout is over."""
+        over = asyncio.Event()
+        self._awaited.add(over)
+        try:
+            yield
+        finally:
+            self._awaited.discard(over)
+            over.set()
+
     async def close(
         self, ends: Mapping[CoreWriter, Callable[[], Coroutine[Any, Any, None]]] | None = None, *, commit: bool = True
     ) -> None:
@@ -193,7 +205,8 @@ class Core:
         """Ends the session, once no file is open any more."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.config.timeout):
-                await asyncio.gather(*(w.ended.wait() for w in list(self.writers)))  # those that others are closing
+                others = [*(w.ended for w in self.writers), *self._awaited]  # what other threads are closing
+                await asyncio.gather(*(e.wait() for e in others))
         await self.giveback.settle(_CLOSE_GRACE)
         await _granted.end_scratch(self)
         await self._shut()
@@ -632,6 +645,10 @@ class WholeFile:
 
     async def publish(self, last: bytearray | None = None) -> None:
         """Writes the last bytes, closes it and gives it its name."""
+        with self._core.awaited():  # the end of the session deletes what has no name yet
+            await self._publish(last)
+
+    async def _publish(self, last: bytearray | None) -> None:
         try:
             await self.writer.close(last)
             if self._overwrite:  # it may have been opened meanwhile
@@ -647,7 +664,10 @@ class WholeFile:
 
     async def discard(self) -> None:
         """Removes it; else the end of its lease does. It continues if the caller gives up."""
-        await asyncio.shield(self._core.spawn(self._discard()))
+        task = self._core.spawn(self._discard())
+        await asyncio.wait({task})
+        if not task.cancelled():  # as the end of the session does, which deletes the file, too
+            task.result()
 
     async def _discard(self) -> None:
         with contextlib.suppress(LeasefsError):
