@@ -18,6 +18,7 @@ from conftest import Meddle, Namenode, as_ever, eventually
 import leasefs
 from leasefs import _clock
 from leasefs._core import Core
+from leasefs._loop import Loop
 
 
 def test_held_and_lost(shared: Namenode, fs: leasefs.FileSystem, root: str) -> None:
@@ -427,6 +428,29 @@ def test_an_interrupt(own: Namenode) -> None:
         own.cont()
         w.close()
         assert fs.read_file("/a") == b"xy"
+
+
+@pytest.mark.parametrize("closed", ["writer", "connection"])
+def test_an_interrupt_before_close_has_begun(
+    shared: Namenode, fs: leasefs.FileSystem, root: str, monkeypatch: pytest.MonkeyPatch, closed: str
+) -> None:
+    """The next close has all bytes."""
+    other = leasefs.connect(shared.address)
+    w = other.create(f"{root}/a")
+    w.write(b"all")
+    closing = w if closed == "writer" else other
+
+    def interrupt(_: object, coro: Any) -> None:
+        coro.close()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Loop, "run", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            closing.close()
+    other.close()
+    assert w.closed
+    assert fs.read_file(f"{root}/a") == b"all"
 
 
 def test_whole_files_after_a_suspend(own: Namenode, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,7 @@ import os
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self, overload
 
@@ -137,7 +136,7 @@ class FileSystem:
             writers = self._open_writers()
             for w in writers:
                 held.enter_context(w._lock)  # what is being written comes first
-            ends = {w._core: w._ending() for w in writers if not w._closed}
+            ends = {w._core: w._end for w in writers if not w._closed}
             self._loop.run(self._core.close(ends))
 
     def _open_writers(self) -> list[Writer]:
@@ -606,22 +605,24 @@ class Writer(io.BufferedIOBase):
         """
         with self._lock:
             if not self._closed:
-                self._fs._loop.run(self._ending()())
+                self._fs._loop.run(self._end())
 
-    def _ending(self) -> Callable[[], Coroutine[Any, Any, None]]:
-        """What closes it. The Writer is done with from here on."""
+    async def _end(self) -> None:
+        """Closes it. The Writer is done with from when this runs: if an interrupt comes before, it has its bytes."""
         self._closed = True
         last, self._gathered = self._gathered, bytearray()
-        return partial(self._core.close if self._whole is None else self._whole.publish, last)
+        await (self._core.close(last) if self._whole is None else self._whole.publish(last))
 
     def abort(self) -> None:
         """Closes the file at its flushed length, and drops what was not flushed. A second call does nothing."""
         with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-            self._gathered = bytearray()
-            self._fs._loop.run(self._core.abort() if self._whole is None else self._whole.discard())
+            if not self._closed:
+                self._fs._loop.run(self._drop())
+
+    async def _drop(self) -> None:
+        self._closed = True
+        self._gathered = bytearray()
+        await (self._core.abort() if self._whole is None else self._whole.discard())
 
     def __enter__(self) -> Self:
         self._check("open")
