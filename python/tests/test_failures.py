@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import getpass
 import subprocess
 import threading
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import BINARY, Meddle, Namenode, as_ever, eventually, lose_the_answer
+from conftest import BINARY, Meddle, Namenode, Send, as_ever, eventually, lose_the_answer
 
 import leasefs
 from leasefs._store import StoreError
@@ -99,6 +100,32 @@ def test_a_lost_opening_is_given_back(own: Namenode, meddle: Meddle, method: str
         opened().close()
         ids = fs._core.names.ids
         eventually("no id is kept", lambda: ids._low == ids._next)
+
+
+@pytest.mark.parametrize("size", [1, 3 << 20])
+def test_a_lost_opening_keeps_no_whole_file_back(own: Namenode, meddle: Meddle, size: int) -> None:
+    with leasefs.connect(own.address) as fs:
+        fs.write_file("/a", b"old")
+        asked = asyncio.Event()
+
+        async def late(send: Send) -> Any:
+            await asked.wait()
+            return await send()
+
+        async def held(send: Send) -> Any:
+            try:
+                return await send()
+            finally:
+                asked.set()
+
+        meddle("CancelOpen", late)
+        meddle("Append", lose_the_answer)
+        with pytest.raises(leasefs.CanceledError):
+            fs.append("/a")
+        meddle("Create" if size == 1 else "Stat", held)
+        fs.write_file("/a", b"x" * size, overwrite=True)
+        assert asked.is_set()
+        assert fs.stat("/a").size == size
 
 
 def test_a_lost_opening_is_given_back_after_a_restart(own: Namenode, meddle: Meddle) -> None:

@@ -7,6 +7,7 @@ import gc
 import signal
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from conftest import Meddle, Namenode, as_ever, eventually
+from conftest import Meddle, Namenode, Send, as_ever, eventually
 from fsspec.tests import abstract
 
 import leasefs
@@ -144,6 +145,52 @@ def test_an_interrupted_close_leaves_nothing(own: Namenode, meddle: Meddle) -> N
     f.abort()  # does nothing
     eventually("the temporary file is removed", lambda: not list(fs.files.listdir("/d")))
     fs.files.close()
+
+
+def test_the_connection_ends_while_a_file_is_dropped(own: Namenode, meddle: Meddle) -> None:
+    """The end of the session removes it, and no error of asyncio comes out of abort."""
+    asked = threading.Event()
+
+    async def never(_: object) -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    fs = LeasefsFileSystem(own.address, skip_instance_cache=True)
+    f = fs.open("/d/a", "wb")
+    f.write(b"x")
+    meddle("Delete", never)
+    with ThreadPoolExecutor() as pool:
+        dropped = pool.submit(f.abort)
+        assert asked.wait(60)
+        fs.files.close()
+        dropped.result()
+    with leasefs.connect(own.address) as other:
+        assert not list(other.listdir("/d"))
+
+
+def test_the_connection_ends_after_a_file_has_its_name(own: Namenode, meddle: Meddle) -> None:
+    """A file that another thread closes is not deleted before it is published."""
+    fs = LeasefsFileSystem(own.address, skip_instance_cache=True)
+    asked = threading.Event()
+
+    async def late(send: Send) -> Any:
+        asked.set()
+        while fs._core._leaving is None:
+            await asyncio.sleep(0)
+        for _ in range(1000):  # in which the session would end
+            await asyncio.sleep(0)
+        return await send()
+
+    f = fs.open("/d/a", "wb")
+    f.write(b"x")
+    meddle("Rename", late)
+    with ThreadPoolExecutor() as pool:
+        closed = pool.submit(f.close)
+        assert asked.wait(60)
+        fs.files.close()
+        closed.result()
+    with leasefs.connect(own.address) as other:
+        assert other.read_file("/d/a") == b"x"
 
 
 def test_transactions(url: str, shared: Namenode) -> None:

@@ -20,6 +20,7 @@ from conftest import Meddle, Namenode, as_ever, eventually
 import leasefs
 from leasefs import _clock
 from leasefs._core import Core
+from leasefs._loop import Loop
 
 
 def test_held_and_lost(shared: Namenode, fs: leasefs.FileSystem, root: str) -> None:
@@ -452,6 +453,59 @@ def test_an_interrupt(own: Namenode) -> None:
         own.cont()
         w.close()
         assert fs.read_file("/a") == b"xy"
+
+
+def test_a_signal_handler_within_a_write(fs: leasefs.FileSystem, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is refused what it would wait for forever, and the bytes are in the file."""
+    data = b"x" * (64 << 10)  # as many as are handed on
+    w = fs.create(f"{root}/a")
+    run = Loop.run
+
+    def interrupted(self: Loop, coro: Any) -> Any:
+        monkeypatch.undo()
+        signal.raise_signal(signal.SIGUSR1)
+        return run(self, coro)
+
+    refused: list[str] = []
+
+    def handler(*_: object) -> None:
+        for close in (fs.close, w.close):
+            with pytest.raises(RuntimeError, match="signal handler") as e:
+                close()
+            refused.append(str(e.value))
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        monkeypatch.setattr(Loop, "run", interrupted)
+        w.write(data)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert len(refused) == 2
+    w.close()
+    assert fs.read_file(f"{root}/a") == data
+
+
+@pytest.mark.parametrize("closed", ["writer", "connection"])
+def test_an_interrupt_before_close_has_begun(
+    shared: Namenode, fs: leasefs.FileSystem, root: str, monkeypatch: pytest.MonkeyPatch, closed: str
+) -> None:
+    """The next close has all bytes."""
+    other = leasefs.connect(shared.address)
+    w = other.create(f"{root}/a")
+    w.write(b"all")
+    closing = w if closed == "writer" else other
+
+    def interrupt(_: object, coro: Any) -> None:
+        coro.close()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Loop, "run", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            closing.close()
+    other.close()
+    assert w.closed
+    assert fs.read_file(f"{root}/a") == b"all"
 
 
 def test_whole_files_after_a_suspend(own: Namenode, monkeypatch: pytest.MonkeyPatch) -> None:

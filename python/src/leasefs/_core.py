@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import os
 import secrets
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 from google.protobuf.message import Message
@@ -38,6 +38,7 @@ from leasefs.errors import (
 from leasefs.v1 import leasefs_pb2 as pb
 
 R = TypeVar("R", bound=Message)
+T = TypeVar("T")
 
 _MAX_NAME, _MAX_PATH, _MAX_DEPTH = 255, 32768, 1024
 _WAIT_SLICE = 20.0  # for how many seconds one call waits at the namenode for a holder
@@ -104,6 +105,7 @@ class Core:
         self._end: asyncio.Task[None] | None = None
         self._leaving: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._awaited: set[asyncio.Event] = set()
 
     @classmethod
     async def connect(cls, config: Config) -> Self:
@@ -159,6 +161,17 @@ class Core:
         task.add_done_callback(self._tasks.discard)
         return task
 
+    @contextlib.contextmanager
+    def awaited(self) -> Iterator[None]:
+        """The session does not end before what is done within, or a timeout is over."""
+        over = asyncio.Event()
+        self._awaited.add(over)
+        try:
+            yield
+        finally:
+            self._awaited.discard(over)
+            over.set()
+
     async def close(
         self, ends: Mapping[CoreWriter, Callable[[], Coroutine[Any, Any, None]]] | None = None, *, commit: bool = True
     ) -> None:
@@ -193,7 +206,8 @@ class Core:
         """Ends the session, once no file is open any more."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.config.timeout):
-                await asyncio.gather(*(w.ended.wait() for w in list(self.writers)))  # those that others are closing
+                others = [*(w.ended for w in self.writers), *self._awaited]  # what other threads are closing
+                await asyncio.gather(*(e.wait() for e in others))
         await self.giveback.settle(_CLOSE_GRACE)
         await _granted.end_scratch(self)
         await self._shut()
@@ -247,6 +261,15 @@ class Core:
         h, me = e.holder, self.caller
         own = h is None or (h.client, h.host, h.pid) == (me.client, me.host, me.pid)
         return own and await self.giveback.settle()
+
+    async def _unless_own(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Asks once more if a lost call of this client may have been the holder."""
+        try:
+            return await ask()
+        except HeldError as e:
+            if not await self._settled(e):
+                raise
+            return await ask()
 
     async def _mutate(self, op: str, path: str, method: str, req: Message) -> pb.MutateResponse:
         return await self.change(Call(op, path, mutates=True), method, req, pb.MutateResponse)
@@ -421,14 +444,12 @@ class Core:
         at = clean("create", path)
         self._may_open("create", at)
         req = self._create_request(at, overwrite=overwrite, steal=steal, parents=parents, mode=mode, lease=lease)
-        sent = _clock.now()
-        try:
-            r = await self._open(Call("create", at, mutates=True), "Namenode/Create", req)
-        except HeldError as e:
-            if not await self._settled(e):
-                raise
+
+        async def ask() -> tuple[pb.OpenResponse, float]:
             sent = _clock.now()
-            r = await self._open(Call("create", at, mutates=True), "Namenode/Create", req)
+            return await self._open(Call("create", at, mutates=True), "Namenode/Create", req), sent
+
+        r, sent = await self._unless_own(ask)
         return await self._opened("create", at, r, sent)
 
     async def append(
@@ -508,9 +529,13 @@ class Core:
         if len(data) <= max_whole(self.session.welcome):
             req = self._create_request(at, overwrite=overwrite, steal=False, parents=parents, mode=mode, lease=lease)
             req.data, req.data_crc32c, req.close = data, _format.crc(data), True
-            c = Call("create", at, mutates=True, tail_too=bool(data))
+
+            def ask() -> Awaitable[pb.OpenResponse]:
+                c = Call("create", at, mutates=True, tail_too=bool(data))
+                return self._open(c, "Namenode/Create", req)
+
             try:
-                await self._open(c, "Namenode/Create", req)
+                await self._unless_own(ask)
             except LeasefsError as e:
                 if not data or not tail_refused(e):
                     raise
@@ -530,7 +555,7 @@ class Core:
         """A file under a temporary name, which publish gives its own."""
         at = clean("create", path)
         self._may_open("create", at)
-        place = await self._place(at, overwrite=overwrite)
+        place = await self.place(at, overwrite=overwrite)
         if overwrite and mode is None and place.mode is not None:
             mode = place.mode
         granted = lease or (await _granted.scratch(self)).id
@@ -553,8 +578,11 @@ class Core:
             with contextlib.suppress(LeasefsError):
                 await self.remove(temporary, skip_trash=True)
 
-    async def _place(self, path: str, *, overwrite: bool) -> _Place:
+    async def place(self, path: str, *, overwrite: bool) -> _Place:
         """Where a whole file goes, and refuses what a create would refuse for what is there."""
+        return await self._unless_own(lambda: self._place(path, overwrite=overwrite))
+
+    async def _place(self, path: str, *, overwrite: bool) -> _Place:
         try:
             i = await self.stat(path, op="create")
         except NotFoundError:
@@ -635,10 +663,14 @@ class WholeFile:
 
     async def publish(self, last: bytearray | None = None) -> None:
         """Writes the last bytes, closes it and gives it its name."""
+        with self._core.awaited():  # the end of the session deletes what has no name yet
+            await self._publish(last)
+
+    async def _publish(self, last: bytearray | None) -> None:
         try:
             await self.writer.close(last)
             if self._overwrite:  # it may have been opened meanwhile, and older namenodes do not look
-                await self._core._place(self._path, overwrite=True)
+                await self._core.place(self._path, overwrite=True)
             await self._core.rename(
                 self._temporary, self._path, overwrite=self._overwrite, detach=self._detach, unheld=True
             )
@@ -652,7 +684,10 @@ class WholeFile:
 
     async def discard(self) -> None:
         """Removes it; else the end of its lease does. It continues if the caller gives up."""
-        await asyncio.shield(self._core.spawn(self._discard()))
+        task = self._core.spawn(self._discard())
+        await asyncio.wait({task})
+        if not task.cancelled():  # as the end of the session does, which deletes the file, too
+            task.result()
 
     async def _discard(self) -> None:
         with contextlib.suppress(LeasefsError):

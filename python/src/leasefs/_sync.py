@@ -8,10 +8,9 @@ import os
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Literal, Self, overload
+from typing import Any, Literal, Self, TypeVar, overload
 
 from leasefs._config import StrPath, configure
 from leasefs._core import Core, WholeFile, clean
@@ -28,6 +27,7 @@ _PAGE = 1000
 _READ_BUFFER = 256 << 10
 
 Bytes = bytes | bytearray | memoryview
+R = TypeVar("R")
 
 
 def connect(
@@ -106,7 +106,7 @@ class FileSystem:
         self._loop = mine
         self._core = core
         self._writers: weakref.WeakSet[Writer] = weakref.WeakSet()
-        self._turn = threading.Lock()  # of the set
+        self._turn = threading.RLock()  # of the set; a signal handler may interrupt who has it
         mine.register(core)
 
     def __enter__(self) -> Self:
@@ -131,13 +131,19 @@ class FileSystem:
 
         If writers cannot be closed, the first error is raised when all have been tried; the others are its notes.
         What a wrapper around a Writer has not handed on yet, such as one that compresses, is not in the file.
+
+        A signal handler that interrupts a call of one of the writers cannot close it: ``RuntimeError``, and
+        nothing is closed. Have it raise an exception, such as ``SystemExit``, and close what is open after that.
         """
         self._loop.check()
         with contextlib.ExitStack() as held:
             writers = self._open_writers()
             for w in writers:
                 held.enter_context(w._lock)  # what is being written comes first
-            ends = {w._core: w._ending() for w in writers if not w._closed}
+                w._refuse_within()
+                held.callback(w._free)
+                w._busy = True
+            ends = {w._core: w._end for w in writers if not w._closed}
             self._loop.run(self._core.close(ends))
 
     def _open_writers(self) -> list[Writer]:
@@ -519,7 +525,8 @@ class Writer(io.BufferedIOBase):
         self._whole = whole
         self._closed = False
         self._gathered = bytearray()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._busy = False  # who has the lock is within a call
         with fs._turn:
             fs._writers.add(self)
 
@@ -572,8 +579,7 @@ class Writer(io.BufferedIOBase):
 
     def tell(self) -> int:
         """The length of the file with all that was written."""
-        with self._lock:
-            return self._core.length + len(self._gathered)
+        return self._alone(lambda: self._core.length + len(self._gathered))
 
     def write(self, data: Any, /) -> int:
         """Appends all of data. It buffers; full blocks are stored in the background.
@@ -582,46 +588,68 @@ class Writer(io.BufferedIOBase):
         tried again.
         """
         with memoryview(data) as view:
-            n = view.nbytes
-            with self._lock:
-                self._check("write")
-                self._gathered += view.cast("B") if n else b""
-                if len(self._gathered) >= _GATHER:
-                    self._fs._loop.run(self._core.write(self._gathered))
+            return self._alone(lambda: self._write(view))
+
+    def _write(self, view: memoryview) -> int:
+        self._check("write")
+        n = view.nbytes
+        self._gathered += view.cast("B") if n else b""
+        if len(self._gathered) >= _GATHER:
+            self._fs._loop.run(self._core.write(self._gathered))
         return n
 
     def flush(self) -> None:
         """Returns once all that was written before is durable and visible to readers."""
-        with self._lock:
-            if self._closed:
-                raise ClosedError("the writer is closed", op="flush", path=self.name)
-            if self._gathered:
-                self._fs._loop.run(self._core.write(self._gathered))
+        self._alone(self._hand_on)
         self._fs._loop.run(self._core.flush())
+
+    def _hand_on(self) -> None:
+        if self._closed:
+            raise ClosedError("the writer is closed", op="flush", path=self.name)
+        if self._gathered:
+            self._fs._loop.run(self._core.write(self._gathered))
 
     def close(self) -> None:
         """Makes all durable, closes the file and gives its lease back. A second call does nothing.
 
         The Writer is done with, whatever is raised: what could not be made durable is not in the file then.
         """
-        with self._lock:
-            if not self._closed:
-                self._fs._loop.run(self._ending()())
+        self._alone(lambda: None if self._closed else self._fs._loop.run(self._end()))
 
-    def _ending(self) -> Callable[[], Coroutine[Any, Any, None]]:
-        """What closes it. The Writer is done with from here on."""
+    async def _end(self) -> None:
+        """Closes it. The Writer is done with from when this runs: if an interrupt comes before, it has its bytes."""
         self._closed = True
         last, self._gathered = self._gathered, bytearray()
-        return partial(self._core.close if self._whole is None else self._whole.publish, last)
+        await (self._core.close(last) if self._whole is None else self._whole.publish(last))
 
     def abort(self) -> None:
         """Closes the file at its flushed length, and drops what was not flushed. A second call does nothing."""
+        self._alone(lambda: None if self._closed else self._fs._loop.run(self._drop()))
+
+    async def _drop(self) -> None:
+        self._closed = True
+        self._gathered = bytearray()
+        await (self._core.abort() if self._whole is None else self._whole.discard())
+
+    def _alone(self, call: Callable[[], R]) -> R:
+        """One call at a time."""
         with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-            self._gathered = bytearray()
-            self._fs._loop.run(self._core.abort() if self._whole is None else self._whole.discard())
+            self._refuse_within()
+            self._busy = True
+            try:
+                return call()
+            finally:
+                self._busy = False
+
+    def _refuse_within(self) -> None:
+        """Raises in a signal handler that interrupted a call of this thread, which it would wait for forever."""
+        if self._busy:
+            raise RuntimeError(
+                f"a signal handler cannot use the writer of {self.name} within the call that it interrupted"
+            )
+
+    def _free(self) -> None:
+        self._busy = False
 
     def __enter__(self) -> Self:
         self._check("open")

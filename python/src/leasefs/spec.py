@@ -18,7 +18,7 @@ import datetime
 import inspect
 import io
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from typing import Any
 
 from fsspec.asyn import AsyncFileSystem as FsspecFileSystem
@@ -63,12 +63,12 @@ class _Transacted(Writer):
         """Drops the file."""
         self.abort()
 
-    def _ending(self) -> Callable[[], Coroutine[Any, Any, None]]:
-        end = super()._ending()
-        if self._commits or self._whole is None:
-            return end
+    async def _end(self) -> None:
+        if self._commits:
+            await super()._end()
+            return
         self._dropped = True
-        return self._whole.discard
+        await self._drop()
 
 
 class _Connection(AsyncFileSystem):
