@@ -15,36 +15,30 @@ type Bar struct {
 	bar *progressbar.ProgressBar // nil: nothing is shown
 }
 
-// NewBar shows a bar unless standard error is no terminal, or --quiet or
-// --json was given.
-func (p *Printer) NewBar(what string) *Bar {
+// bar shows one unless standard error is no terminal, or --quiet or --json was given. Each that is made
+// draws itself until it is finished.
+func (p *Printer) bar(total int64, options ...progressbar.Option) *Bar {
 	if p.Quiet || p.JSON || !IsTerminal(p.Stderr) {
 		return &Bar{}
 	}
-	return &Bar{bar: progressbar.NewOptions64(-1,
-		progressbar.OptionSetWriter(p.Stderr), progressbar.OptionSetDescription(what), progressbar.OptionShowBytes(true),
-		progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(), progressbar.OptionSetRenderBlankState(true))}
+	return &Bar{bar: progressbar.NewOptions64(total, append(options,
+		progressbar.OptionSetWriter(p.Stderr), progressbar.OptionClearOnFinish(), progressbar.OptionSetRenderBlankState(true))...)}
+}
+
+// NewBar shows how many bytes are done.
+func (p *Printer) NewBar(what string) *Bar {
+	return p.bar(-1, progressbar.OptionSetDescription(what), progressbar.OptionShowBytes(true), progressbar.OptionThrottle(100*time.Millisecond))
 }
 
 // NewSpinner is NewBar for work that does not tell how far it is: it shows that
 // it is under way, and since when.
 func (p *Printer) NewSpinner(what string) *Bar {
-	b := p.NewBar(what)
-	if b.bar != nil {
-		b.bar = progressbar.NewOptions64(-1, progressbar.OptionSetWriter(p.Stderr), progressbar.OptionSetDescription(what),
-			progressbar.OptionClearOnFinish(), progressbar.OptionSetRenderBlankState(true), progressbar.OptionSetElapsedTime(true))
-	}
-	return b
+	return p.bar(-1, progressbar.OptionSetDescription(what), progressbar.OptionSetElapsedTime(true))
 }
 
 // NewSteps is NewBar for so many steps.
 func (p *Printer) NewSteps(total int) *Bar {
-	b := p.NewBar("")
-	if b.bar != nil {
-		b.bar = progressbar.NewOptions(total, progressbar.OptionSetWriter(p.Stderr), progressbar.OptionClearOnFinish(),
-			progressbar.OptionSetRenderBlankState(true), progressbar.OptionSetElapsedTime(false), progressbar.OptionSetPredictTime(false))
-	}
-	return b
+	return p.bar(int64(total), progressbar.OptionSetElapsedTime(false), progressbar.OptionSetPredictTime(false))
 }
 
 // Bytes shows how far a copy is. What cannot be drawn is nobody's error.
