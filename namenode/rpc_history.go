@@ -37,16 +37,14 @@ func (s *granted) LeaseHistory(ctx context.Context, r *pb.LeaseHistoryRequest) (
 			return nil, fserror.New(fserror.InvalidArgument, "", "", "%q is no cursor of this call", text)
 		}
 	}
-	if err := s.looks.Begin(ctx, c.User); err != nil { // each reads files into memory, and may look at all leases
-		return nil, err
-	}
-	defer s.looks.End(c.User)
 	var last uint64
 	var now []history.Span
-	if err := s.engine.View(ctx, c, func(tx *engine.Tx) (err error) {
-		last, _ = tx.Tree.Last()
-		now, err = s.heldNow(tx, c, r, &q)
-		return err
+	if err := s.looks.In(ctx, c.User, func() error { // it may look at all leases
+		return s.engine.View(ctx, c, func(tx *engine.Tx) (err error) {
+			last, _ = tx.Tree.Last()
+			now, err = s.heldNow(tx, c, r, &q)
+			return err
+		})
 	}); err != nil {
 		return nil, err
 	}
@@ -57,8 +55,11 @@ func (s *granted) LeaseHistory(ctx context.Context, r *pb.LeaseHistoryRequest) (
 	if resp.Problem, err = s.history.Await(ctx, last); err != nil {
 		return nil, err
 	}
-	page, err := s.history.Find(q)
-	if err != nil {
+	var page history.Page
+	if err := s.looks.In(ctx, c.User, func() (err error) { // it reads files into memory
+		page, err = s.history.Find(q)
+		return err
+	}); err != nil {
 		return nil, err
 	}
 	resp.KeptFromUnixMs = page.From

@@ -4,6 +4,7 @@ package groups
 
 import (
 	"errors"
+	"maps"
 	"os/user"
 	"sync"
 	"time"
@@ -58,6 +59,9 @@ func (g *Cache) Of(name string) []string {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if len(g.known) >= maxUsers {
+		maps.DeleteFunc(g.known, func(_ string, e entry) bool { return e.until <= now })
+	}
 	if len(g.known) >= maxUsers {
 		clear(g.known)
 	}

@@ -94,11 +94,12 @@ func Says(ctx context.Context, message any) error {
 	return c.Says(message)
 }
 
-// CheckGroups ends the streams of which a user is in other groups by now, as the namenode's machine
+// CheckGroups ends the streams of which a user has left a group by now, as the namenode's machine
 // has them: what a watch tells, and what a session may answer from, rests on the groups of when it
 // began. With one all streams of its connection end: what a client was told on one it keeps for as
-// long as its session's lasts. It may take as long as it takes to look up groups.
-func (g *Guard) CheckGroups(context.Context) error {
+// long as its session's lasts. A group that a user has come into takes nothing away. It may take as long
+// as it takes to look up groups.
+func (g *Guard) CheckGroups(ctx context.Context) error {
 	g.mu.Lock()
 	all := slices.Collect(maps.Keys(g.streams))
 	g.mu.Unlock()
@@ -106,10 +107,13 @@ func (g *Guard) CheckGroups(context.Context) error {
 	moved := func(user string, in []string) bool {
 		is, ok := now[user]
 		if !ok {
+			if ctx.Err() != nil {
+				return false
+			}
 			is = g.people.Groups(user)
 			now[user] = is
 		}
-		return !slices.Equal(is, in) && !slices.Equal(slices.Sorted(slices.Values(is)), slices.Sorted(slices.Values(in)))
+		return slices.ContainsFunc(in, func(group string) bool { return !slices.Contains(is, group) })
 	}
 	stale := map[*memory]bool{}
 	for _, s := range all {
@@ -123,13 +127,13 @@ func (g *Guard) CheckGroups(context.Context) error {
 			s.end(regrouped())
 		}
 	}
-	return nil
+	return ctx.Err()
 }
 
-// regrouped is why a stream ended whose users are in other groups now.
+// regrouped is why a stream ended of which a user has left a group.
 func regrouped() error {
 	return &fserror.Error{Kind: fserror.Retry, Reason: fserror.ReasonProof, RetryAfter: 100 * time.Millisecond,
-		Message: "a user of this connection is in other groups than when it began; it has to begin again"}
+		Message: "a user of this connection has left a group since it began; it has to begin again"}
 }
 
 // mayStill reports whether a stream of c may still act for those for whom it has acted. Of too

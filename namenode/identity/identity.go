@@ -6,7 +6,7 @@
 // who was proven; a unary call outside of a stream proves for itself. Every two seconds
 // the files that proofs rest on are read again, if they have changed, and streams end
 // whose proof is not good any more: their clients have to prove again who they are. So do
-// streams whose users the namenode's machine has in other groups than when they began.
+// streams whose users the namenode's machine has no longer in groups of when they began.
 package identity
 
 import (

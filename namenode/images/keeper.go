@@ -165,14 +165,17 @@ func (k *Keeper) Since() int64 {
 func (k *Keeper) publishes(since, next int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.since, k.next, k.hurry = since, next, false
+	k.since, k.next = since, next
 }
 
 // Hurry has the next image written soon, since blocks that the newest one names were deleted.
-func (k *Keeper) Hurry() {
+func (k *Keeper) Hurry() { k.setHurry(true) }
+
+func (k *Keeper) setHurry(hurry bool) (was bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.hurry = true
+	was, k.hurry = k.hurry, hurry
+	return was
 }
 
 // holdsUp reports whether garbage has waited for an image for as long as images are apart, by the time of
@@ -182,11 +185,12 @@ func (k *Keeper) holdsUp(t *namespace.Tree) bool {
 	since, every := k.Since(), k.cfg.Every
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	at := max(since, k.next) // a standby knows better when it saw the newest image than what that holds
 	if k.hurry {
 		every /= 12
 	}
 	_, last := t.Last()
-	return (garbage && newest >= since || k.hurry) && t.Reigned()+max(0, k.cfg.Engine.Now()-last)-since >= every.Milliseconds()
+	return (garbage && newest >= since || k.hurry) && t.Reigned()+max(0, k.cfg.Engine.Now()-last)-at >= every.Milliseconds()
 }
 
 // TakeOver brings what a standby knows of images up to the journal.
@@ -226,12 +230,19 @@ func (k *Keeper) Shortage() (why string, err error) {
 // It is given its name only when its txid is durable, so an image never holds
 // what a crash could take back; then a record publishes it, and what only older
 // images need is removed.
-func (k *Keeper) Checkpoint(ctx context.Context) (*namespace.OpImage, error) {
+func (k *Keeper) Checkpoint(ctx context.Context) (_ *namespace.OpImage, err error) {
 	release, err := k.Hold(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
+	if k.setHurry(false) { // what is deleted from here on, this image may name, too
+		defer func() {
+			if err != nil {
+				k.setHurry(true)
+			}
+		}()
+	}
 	began, now := k.cfg.Clock.Mono(), k.cfg.Engine.Now()
 	t, err := k.cfg.Engine.Snapshot(ctx)
 	if err != nil {

@@ -102,9 +102,18 @@ func (p *plain) bring(ctx context.Context, top namespace.InodeID, dir string) er
 	if _, err := os.Lstat(p.dir); !errors.Is(err, fs.ErrNotExist) {
 		return fserror.New(fserror.Exists, "", p.dir, "it is there: another restore or backup is writing it, or was cut off; remove it if none is, or name another folder")
 	}
-	err := p.all(ctx, top)
-	if err == nil && p.mine {
-		err = p.publish(dir)
+	parent, err := os.Open(filepath.Dir(dir)) //nolint:gosec // the caller's own folder
+	if errors.Is(err, fs.ErrPermission) {
+		parent = nil // who may write there and not list cannot sync it
+	} else if err != nil {
+		return here(err)
+	} else {
+		defer func() { _ = parent.Close() }()
+	}
+	if err = p.all(ctx, top); err == nil && p.mine {
+		if err = p.publish(dir); err == nil && parent != nil {
+			return p.sync(parent) // what is there stays, whatever this says
+		}
 	}
 	if err != nil && p.mine { // the error says why
 		for _, d := range p.dirs {
@@ -129,7 +138,7 @@ func (p *plain) publish(dir string) error {
 		return here(&fs.PathError{Op: "rename", Path: dir, Err: err})
 	}
 	p.dir = dir
-	return p.within(filepath.Dir(dir), p.sync)
+	return nil
 }
 
 // within runs do with an open directory.

@@ -76,6 +76,15 @@ func (t *Turns) End(name string) {
 	close(w.mine)
 }
 
+// In runs do in a turn. Its error is that of Begin, or of do.
+func (t *Turns) In(ctx context.Context, name string, do func() error) error {
+	if err := t.Begin(ctx, name); err != nil {
+		return err
+	}
+	defer t.End(name)
+	return do()
+}
+
 func (t *Turns) take(name string) {
 	t.free--
 	t.under[name]++
