@@ -13,8 +13,8 @@ import (
 // maxActed is how many users a stream is known to act for, one by one.
 const maxActed = 1000
 
-// acted is in whose names a stream acts, and in which groups the namenode's machine had these
-// users when it began to.
+// acted is in whose names a stream acts, and in which groups the namenode's machine has had these
+// users since it began to.
 type acted struct {
 	groups func(user string) []string // nil: the namenode has not said; then nobody acts for others
 
@@ -65,21 +65,36 @@ func (a *acted) add(user string) bool {
 	return true
 }
 
-// any reports whether moved says so of a user and the groups that he was in. Those beyond maxActed
-// are not known.
-func (a *acted) any(moved func(user string, in []string) bool) bool {
+// left reports whether one of these users has left a group by now. It notes those that others have come
+// into, which may be left next. Those beyond maxActed are not known.
+func (a *acted) left(now func(user string) []string) bool {
 	a.mu.Lock()
-	own, in, users := a.own, a.in, maps.Clone(a.users)
-	a.mu.Unlock()
-	if own != "" && moved(own, in) {
-		return true
+	all := map[string][]string{}
+	maps.Copy(all, a.users)
+	if a.own != "" {
+		all[a.own] = a.in
 	}
-	for user, in := range users {
-		if moved(user, in) {
+	a.mu.Unlock()
+	for user, in := range all {
+		is := now(user)
+		if isLess(is, in) {
 			return true
 		}
+		a.mu.Lock()
+		if a.own == user {
+			a.in = is
+		}
+		if _, ok := a.users[user]; ok {
+			a.users[user] = is
+		}
+		a.mu.Unlock()
 	}
 	return false
+}
+
+// isLess reports whether one of these groups is missing by now.
+func isLess(now, groups []string) bool {
+	return slices.ContainsFunc(groups, func(group string) bool { return !slices.Contains(now, group) })
 }
 
 // Says is Caller.Says of a message on a stream that Hold has begun. Of one that need not be
@@ -103,21 +118,21 @@ func (g *Guard) CheckGroups(ctx context.Context) error {
 	g.mu.Lock()
 	all := slices.Collect(maps.Keys(g.streams))
 	g.mu.Unlock()
-	now := map[string][]string{} // each is asked for once
-	moved := func(user string, in []string) bool {
-		is, ok := now[user]
+	known := map[string][]string{} // each is asked for once
+	now := func(user string) []string {
+		is, ok := known[user]
 		if !ok {
-			if ctx.Err() != nil {
-				return false
-			}
 			is = g.people.Groups(user)
-			now[user] = is
+			known[user] = is
 		}
-		return slices.ContainsFunc(in, func(group string) bool { return !slices.Contains(is, group) })
+		return is
 	}
 	stale := map[*memory]bool{}
 	for _, s := range all {
-		if s.acted.any(moved) {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if s.acted.left(now) {
 			s.end(regrouped())
 			stale[s.conn] = s.conn != nil
 		}
@@ -127,7 +142,7 @@ func (g *Guard) CheckGroups(ctx context.Context) error {
 			s.end(regrouped())
 		}
 	}
-	return ctx.Err()
+	return nil
 }
 
 // regrouped is why a stream ended of which a user has left a group.

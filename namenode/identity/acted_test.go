@@ -83,6 +83,8 @@ func TestCheckGroups(t *testing.T) {
 	check("out of a group", "ann's", "a gateway's", "the gateway's session", "trusted")
 	m.set("bob", "crew", "staff")
 	check("in one more")
+	m.set("bob", "crew")
+	check("out of that one", "bob's", "trusted, bob's")
 }
 
 // TestRuleGoesMeanwhile: who may act for another just before that is known of its stream may no
