@@ -17,6 +17,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/internal/lowlevel"
+	"github.com/leasefs/leasefs/internal/vfs"
 )
 
 // Get copies a file or, if asked, a tree out of the namespace. If local is a
@@ -335,15 +336,8 @@ func (g *getter) rename(to spot) error {
 		return g.localError(to.local, err)
 	}
 	defer func() { _ = d.Close() }() // nothing is written by it
-	err = unix.Renameat2(int(d.Fd()), to.temp, int(d.Fd()), to.name, unix.RENAME_NOREPLACE)
-	switch {
-	case errors.Is(err, unix.EEXIST):
+	if err = vfs.RenameNew(int(d.Fd()), to.temp, to.name); errors.Is(err, unix.EEXIST) {
 		return existsLocally(g.local(to.local))
-	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS): // this file system cannot
-		if to.taken() {
-			return existsLocally(g.local(to.local))
-		}
-		err = to.dir.Rename(to.temp, to.name)
 	}
 	return g.localError(to.local, err)
 }

@@ -178,3 +178,20 @@ func control(f *os.File, call func(fd int) error) error {
 	}
 	return cerr
 }
+
+// RenameNew renames a file or directory within an open directory, or anywhere with unix.AT_FDCWD, and replaces
+// nothing: the error is unix.EEXIST then. Where the file system cannot tell, it looks before it renames.
+func RenameNew(dir int, from, to string) error {
+	err := unix.Renameat2(dir, from, dir, to, unix.RENAME_NOREPLACE)
+	if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOSYS) {
+		return err
+	}
+	var there unix.Stat_t
+	switch err := unix.Fstatat(dir, to, &there, unix.AT_SYMLINK_NOFOLLOW); {
+	case err == nil:
+		return unix.EEXIST
+	case !errors.Is(err, unix.ENOENT):
+		return err
+	}
+	return unix.Renameat(dir, from, dir, to)
+}

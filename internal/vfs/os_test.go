@@ -151,3 +151,31 @@ func TestLockOfACopiedDescriptor(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestRenameNew: nothing is replaced, and what is not there is no reason to look further.
+func TestRenameNew(t *testing.T) {
+	dir := t.TempDir()
+	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	for _, name := range []string{a, b} {
+		if err := os.WriteFile(name, []byte(filepath.Base(name)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := vfs.RenameNew(unix.AT_FDCWD, a, b); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("over another: %v", err)
+	}
+	if err := vfs.RenameNew(unix.AT_FDCWD, filepath.Join(dir, "none"), filepath.Join(dir, "c")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("of nothing: %v", err)
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if err := vfs.RenameNew(int(d.Fd()), "a", "c"); err != nil {
+		t.Error(err)
+	}
+	if got, err := os.ReadFile(filepath.Join(dir, "c")); err != nil || string(got) != "a" {
+		t.Errorf("%q, %v", got, err)
+	}
+}

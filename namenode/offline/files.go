@@ -112,7 +112,7 @@ func (p *plain) bring(ctx context.Context, top namespace.InodeID, dir string) er
 	}
 	if err = p.all(ctx, top); err == nil && p.mine {
 		if err = p.publish(dir); err == nil && parent != nil {
-			return p.sync(parent) // what is there stays, whatever this says
+			return here(p.sync(parent)) // what is there stays, whatever this says
 		}
 	}
 	if err != nil && p.mine { // the error says why
@@ -124,17 +124,9 @@ func (p *plain) bring(ctx context.Context, top namespace.InodeID, dir string) er
 	return err
 }
 
-// publish gives what was made its name, durably.
+// publish gives what was made its name.
 func (p *plain) publish(dir string) error {
-	err := unix.Renameat2(unix.AT_FDCWD, p.dir, unix.AT_FDCWD, dir, unix.RENAME_NOREPLACE)
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) { // this file system cannot
-		if _, err = os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
-			err = os.Rename(p.dir, dir)
-		} else {
-			err = unix.EEXIST
-		}
-	}
-	if err != nil {
+	if err := vfs.RenameNew(unix.AT_FDCWD, p.dir, dir); err != nil {
 		return here(&fs.PathError{Op: "rename", Path: dir, Err: err})
 	}
 	p.dir = dir
