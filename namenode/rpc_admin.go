@@ -76,7 +76,7 @@ func (s *operators) Status(ctx context.Context, r *pb.StatusRequest) (*pb.Status
 		resp.Scrub = &pb.ScrubStatus{BeganUnixMs: st.Began, ReadBytes: st.Read, WholeUnixMs: st.Whole, Damaged: uint64(st.Found), LateMs: st.Late.Milliseconds()} //nolint:gosec // a count
 	}
 	if st := s.archive.Stats(); st.On && role.Role != "standby" {
-		resp.Archive = &pb.ArchiveStatus{Txid: st.TxID, Records: st.Records, LagMs: st.Lag.Milliseconds(), Holes: uint64(st.Holes), Problem: st.Problem} //nolint:gosec // a count
+		resp.Archive = &pb.ArchiveStatus{Txid: st.TxID, Records: st.Records, LagMs: (st.Lag + time.Millisecond - 1).Milliseconds(), Holes: uint64(st.Holes), Problem: st.Problem} //nolint:gosec // a count
 	}
 	resp.Rooms = s.forecast.Rooms()
 	s.tellGreedy(ctx, r.GetCaller(), resp)

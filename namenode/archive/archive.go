@@ -294,15 +294,19 @@ func (a *Archive) find(ctx context.Context, term uint64) error {
 			break
 		}
 	}
+	covered := a.cfg.Clock.Mono() // in the base, if that is what begins the archive
+	if txid > 0 {
+		// At the beginning of a reign the journal's time can be behind: it does not count what the last
+		// record before took to be written.
+		now := max(a.cfg.Now(), a.cfg.Clock.Wall().UnixMilli())
+		covered -= time.Duration(max(0, now-c.timeOf(txid))) * time.Millisecond
+	}
 	if txid == 0 || a.newest == 0 { // also to close the hole, if there is one
 		if err := a.makeBase(ctx, false); err != nil {
 			return err
 		}
 	}
-	covered := a.cfg.Clock.Mono()
-	if txid > 0 {
-		covered -= time.Duration(max(0, a.cfg.Now()-c.timeOf(txid))) * time.Millisecond
-	} else {
+	if txid == 0 {
 		txid = before
 	}
 	a.reached(txid, covered, 0)

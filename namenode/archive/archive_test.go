@@ -30,8 +30,9 @@ type rig struct {
 	*history
 	*Archive
 	term     uint64
-	conflict error // of two copies that use the store
-	beside   bool  // Config.Beside, and what it logs
+	conflict error         // of two copies that use the store
+	slow     time.Duration // what a base takes
+	beside   bool          // Config.Beside, and what it logs
 	log      bytes.Buffer
 }
 
@@ -67,6 +68,7 @@ func (f *flaky) PutNamed(ctx context.Context, name string, body io.ReaderAt, len
 type history struct {
 	journal.Journal
 	clk  *clock.Fake
+	late time.Duration // how far the time of records is behind that of day
 	recs []journal.Record
 	gone int // records that are purged
 	tree *namespace.Tree
@@ -86,7 +88,7 @@ func (h *history) Replay(_ context.Context, from uint64, fn func(journal.Record)
 	return h.Durable(), nil
 }
 
-func (h *history) now() int64 { return h.clk.Wall().UnixMilli() }
+func (h *history) now() int64 { return h.clk.Wall().Add(-h.late).UnixMilli() }
 
 // add adds a record.
 func (h *history) add(t *testing.T, op namespace.Op) {
@@ -133,8 +135,11 @@ func (r *rig) reign(term uint64) {
 	r.term = term
 	r.Archive = New(Config{
 		Clock: &r.clk, Log: slog.New(slog.NewTextHandler(&r.log, nil)), Objects: r.flaky, Beside: r.beside, ID: testID, Keep: func() time.Duration { return 8 * time.Hour },
-		Local:    r.folder(),
-		Snapshot: func(context.Context) (*namespace.Tree, error) { return h.tree.Clone(), nil }, Now: h.now,
+		Local: r.folder(),
+		Snapshot: func(context.Context) (*namespace.Tree, error) {
+			defer r.clk.Advance(r.slow)
+			return h.tree.Clone(), nil
+		}, Now: h.now,
 		Check:  func(context.Context) error { return nil },
 		Term:   func() (uint64, error) { return r.term, r.conflict },
 		Remove: func(ctx context.Context, remove func(context.Context) error) error { return remove(ctx) },
@@ -242,6 +247,26 @@ func TestStoreAway(t *testing.T) {
 	}
 	if err := r.put(t.Context(), s, append(object, 0)); !errors.Is(err, fserror.Exists) {
 		t.Errorf("another object of that name: %v", err)
+	}
+}
+
+// TestLagOfAReign: a reign that has not archived anything yet tells no lag that is shorter than the
+// age of what is not archived, although the journal's time is behind, or the first base takes long.
+func TestLagOfAReign(t *testing.T) {
+	r := newRig(t)
+	r.slow = time.Minute // of a base
+	r.reign(2)
+	if st := r.Stats(); st.TxID != 0 || st.Records != 2 || st.Lag != r.slow {
+		t.Errorf("behind a base that took a minute: %+v", st)
+	}
+	r.all()
+	r.clk.Advance(time.Second)
+	r.grow(t, 1, 1)
+	r.late = 3 * time.Second
+	r.clk.Advance(3 * time.Second)
+	r.reign(3)
+	if st := r.Stats(); st.TxID != 2 || st.Records != 2 || st.Lag != time.Minute+4*time.Second { // the second reign's own record is of before the base
+		t.Errorf("while the journal's time is 3 s behind: %+v", st)
 	}
 }
 
