@@ -18,7 +18,7 @@ FUZZTIME  ?= 10
 # The tests of large sizes (LEASEFS_TEST_SIZE=full repeats others more often, too).
 FULL      ?= ^Test(TreesInAndOut|TreesOverAKilledNamenode|LargeFile|ManyAppends|ManySmallFiles|KilledWriterIsReplaced|HAStress|UpgradeFleet|Soak)$$
 # The tests that take the longest, since they wait for sessions and terms of several namenodes or work long: test-full runs them.
-LONG      ?= ^Test(Runbooks|RunbooksOfSeveral|Forecasts|S3Restore|S3Faults|S3LatePutAfterTakeOver|Scenario39WriterGoesOn|Scenario40OverFailovers|Scenario43SlowNetwork|Scenario57CachesOverAFailover|HAStandbyFallsBehind|ArchiveOfAnOlderZooKeeper|ArchiveOutlivesTheDisk|StartOverLostRequests|RestoreOverLostRequests|FormatOverLostRequests|ZooKeeperFromABackup|CopiedZooKeepers|DiskFullToTheLastByte|Release|UpgradeFleet|GoInstall|HelmChart|Image|CSISanity|CSISanityTyped|CSIMountsLive|ArchiveOutlivesZooKeeper|DebianPackage|HBase|HALab|ElectedWithoutItsJournal|HATakeOverWithoutTheStore|HASecureZooKeeper|Scenario59OverFailovers|Scenario42PausedPastItsSession|Scenario43ZooKeeperDown|ZooKeeperPasswordRenewed|DeposedPurgesImages|HostileRequests|Login|S3Ensemble|MountPjdfstest|HAFollowerCutFromItsLeader|HAStaleReads|PageInChromium|PageIdleBar|PageOfAFleet|PageOfMany|PageWithAToken|PythonPackage|PythonOverFailovers|PythonOneReleaseApart|Hadoop[A-Z][A-Za-z]*)$$
+LONG      ?= ^Test(Runbooks|RunbooksOfSeveral|Forecasts|S3Restore|S3Faults|S3LatePutAfterTakeOver|Scenario39WriterGoesOn|Scenario40OverFailovers|Scenario43SlowNetwork|Scenario57CachesOverAFailover|HAStandbyFallsBehind|ArchiveOfAnOlderZooKeeper|ArchiveOutlivesTheDisk|StartOverLostRequests|RestoreOverLostRequests|FormatOverLostRequests|ZooKeeperFromABackup|CopiedZooKeepers|DiskFullToTheLastByte|Release|UpgradeFleet|GoInstall|HelmChart|Image|CSISanity|CSISanityTyped|CSIMountsLive|ArchiveOutlivesZooKeeper|DebianPackage|HBase|HALab|ElectedWithoutItsJournal|HATakeOverWithoutTheStore|HASecureZooKeeper|Scenario59OverFailovers|Scenario42PausedPastItsSession|Scenario43ZooKeeperDown|ZooKeeperPasswordRenewed|DeposedPurgesImages|HostileRequests|Login|S3Ensemble|MountPjdfstest|HAFollowerCutFromItsLeader|HAStaleReads|PageInChromium|PageIdleBar|PageOfAFleet|PageOfMany|PageOverTLS|PageTurnsAndFilters|PageWhileTheNamenodeIsAway|PageWithAToken|PythonPackage|PythonOverFailovers|PythonOneReleaseApart|Hadoop[A-Z][A-Za-z]*)$$
 # Those that test-full runs in full size only.
 LONG_FULL ?= ^Test(TreesInAndOut|LargeFile|KilledWriterIsReplaced|Soak|ManyAppends|ManySmallFiles|TreesOverAKilledNamenode|HAStress|ZooKeeperStaysBounded|HandOverUnderLoad|Scenario43Servers)$$
 # The tests that stand on an S3 server: make test runs them on one of the servers, test-full on the other (test/env/s3env).
@@ -68,7 +68,7 @@ demo: build ## build, then show writer leases at work on this machine (10 s)
 test: ## run the tests, but for the longest (go vet is part of lint)
 	@scripts/setup test
 	@echo "Results come in order, that of the longest package first."
-	$(SMALL) $(GOTEST) -timeout 12m -p $$((2 * $$(nproc))) -parallel $$((4 * $$(nproc))) -skip '$(LONG)|$(LONG_FULL)' $(PKGS) # most of them wait more than they work
+	$(SMALL) $(GOTEST) -timeout 12m -p $$((3 * $$(nproc))) -parallel $$((4 * $$(nproc))) -skip '$(LONG)|$(LONG_FULL)' $(PKGS) # most of them wait more than they work
 
 model: ## run the tests of what stands on ZooKeeper on a model of it, too
 	@scripts/setup test
