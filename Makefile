@@ -16,11 +16,11 @@ RACE_FLAGS ?=
 RACE_PKGS ?= ./namenode ./client ./gateway/hdfs ./leasemanager/... ./internal/journal/... ./internal/readcache ./namenode/... ./client/... ./internal/blockcache ./gateway/...
 FUZZTIME  ?= 10
 # The tests of large sizes (LEASEFS_TEST_SIZE=full repeats others more often, too).
-FULL      ?= ^Test(TreesInAndOut|TreesOverAKilledNamenode|LargeFile|ManyAppends|ManySmallFiles|KilledWriterIsReplaced|HAStress|UpgradeFleet|Soak)$$
+FULL      ?= ^Test(TreesInAndOut|TreesOverAKilledNamenode|LargeFile|ManyAppends|ManySmallFiles|KilledWriterIsReplaced|HAStress|UpgradeFleet|Soak|PageOfMany)$$
 # The tests that take the longest, since they wait for sessions and terms of several namenodes or work long: test-full runs them.
 LONG      ?= ^Test(Runbooks|RunbooksOfSeveral|Forecasts|S3Restore|S3Faults|S3LatePutAfterTakeOver|Scenario39WriterGoesOn|Scenario40OverFailovers|Scenario43SlowNetwork|Scenario57CachesOverAFailover|HAStandbyFallsBehind|ArchiveOfAnOlderZooKeeper|ArchiveOutlivesTheDisk|StartOverLostRequests|RestoreOverLostRequests|FormatOverLostRequests|ZooKeeperFromABackup|CopiedZooKeepers|DiskFullToTheLastByte|Release|UpgradeFleet|GoInstall|HelmChart|Image|CSISanity|CSISanityTyped|CSIMountsLive|ArchiveOutlivesZooKeeper|DebianPackage|HBase|HALab|ElectedWithoutItsJournal|HATakeOverWithoutTheStore|HASecureZooKeeper|Scenario59OverFailovers|Scenario42PausedPastItsSession|Scenario43ZooKeeperDown|ZooKeeperPasswordRenewed|DeposedPurgesImages|HostileRequests|Login|S3Ensemble|MountPjdfstest|HAFollowerCutFromItsLeader|HAStaleReads|PageInChromium|PageIdleBar|PageOfAFleet|PageOfMany|PageOverTLS|PageTurnsAndFilters|PageWhileTheNamenodeIsAway|PageWithAToken|PythonPackage|PythonOverFailovers|PythonOneReleaseApart|Hadoop[A-Z][A-Za-z]*)$$
 # Those that test-full runs in full size only.
-LONG_FULL ?= ^Test(TreesInAndOut|LargeFile|KilledWriterIsReplaced|Soak|ManyAppends|ManySmallFiles|TreesOverAKilledNamenode|HAStress|ZooKeeperStaysBounded|HandOverUnderLoad|Scenario43Servers)$$
+LONG_FULL ?= ^Test(TreesInAndOut|LargeFile|KilledWriterIsReplaced|Soak|ManyAppends|ManySmallFiles|TreesOverAKilledNamenode|HAStress|ZooKeeperStaysBounded|HandOverUnderLoad|Scenario43Servers|AnyMomentIsArchived|TwoNamenodesArchive|ADayIsRestored)$$
 # The tests that stand on an S3 server: make test runs them on one of the servers, test-full on the other (test/env/s3env).
 STORES    ?= ^Test(S3|S3Restore|S3Ensemble|S3Faults|S3LatePutAfterTakeOver|WrongScheme|DamagedSharedImage|ImageOfAnotherHistory|TakenOverStore|OneBackupOneStore|CopiedZooKeepers|Deposed.*|NamenodesWithDifferentStores)$$
 # The packages whose sweeps take a sample daily (test/env/size).
@@ -75,15 +75,14 @@ model: ## run the tests of what stands on ZooKeeper on a model of it, too
 	LEASEFS_TEST_ZOOKEEPER=model $(GOTEST) ./internal/zkconn ./internal/election ./internal/journal/zk
 
 test-full: test-long sweeps ## run the longest tests, then the end-to-end tests in full size: Go's whole source tree, 2 GiB, 100,000 files, the page of 100,000 leases and a million names, 25 failures of namenodes, two minutes of all kinds of clients; every point of all sweeps; two hours of simulated fleets; half a minute of torture, and of soak-real
-	LEASEFS_TEST_SIZE=full $(GOTEST) -count=1 -timeout 30m -v -run '^TestPageOfMany$$' ./test/page
 	@mkdir -p .cache/soak/brief
 	$(NEW_ZOOKEEPER) $(GOTEST) -count=1 -timeout 15m -v -tags torture ./test/torture -minutes 0.5 -seed $(SEED) -soak "$$PWD/.cache/soak/brief"
 
 test-long: ## run the part of test-full that waits more than it works
 	@scripts/setup test-full
 	$(GOTEST) -count=1 -timeout 36m -parallel $$((4 * $$(nproc))) -run '$(LONG)' -skip '$(FULL)' ./test/e2e ./namenode ./test/page
-	LEASEFS_TEST_SIZE=full $(GOTEST) -count=1 -timeout 30m -v -run '$(FULL)' ./test/e2e
-	LEASEFS_TEST_SIZE=full $(GOTEST) -count=1 -timeout 20m -parallel $$((2 * $$(nproc))) -run '$(STORES)|$(LONG_FULL)|^Test(Conformance|Scenario43BrokenConnections|AnyMomentIsArchived|TwoNamenodesArchive)$$' -skip '$(FULL)' ./test/e2e ./namenode ./internal/journal/zk
+	LEASEFS_TEST_SIZE=full $(GOTEST) -count=1 -timeout 30m -v -run '$(FULL)' ./test/e2e ./test/page
+	LEASEFS_TEST_SIZE=full $(GOTEST) -count=1 -timeout 20m -parallel $$((2 * $$(nproc))) -run '$(STORES)|$(LONG_FULL)|^Test(Conformance|Scenario43BrokenConnections)$$' -skip '$(FULL)' ./test/e2e ./namenode ./internal/journal/zk
 	$(NEW_ZOOKEEPER) $(GOTEST) -count=1 -timeout 15m -v -tags torture ./test/torture -minutes 0.5 -seed $(SEED)
 
 sweeps: ## run the part of test-full that only computes: the sweeps and the simulated fleets

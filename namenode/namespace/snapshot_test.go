@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -488,6 +489,29 @@ func TestSnapshotMemory(t *testing.T) {
 	acl := r.tree.SnapshotMemory() - before - page - xattr
 	if before != 0 || page <= 0 || page > 10_000 || xattr < 8_000 || xattr > 9_000 || acl < 200 || acl > 1000 {
 		t.Errorf("%d, a page %d, an attribute %d, an ACL %d bytes", before, page, xattr, acl)
+	}
+}
+
+// TestSnapshotIsMadeAtOnce: making a snapshot of a hundred thousand files takes as much memory as
+// one of a thousand.
+func TestSnapshotIsMadeAtOnce(t *testing.T) {
+	const many = 50
+	made := func(files int) (bytes uint64) {
+		r := fill(t, files)
+		r.raise(t)
+		r.must(t, &OpSnapshot{Change: snapshots.Change{Do: snapshots.Allow, Dir: RootID}})
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for i := range many {
+			r.must(t, &OpSnapshot{Change: snapshots.Change{Do: snapshots.Make, Dir: RootID, Name: fmt.Sprint(i)}})
+		}
+		runtime.ReadMemStats(&after)
+		return (after.TotalAlloc - before.TotalAlloc) / many
+	}
+	if few, all := made(1_000), made(100_000); all > 2*few {
+		t.Errorf("a snapshot of 1,000 files allocates %d bytes, one of 100,000 files %d", few, all)
+	} else {
+		t.Logf("%d and %d bytes", few, all)
 	}
 }
 

@@ -148,7 +148,7 @@ func files(t *testing.T, d *crashfs.FS, dir, suffix string) []string {
 }
 
 // stride is n in full size, and longer else.
-func stride(n int64) int64 { return size.Of(7*n+1, n) }
+func stride(n int64) int64 { return size.Of(15*n+1, n) }
 
 // TestDamagedImage: the older image and the journal give the same state.
 func TestDamagedImage(t *testing.T) {

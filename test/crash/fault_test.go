@@ -269,7 +269,7 @@ func (r *run) probes(may []*model) []*model {
 // TestScenario47DiskFails lets the disk go bad at points of all days.
 func TestScenario47DiskFails(t *testing.T) {
 	t.Parallel()
-	stride := size.Of(127, 7)
+	stride := size.Of(257, 7)
 	type job struct {
 		day day
 		f   fault

@@ -71,10 +71,10 @@ func TestDaysGoWell(t *testing.T) {
 }
 
 // TestScenario46CrashAtEveryPoint is the sweep; see the package comment. In full
-// size it takes every point, else every twenty-third.
+// size it takes every point, else every forty-seventh.
 func TestScenario46CrashAtEveryPoint(t *testing.T) {
 	t.Parallel()
-	stride, atLeast := size.Of(23, 1), size.Of(70, 2000)
+	stride, atLeast := size.Of(47, 1), size.Of(35, 2000)
 	crashAtPoints(t, days, stride, atLeast)
 }
 
@@ -92,7 +92,7 @@ var journals = []struct {
 // TestScenario46RoomAhead is the sweep for other ways of the journal.
 func TestScenario46RoomAhead(t *testing.T) {
 	t.Parallel()
-	stride, atLeast := size.Of(193, 31), size.Of(7, 60)
+	stride, atLeast := size.Of(389, 31), size.Of(3, 60)
 	for _, way := range journals {
 		t.Run(way.name, func(t *testing.T) {
 			var ds []day

@@ -55,13 +55,13 @@ func TestLongTests(t *testing.T) {
 			t.Errorf("%s, which needs Chromium, is not in LONG: make test would run it, and installs no Chromium", name)
 		}
 	}
-	run := slices.Concat(page, testsOf(t, "test/e2e"), testsOf(t, "namenode"), testsOf(t, "internal/journal/zk"))
+	run := slices.Concat(page, testsOf(t, "test/e2e"), testsOf(t, "namenode"), testsOf(t, "internal/journal/zk"), testsOf(t, "test/sim"))
 	for _, lists := range []string{"FULL", "LONG", "LONG_FULL", "STORES"} {
 		names := strings.TrimSuffix(strings.TrimPrefix(list(lists), "^Test("), ")$")
 		for part := range strings.SplitSeq(names, "|") {
 			one := regexp.MustCompile("^Test" + part + "$")
 			if !slices.ContainsFunc(run, one.MatchString) {
-				t.Errorf("%s names Test%s: no such test is in test/page, test/e2e, namenode or internal/journal/zk", lists, part)
+				t.Errorf("%s names Test%s: no such test is where the long stage and the sweeps look", lists, part)
 			}
 		}
 	}

@@ -488,7 +488,7 @@ func TestPageOfMany(t *testing.T) {
 	b.until("it plots what was made", "document.querySelector('figure path')?.getAttribute('d').includes('L') && "+text+".includes('create')")
 	b.picture("figures")
 	b.mu.Lock()
-	if b.most > 256<<10 {
+	if b.most > 32<<10 {
 		t.Errorf("an answer has %.0f bytes", b.most)
 	}
 	t.Logf("%d leases and %d names; the largest answer has %.0f bytes", leases, names, b.most)
