@@ -6,7 +6,7 @@
 //
 // A day is a script of calls. It runs once whole, which counts the points: every
 // write, sync, rename, link, removal and new folder on the disk. Then it runs
-// again for each point n, or, unless in full size, for every twenty-third one, on a disk
+// again for each point n, or, unless in full size, for every forty-seventh one, on a disk
 // that dies there. The script does not know: a call that fails because the machine
 // died is taken up by the harness, which
 //
