@@ -58,38 +58,43 @@ const (
 	idleMax    = time.Second           // age at which FlushIdle flushes anyway
 	gatherMax  = 20 * time.Millisecond // age at which a flush waits for no more that is there already
 	lineMax    = 1 << 20               // bytes of a line that are held back at most
-	// stopGrace is how long a flush that is under way may continue after a signal.
+	// stopGrace is how long writes and flushes may continue after a signal, and restGap how long a read
+	// that is under way may take then to bring what is there already.
 	stopGrace = 3 * time.Second
+	restGap   = 50 * time.Millisecond
 )
 
 // Pump copies src to dst until its end and flushes on the way. What was read
 // last may still be unflushed when it returns nil: closing dst does that.
 //
-// It returns as soon as ctx or the lease of dst ends, though a read of src is
-// under way (its goroutine stays until that read returns), with the cause; a
-// flush is finished first.
+// It returns when ctx or the lease of dst ends, though a read of src is under way
+// (its goroutine stays until that read returns), with the cause. When ctx ends it
+// first makes durable what was read, within seconds: a pipe does not have it any
+// more. Of FlushLine that is whole lines.
 func Pump(ctx context.Context, dst Sink, src io.Reader, opts PumpOptions) error {
-	stop := make(chan struct{})
-	defer close(stop)
+	halt, gone := make(chan struct{}), make(chan struct{})
+	defer close(gone)
 	p := &pump{dst: dst, opts: opts, acked: dst.Durable()}
 	in := make(chan chunk, chunks)
 	free := make(chan []byte, chunks+2)
-	go readChunks(src, in, free, stop)
+	go readChunks(src, in, free, halt, gone)
 
-	flushCtx, cancel := lingering(ctx, stopGrace)
+	late, cancel := lingering(ctx, stopGrace)
 	defer cancel()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
 		// What ended is told before more is taken in.
 		if err := ended(ctx, dst); err != nil {
+			close(halt)
+			p.rest(late, in)
 			return err
 		}
 		now := time.Now()
 		wait, due := p.due(now)
 		// What came during the last flush goes into this one.
 		if due && (len(in) == 0 || now.Sub(p.first) > gatherMax) {
-			if err := p.flush(flushCtx); err != nil {
+			if err := p.flush(late); err != nil {
 				return p.because(ctx, err)
 			}
 			continue
@@ -100,15 +105,41 @@ func Pump(ctx context.Context, dst Sink, src io.Reader, opts PumpOptions) error 
 		case <-dst.Context().Done():
 		case <-timer.C:
 		case c := <-in:
-			err := p.take(ctx, c)
+			err := p.take(late, c)
 			if err == nil && c.err != nil {
-				return p.finish(ctx, c.err)
+				return p.finish(late, c.err)
 			}
 			if err != nil {
 				return p.because(ctx, err)
 			}
 			free <- c.buf
 		}
+	}
+}
+
+// rest writes and makes durable what was read, as far as that is possible until ctx ends. What fails is
+// not told: the length that is told to be durable does not have it.
+func (p *pump) rest(ctx context.Context, in <-chan chunk) {
+	gap := time.NewTimer(restGap)
+	defer gap.Stop()
+	for {
+		select {
+		case c, more := <-in:
+			if more && p.take(ctx, c) != nil {
+				return
+			}
+			if more && c.err == nil {
+				gap.Reset(restGap)
+				continue
+			}
+		case <-gap.C: // the read waits for input
+		case <-p.dst.Context().Done():
+			return
+		}
+		if p.dirty > 0 {
+			_ = p.flush(ctx)
+		}
+		return
 	}
 }
 
@@ -147,9 +178,16 @@ type chunk struct {
 	err  error
 }
 
-// readChunks reads ahead until the end, an error or stop.
-func readChunks(src io.Reader, in chan<- chunk, free chan []byte, stop <-chan struct{}) {
+// readChunks reads ahead until the end, an error or halt, and hands over what it has read unless the
+// taker is gone.
+func readChunks(src io.Reader, in chan<- chunk, free chan []byte, halt, gone <-chan struct{}) {
+	defer close(in)
 	for {
+		select {
+		case <-halt:
+			return
+		default:
+		}
 		var buf []byte
 		select {
 		case buf = <-free:
@@ -159,7 +197,7 @@ func readChunks(src io.Reader, in chan<- chunk, free chan []byte, stop <-chan st
 		n, err := src.Read(buf)
 		select {
 		case in <- chunk{buf, buf[:n], err}:
-		case <-stop:
+		case <-gone:
 			return
 		}
 		if err != nil {

@@ -153,7 +153,34 @@ func (s *fullSink) WriteContext(ctx context.Context, _ []byte) (int, error) {
 	return 0, ctx.Err()
 }
 
-// A signal ends a write that waits for room.
+// After a signal what was read is made durable, but for a line that has no end yet: a pipe does not have it
+// any more. What is in the pipe stays there.
+func TestPumpKeepsWhatItHasRead(t *testing.T) {
+	for mode, want := range map[FlushMode]string{FlushIdle: "one\ntwo\nthr", FlushLine: "one\ntwo\n", FlushBlock: "one\ntwo\nthr"} {
+		synctest.Test(t, func(t *testing.T) {
+			stop := errors.New("stopped")
+			ctx, cancel := context.WithCancelCause(t.Context())
+			s := &sink{ctx: t.Context(), takes: time.Second} // what comes meanwhile gathers
+			r, w := io.Pipe()
+			defer w.Close()
+			go func() {
+				for _, piece := range []string{"one\n", "two\n", "thr"} {
+					_, _ = io.WriteString(w, piece)
+					<-time.After(trickleGap + time.Millisecond) // the bubble's clock
+				}
+				cancel(stop)
+			}()
+			if err := Pump(ctx, s, r, PumpOptions{Mode: mode}); !errors.Is(err, stop) {
+				t.Errorf("%v", err)
+			}
+			if got := s.data.String(); got != want || s.durable != int64(len(want)) {
+				t.Errorf("%v: %q of which %d are durable, not %q", mode, got, s.durable, want)
+			}
+		})
+	}
+}
+
+// A signal ends a write that waits for room, after a while.
 func TestPumpEndsWhileItWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stop := errors.New("stopped")
@@ -161,7 +188,7 @@ func TestPumpEndsWhileItWrites(t *testing.T) {
 		time.AfterFunc(time.Second, func() { cancel(stop) })
 		began := time.Now()
 		err := Pump(ctx, &fullSink{sink{ctx: t.Context()}}, strings.NewReader("a"), PumpOptions{})
-		if !errors.Is(err, stop) || time.Since(began) != time.Second {
+		if !errors.Is(err, stop) || time.Since(began) != time.Second+stopGrace {
 			t.Errorf("%v after %s", err, time.Since(began))
 		}
 	})
