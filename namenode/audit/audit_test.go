@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -402,6 +403,41 @@ func TestTornLines(t *testing.T) {
 		}
 		if got := string(read(t, name)); got != want {
 			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// TestOlderFilesStay: a file that cannot be moved, as one that was mounted into a container by itself, costs
+// no older ones, however often it is tried.
+func TestOlderFilesStay(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "a")
+	for _, older := range []string{"", ".1", ".2", ".3"} {
+		if err := os.WriteFile(name+older, []byte("full"+older+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := unix.Mount(name, name, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(name, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	o := &output{name: name, most: 8, keep: 4}
+	if err := o.open(); err != nil {
+		t.Fatal(err)
+	}
+	defer o.close()
+	for range 5 {
+		if _, _, err := o.write([]byte("one more\n")); !errors.Is(err, unix.EBUSY) {
+			t.Fatal(err)
+		}
+	}
+	for i, want := range []string{"", "full.1\n", "full.2\n", "full.3\n"} {
+		got, err := os.ReadFile(fmt.Sprintf("%s.%d", name, i+1))
+		if string(got) != want || errors.Is(err, fs.ErrNotExist) != (want == "") {
+			t.Errorf("file %d has %q, %v", i+1, got, err)
 		}
 	}
 }

@@ -139,12 +139,19 @@ func (o *output) ready(n int64) error {
 	if o.size == 0 || o.size+n <= o.most {
 		return nil
 	}
-	for i := o.keep; i > 0; i-- { // the oldest is replaced
+	older := func(i int) string { return o.name + "." + strconv.Itoa(i) }
+	i := 1
+	for ; i < o.keep; i++ { // up to the first number that is free, or else the oldest is replaced
+		if _, err := os.Lstat(older(i)); errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	for ; i > 0 && o.keep > 0; i-- {
 		from := o.name
 		if i > 1 {
-			from += "." + strconv.Itoa(i-1)
+			from = older(i - 1)
 		}
-		if err := os.Rename(from, o.name+"."+strconv.Itoa(i)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Rename(from, older(i)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return o.failed("begin another file of", err)
 		}
 	}
