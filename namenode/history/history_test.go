@@ -16,6 +16,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 	"github.com/leasefs/leasefs/test/env/crashfs"
 )
 
@@ -431,6 +432,32 @@ func TestAnotherHistory(t *testing.T) {
 			l.files.close()
 			_ = l.files.removeAll()
 		})
+	}
+}
+
+// TestAwayForManyReigns: who was away for more reigns than a tree knows, as in a crash loop, tells what it
+// had noted.
+func TestAwayForManyReigns(t *testing.T) {
+	fs := crashfs.New()
+	w := newWorld(t, 1)
+	for range 100 {
+		w.step()
+	}
+	l := open(t, config(fs))
+	w.start(l, 0)
+	if err := l.write(l.take(uint64(len(w.records)))); err != nil {
+		t.Fatal(err)
+	}
+	noted, _ := all(t, l, Query{Holder: anybody, Limit: 1000})
+	l.files.close()
+	for range tables.MaxReigns + 1 {
+		w.activate()
+	}
+	l = open(t, config(fs))
+	w.start(l, uint64(len(w.records)))
+	defer l.files.close()
+	if spans, _ := all(t, l, Query{Holder: anybody, Limit: 1000}); len(noted) == 0 || len(spans) < len(noted) {
+		t.Errorf("%d are told, of %d that were noted", len(spans), len(noted))
 	}
 }
 

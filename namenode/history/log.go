@@ -120,8 +120,10 @@ func (l *Log) Loaded(t *namespace.Tree) {
 	end := l.files.end
 	ours := end.txid <= l.last.txid
 	if end.term > 0 {
-		i := slices.IndexFunc(t.Reigns(), func(r tables.Reign) bool { return r.Term == end.term })
-		ours = ours && i >= 0 && t.Reigns()[i].Nonce == end.nonce
+		all := t.Reigns()
+		i := slices.IndexFunc(all, func(r tables.Reign) bool { return r.Term == end.term })
+		forgotten := len(all) == tables.MaxReigns && end.term < all[0].Term // as after a crash loop: it may be ours
+		ours = ours && (i >= 0 && all[i].Nonce == end.nonce || forgotten)
 	}
 	if !ours && end.txid > 0 {
 		l.discard("it is of another history of the namespace, as there is after a restore")
