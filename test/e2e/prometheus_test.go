@@ -26,9 +26,8 @@ type prometheus struct {
 	addr string
 }
 
-// startPrometheus starts one with the rules of deploy/ and what its comments say to scrape;
-// namenodes with another namespace are the job "alone".
-func startPrometheus(t *testing.T, namenodes []*namenode, alone ...*namenode) prometheus {
+// startPrometheus starts one with the rules of deploy/ that scrapes these jobs, each a list of addresses.
+func startPrometheus(t *testing.T, jobs map[string][]string) prometheus {
 	t.Helper()
 	folder := func(name string) string {
 		path, err := filepath.Abs("../../" + name)
@@ -41,24 +40,26 @@ func startPrometheus(t *testing.T, namenodes []*namenode, alone ...*namenode) pr
 	if _, err := os.Stat(program); err != nil {
 		t.Fatalf("%v: run make setup, which installs what the tests need", err)
 	}
-	scrape := func(namenodes []*namenode) string {
-		targets := []string{}
-		for _, n := range namenodes {
-			targets = append(targets, n.http)
-		}
-		list, err := json.Marshal(targets)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(list)
+	type targets struct {
+		Targets []string `json:"targets"`
+	}
+	type job struct {
+		Name   string    `json:"job_name"`
+		Static []targets `json:"static_configs"`
+	}
+	var scraped []job
+	for name, addrs := range jobs {
+		scraped = append(scraped, job{name, []targets{{addrs}}})
+	}
+	list, err := json.Marshal(scraped)
+	if err != nil {
+		t.Fatal(err)
 	}
 	dir := t.TempDir()
 	config := fmt.Sprintf(`{
 		"global": {"scrape_interval": "500ms", "scrape_timeout": "500ms", "evaluation_interval": "500ms"},
 		"rule_files": [%q],
-		"scrape_configs": [
-			{"job_name": "leasefs", "static_configs": [{"targets": %s}]},
-			{"job_name": "alone", "static_configs": [{"targets": %s}]}]}`, folder("deploy/prometheus-alerts.yml"), scrape(namenodes), scrape(alone))
+		"scrape_configs": %s}`, folder("deploy/prometheus-alerts.yml"), list)
 	file := filepath.Join(dir, "prometheus.yml")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
@@ -123,6 +124,14 @@ type panel struct {
 	Targets     []struct{ Expr string }
 }
 
+// pagesOf is where namenodes serve their metrics.
+func pagesOf(namenodes ...*namenode) (addrs []string) {
+	for _, n := range namenodes {
+		addrs = append(addrs, n.http)
+	}
+	return addrs
+}
+
 // dashboard returns the panels of deploy/grafana-dashboard.json.
 func dashboard(t *testing.T) (panels []panel) {
 	t.Helper()
@@ -151,7 +160,10 @@ func haMetrics(ctx context.Context, t *testing.T, e *ensemble, _ *s3env.Server) 
 	}
 	t.Cleanup(func() { _ = reader.Close() })
 	alone := startNamenode(ctx, t) // which has its blocks in a folder, and so what can be refused there
-	p := startPrometheus(t, e.all, alone)
+	webhdfs, pages := freePort(t), freePort(t)
+	gateway := alone.begin(ctx, nil, "gateway", "--webhdfs", webhdfs, "--hdfs", freePort(t), "--data", freePort(t), "--pages", pages)
+	gateway.prints(ctx, gateway.out, "ready", func(s string) bool { return strings.HasSuffix(s, "\n") })
+	p := startPrometheus(t, map[string][]string{"leasefs": pagesOf(e.all...), "alone": pagesOf(alone), "leasefs-gateway": {pages}})
 	// ask is a query without variables. Only a folder of blocks has what is refused there.
 	ask := func(expr string) string {
 		job := "leasefs"
@@ -169,8 +181,15 @@ func haMetrics(ctx context.Context, t *testing.T, e *ensemble, _ *s3env.Server) 
 			missing[target.Expr] = true
 		}
 	}
-	if len(missing) < 60 {
+	if len(missing) < 75 {
 		t.Fatalf("the dashboard has %d queries", len(missing))
+	}
+	hadoop := func(path string) {
+		resp, err := http.Get("http://" + webhdfs + "/webhdfs/v1" + path + "?op=GETFILESTATUS&user.name=root")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
 	}
 	defer func() {
 		if len(missing) > 0 {
@@ -193,6 +212,8 @@ func haMetrics(ctx context.Context, t *testing.T, e *ensemble, _ *s3env.Server) 
 		}
 		e.run(ctx, "chmod", "600", path)
 		e.fails(ctx, 3, "", "cat", "/nothing")
+		hadoop("/")
+		hadoop("/nothing")
 		if work == 1 {
 			e.run(ctx, "admin", "checkpoint")
 		}

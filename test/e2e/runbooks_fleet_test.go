@@ -172,7 +172,7 @@ func fleetDrill(ctx context.Context, t *testing.T, mod func(*fleetConfig)) (d *d
 	standby = e.another(active)
 	d = newDrill(t, e.namenode)
 	d.shown = active.http + "|" + standby.http
-	d.prom = startPrometheus(t, []*namenode{active.namenode, standby.namenode})
+	d.prom = startPrometheus(t, map[string][]string{"leasefs": pagesOf(active.namenode, standby.namenode)})
 	return d, e, active, standby
 }
 

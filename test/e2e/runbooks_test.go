@@ -274,7 +274,7 @@ func TestRunbooks(t *testing.T) {
 		"copied":  func(ctx context.Context, d *drill) []string { return drillCopies(ctx, d, onS3(t, server, common)) },
 		"swept":   func(ctx context.Context, d *drill) []string { return drillStrays(ctx, d, strays) }}
 	namenodes := map[string]*namenode{"small": small, "audited": audited, "scrubbed": scrubbed, "hurried": hurried, "plain": plain, "archived": archived, "keeping": keeping, "crowded": crowded, "bucket": bucket, "copied": copied, "swept": swept, "holed": holed}
-	prom := startPrometheus(t, slices.Collect(maps.Values(namenodes)))
+	prom := startPrometheus(t, map[string][]string{"leasefs": pagesOf(slices.Collect(maps.Values(namenodes))...)})
 	untried := map[string]bool{}
 	for name, b := range runbooks(t) {
 		if b.tried && !slices.Contains(ofSeveral, name) {
