@@ -549,6 +549,48 @@ func TestArchiveIsInherited(t *testing.T) {
 	}
 }
 
+// TestArchiveIsInheritedByARestore: also the first namenode behind a restore, whose incarnation
+// has told the store of no reign yet, does as the one before if it was not told to archive.
+func TestArchiveIsInheritedByARestore(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	o := &oneStore{pair: p, blocks: func() string { return "file://" + p.blocks }, keep: 24 * time.Hour}
+	a := o.run(o.prepare("pair"))
+	lib := a.library(t)
+	if err := lib.WriteFile(t.Context(), "/gone", make([]byte, fileSize)); err != nil {
+		t.Fatal(err)
+	}
+	if err := lib.Remove(t.Context(), "/gone"); err != nil {
+		t.Fatal(err)
+	}
+	a.checkpoint(t)
+	last, _ := a.Tree().Last()
+	archivedTo(t, p.blocks, last)
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o.zk, o.keep = env.LendZooKeeper(t), 0
+	b := o.prepare("again")
+	_, err := o.restore(b, "", "")
+	if _, err := o.restore(b, "", incarnationOf(t, err)); err != nil {
+		t.Fatal(err)
+	}
+	o.run(b)
+	if b.Tree().Counts().Garbage == 0 {
+		t.Fatal("no garbage was restored, which this is about")
+	}
+	if err := o.gc(b); err != nil {
+		t.Fatal(err)
+	}
+	if b.Tree().Counts().Garbage == 0 {
+		t.Error("what the archive needs was deleted")
+	}
+	env.Eventually(t, "it archives", func() bool {
+		s, err := b.raw.Admin.Status(t.Context(), &pb.StatusRequest{Caller: b.raw.Who})
+		return err == nil && s.GetArchive() != nil
+	})
+}
+
 // TestFullStoreGetsRoom: when a store of which nobody knows how full it is refuses something
 // for want of room, a page of the oldest garbage goes, although the archive needs it.
 func TestFullStoreGetsRoom(t *testing.T) {
