@@ -46,8 +46,11 @@ type Version struct {
 	Created   string `toml:"created"`
 	By        string `toml:"by" comment:"the program that made it"`
 	// BackupTxID is set in a backup: its image holds everything up to there,
-	// and there is no journal yet.
+	// and there is no journal before a namenode starts on it.
 	BackupTxID uint64 `toml:"backup_txid,omitempty" comment:"this folder is a backup of that moment"`
+	// BackupUsed says that a namenode has begun a journal behind that image. Older programs
+	// neither look at it nor keep it.
+	BackupUsed bool `toml:"backup_used,omitempty" comment:"a namenode has started on it, so it has a journal"`
 	// Incarnation is the token by which the namespace knows a block store that
 	// is elsewhere for its own.
 	Incarnation string `toml:"incarnation,omitempty" comment:"the block store has an object that says so, too"`
