@@ -325,7 +325,7 @@ var ErrSilent = errors.New("the namenode's disk does not answer; look for its er
 
 // Shortage says why growth is refused on account of the folder's disk: it has no room
 // beyond reserve, or is read-only, as after an error of the disk; it is empty while
-// neither is so. With ErrSilent it is what the disk said last.
+// neither is so. With an error it is what the disk said last.
 func (d *Dir) Shortage(reserve int64) (why string, err error) {
 	q := &d.asked
 	q.mu.Lock()
@@ -336,7 +336,9 @@ func (d *Dir) Shortage(reserve int64) (why string, err error) {
 			why, err := d.shortage(reserve)
 			q.mu.Lock()
 			defer q.mu.Unlock()
-			q.why, q.err, q.said = why, err, nil
+			if q.err, q.said = err, nil; err == nil {
+				q.why = why
+			}
 			close(said)
 		}()
 	}
