@@ -150,6 +150,32 @@ func TestJournalGone(t *testing.T) {
 	}
 }
 
+// TestJournalOfABackupGone: a backup needs no journal to be started on, but has one from then on.
+func TestJournalOfABackupGone(t *testing.T) {
+	t.Parallel()
+	n := env.Start(t)
+	r := n.Raw(t, "a")
+	r.Make("/1")
+	dir := t.TempDir()
+	if err := backupTo(t, r, dir, nil); err != nil {
+		t.Fatal(err)
+	}
+	used := env.Start(t, func(c *namenode.Config) { c.Data = dir })
+	used.Raw(t, "b").Make("/2")
+	used.Stop(t)
+	if err := os.RemoveAll(filepath.Join(dir, "journal")); err != nil {
+		t.Fatal(err)
+	}
+	s, err := namenode.Start(t.Context(), used.Config())
+	if err == nil {
+		_ = s.Close()
+		t.Fatal("it started without its journal")
+	}
+	if !errors.Is(err, fserror.Damaged) || !strings.Contains(err.Error(), "no journal segments") {
+		t.Error(err)
+	}
+}
+
 func removeAll(pattern string) error {
 	all, err := filepath.Glob(pattern)
 	for _, name := range all {

@@ -46,8 +46,11 @@ type Version struct {
 	Created   string `toml:"created"`
 	By        string `toml:"by" comment:"the program that made it"`
 	// BackupTxID is set in a backup: its image holds everything up to there,
-	// and there is no journal yet.
+	// and there is no journal before a namenode starts on it.
 	BackupTxID uint64 `toml:"backup_txid,omitempty" comment:"this folder is a backup of that moment"`
+	// BackupUsed says that a namenode has begun a journal behind that image. Older programs
+	// neither look at it nor keep it.
+	BackupUsed bool `toml:"backup_used,omitempty" comment:"a namenode has started on it, so it has a journal"`
 	// Incarnation is the token by which the namespace knows a block store that
 	// is elsewhere for its own.
 	Incarnation string `toml:"incarnation,omitempty" comment:"the block store has an object that says so, too"`
@@ -322,7 +325,7 @@ var ErrSilent = errors.New("the namenode's disk does not answer; look for its er
 
 // Shortage says why growth is refused on account of the folder's disk: it has no room
 // beyond reserve, or is read-only, as after an error of the disk; it is empty while
-// neither is so. With ErrSilent it is what the disk said last.
+// neither is so. With an error it is what the disk said last.
 func (d *Dir) Shortage(reserve int64) (why string, err error) {
 	q := &d.asked
 	q.mu.Lock()
@@ -333,7 +336,9 @@ func (d *Dir) Shortage(reserve int64) (why string, err error) {
 			why, err := d.shortage(reserve)
 			q.mu.Lock()
 			defer q.mu.Unlock()
-			q.why, q.err, q.said = why, err, nil
+			if q.err, q.said = err, nil; err == nil {
+				q.why = why
+			}
 			close(said)
 		}()
 	}

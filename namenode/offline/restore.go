@@ -288,7 +288,7 @@ func readBackup(fsys vfs.FS, dir string, log *slog.Logger) (id [16]byte, t *name
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return id, nil, "", err
 	}
-	if slices.ContainsFunc(names, func(n string) bool { return strings.HasSuffix(n, localjournal.SegmentSuffix) }) {
+	if v.BackupUsed || slices.ContainsFunc(names, func(n string) bool { return strings.HasSuffix(n, localjournal.SegmentSuffix) }) {
 		return fail(fserror.ReasonNoBackup, "a namenode was started on this backup, and it may have changed since: start it again, and take a backup of that")
 	}
 	folder := images.Folder{FS: fsys, Dir: filepath.Join(dir, datadir.ImageDir), Log: log}

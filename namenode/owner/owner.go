@@ -183,19 +183,29 @@ func (o *Owner) inherit(ctx context.Context) error {
 }
 
 // archiveBefore is how long the last reign of this history that told the store of itself kept
-// the archive.
+// the archive. That may have been a reign of an earlier incarnation: after a restore or a
+// take-over nobody has told of this one yet.
 func (o *Owner) archiveBefore(ctx context.Context) (time.Duration, error) {
+	names, err := blockstore.Names(ctx, o.Objects, reignPrefix)
+	if err != nil {
+		return 0, err
+	}
 	for _, r := range slices.Backward(o.reigns()) {
 		if r.Term >= o.term {
 			continue
 		}
-		var of reignObject
-		err := o.getObject(ctx, o.reignName(fmt.Sprintf("%016x", r.Term)), &of)
-		if err != nil && !errors.Is(err, fserror.NotFound) {
-			return 0, err
-		}
-		if err == nil && of.Nonce == r.NonceText() {
-			return max(0, of.Archive), nil
+		for _, name := range slices.Backward(names) { // the newest incarnation first
+			if !strings.HasSuffix(name, fmt.Sprintf("-%016x", r.Term)) {
+				continue
+			}
+			var of reignObject
+			err := o.getObject(ctx, name, &of)
+			if err != nil && !errors.Is(err, fserror.NotFound) {
+				return 0, err
+			}
+			if err == nil && of.Nonce == r.NonceText() {
+				return max(0, of.Archive), nil
+			}
 		}
 	}
 	return 0, nil

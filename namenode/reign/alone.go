@@ -34,7 +34,7 @@ type alone struct {
 func (*alone) namespace(context.Context) (*[16]byte, error) { return nil, nil }
 
 // openJournal opens the journal in the data folder. One with an image always has a
-// journal, but for one that was restored from a backup.
+// journal, but for a backup on which no namenode has started.
 func (a *alone) openJournal(_ context.Context, image uint64) (journal.Journal, error) {
 	dir := a.dir.File(datadir.JournalDir)
 	names, err := a.cfg.FS.List(dir)
@@ -42,7 +42,7 @@ func (a *alone) openJournal(_ context.Context, image uint64) (journal.Journal, e
 		return nil, err
 	}
 	segments := slices.ContainsFunc(names, func(n string) bool { return strings.HasSuffix(n, local.SegmentSuffix) })
-	if !segments && !a.dir.Fresh && (a.dir.Backup == 0 || image != a.dir.Backup) {
+	if !segments && !a.dir.Fresh && (a.dir.Backup == 0 || a.dir.Version().BackupUsed || image != a.dir.Backup) {
 		return nil, fserror.New(fserror.Damaged, "", "", "%s has no journal segments: all changes after record %d would be lost; put the journal's files back, or restore the folder from a backup", dir, image)
 	}
 	j, err := local.Open(local.Config{FS: a.cfg.FS, Dir: dir, First: image + 1, Ahead: a.cfg.JournalAhead, Logger: a.log, Mono: a.cfg.Clock.Mono, Wrote: a.cfg.Wrote})
@@ -80,6 +80,7 @@ func (a *alone) begin(ctx context.Context) error {
 	if err := a.journal.BeginTerm(ctx, term); err != nil {
 		return err
 	}
+	a.noteBackupUsed()
 	if err := a.activate(ctx, term, marker.NewToken(), began); err != nil {
 		return err
 	}
@@ -92,6 +93,18 @@ func (a *alone) begin(ctx context.Context) error {
 	}
 	a.answer()
 	return nil
+}
+
+// noteBackupUsed has the next start demand the journal of a folder that came from a backup:
+// without it, that start would lose all changes since. A full disk does not keep the namenode
+// from starting.
+func (a *alone) noteBackupUsed() {
+	if a.dir.Backup == 0 || a.dir.Version().BackupUsed {
+		return
+	}
+	if err := a.dir.Update(func(v *datadir.Version) { v.BackupUsed = true }); err != nil {
+		a.log.Warn("the data folder does not say yet that its backup is in use; the next start tries again", "folder", a.cfg.Data, "cause", err)
+	}
 }
 
 func (*alone) confirmed() error { return nil }

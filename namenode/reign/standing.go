@@ -29,8 +29,11 @@ const (
 // much room it has says nothing against it; that it does not answer does.
 func (s *several) standing() election.Report {
 	why, err := s.dir.Shortage(s.cfg.Reserve)
-	if errors.Is(err, datadir.ErrSilent) {
+	switch {
+	case errors.Is(err, datadir.ErrSilent):
 		why, err = err.Error(), nil
+	case err != nil:
+		why = ""
 	}
 	if why == "" && err == nil {
 		why, err = s.rooms.Images.Shortage()

@@ -101,3 +101,48 @@ func TestFailingStore(t *testing.T) {
 		t.Errorf("a full store that fails: %v, the shortage is %q", err, s.Short())
 	}
 }
+
+// failing is a disk without room that fails.
+type failing struct {
+	fullDisk
+	err error
+}
+
+func (f *failing) OpenWrite(name string) (vfs.File, error) {
+	if f.err != nil {
+		return nil, f.err
+	}
+	return f.fullDisk.OpenWrite(name)
+}
+
+// TestFailingDisk: a disk that fails to say how much room it has hides no shortage of the store, and
+// ends no shortage of its own.
+func TestFailingDisk(t *testing.T) {
+	disk := &failing{fullDisk: fullDisk{vfs.OS()}, err: errors.New("too many open files")}
+	d, err := datadir.Open(disk, t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	if err := d.WriteVersion(); err != nil {
+		t.Fatal(err)
+	}
+	b := new(noBlocks)
+	s := New(Config{Log: slog.New(slog.DiscardHandler), Dir: d, Blocks: b, Reserve: 1 << 20, Memory: 1 << 40})
+	s.asking.Store(true) // what the store has said stays
+	s.store.Store(&usage{total: 1 << 30})
+	if err := s.Measure(t.Context()); !errors.Is(err, disk.err) || !strings.Contains(s.Short(), "store is full") || b.expired != 1 {
+		t.Errorf("%v, the shortage is %q, blocks were looked at %d times", err, s.Short(), b.expired)
+	}
+	failed := disk.err
+	disk.err = nil
+	if err := s.Measure(t.Context()); err != nil || !strings.Contains(s.Short(), "disk is full") {
+		t.Errorf("%v, the shortage is %q", err, s.Short())
+	}
+	lost := errors.New("input/output error")
+	disk.err = failed
+	s.store.Store(&usage{total: 1 << 30, err: lost})
+	if err := s.Measure(t.Context()); !errors.Is(err, failed) || !errors.Is(err, lost) || !strings.Contains(s.Short(), "disk is full") {
+		t.Errorf("%v, the shortage is %q", err, s.Short())
+	}
+}

@@ -3,7 +3,6 @@
 package space
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -108,13 +107,10 @@ func (s *Space) MeasureFirst(ctx context.Context) {
 	}
 }
 
-// Measure looks how much room there is. Of a store that fails, or does not answer soon, what it has said last
-// counts: one that hangs hides no shortage of disk or memory.
+// Measure looks how much room there is. Of a disk or a store that fails, or does not answer soon, what it has
+// said last counts: neither hides a shortage of something else.
 func (s *Space) Measure(ctx context.Context) error {
-	why, err := s.Dir.Shortage(s.Reserve)
-	if err != nil && !errors.Is(err, datadir.ErrSilent) { // who is silent may serve all the same: little needs the disk
-		return err
-	}
+	why, err := s.Dir.Shortage(s.Reserve) // an error ends nothing: little needs the disk
 	store := s.askStore(ctx)
 	s.Blocks.Hurry(store.free, store.total)
 	switch {
@@ -130,7 +126,7 @@ func (s *Space) Measure(ctx context.Context) error {
 		s.Log.Warn("space", "short", why)
 	}
 	s.Blocks.Expire()
-	return cmp.Or(err, store.err)
+	return errors.Join(err, store.err)
 }
 
 // askStore is how much room the store has, or had when it answered last. One question is under way at most.

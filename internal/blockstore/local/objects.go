@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
@@ -16,6 +17,10 @@ import (
 
 // namedFolder holds the named objects of a namespace, each a file of its name.
 const namedFolder = "named"
+
+// smallObject is the length below which a named object may take what is left of the reserve:
+// deleting blocks needs some.
+const smallObject = 1 << 20
 
 var _ blockstore.Objects = (*Store)(nil)
 
@@ -27,7 +32,8 @@ func (s *Store) object(op, name string) (what, file string, err error) {
 	return "object " + name, filepath.Join(s.root, namedFolder, name), err
 }
 
-// PutNamed implements blockstore.Objects.
+// PutNamed implements blockstore.Objects. NoSpace if a large object, such as an image, would go
+// into the half of the reserve that is left for deleting: the journal may be on this disk.
 func (s *Store) PutNamed(ctx context.Context, name string, body io.ReaderAt, length int64, crc32c uint32) error {
 	what, file, err := s.object("put", name)
 	switch {
@@ -42,13 +48,37 @@ func (s *Store) PutNamed(ctx context.Context, name string, body io.ReaderAt, len
 	if err := makeDurable(s.cfg.FS, filepath.Dir(file)); err != nil {
 		return diskError("put", what, err)
 	}
+	r := &booked{r: io.NewSectionReader(body, 0, length), pending: &s.pending}
+	if length >= smallObject {
+		if err := s.reserve(what, length, s.cfg.Reserve/2); err != nil {
+			return err
+		}
+		r.left = length
+	}
+	defer func() { r.pending.Add(-r.left) }()
 	tmp := s.tmp.name("named-")
 	defer func() { _ = s.cfg.FS.Remove(tmp) }() // its second name is what counts
-	err = s.write(ctx, what, tmp, source{body: io.NewSectionReader(body, 0, length), length: length, crc: crc32c})
+	err = s.write(ctx, what, tmp, source{body: r, length: length, crc: crc32c})
 	if err != nil {
 		return diskError("put", what, err)
 	}
 	return s.settleNamed(what, file, s.cfg.FS.Link(tmp, file))
+}
+
+// booked reads what reserve has booked. What was read is on the disk soon, and counts no more:
+// an image may be as large as what is free beside it.
+type booked struct {
+	r       io.Reader
+	pending *atomic.Int64
+	left    int64 // booked still
+}
+
+func (b *booked) Read(p []byte) (int, error) {
+	n, err := b.r.Read(p)
+	gone := min(int64(n), b.left)
+	b.left -= gone
+	b.pending.Add(-gone)
+	return n, err
 }
 
 // settleNamed makes the folder durable after a link: also one that found the name

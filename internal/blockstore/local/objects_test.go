@@ -261,3 +261,58 @@ func TestPutNamedOfLessThanWasAnnounced(t *testing.T) {
 type unreadable struct{}
 
 func (unreadable) ReadAt([]byte, int64) (int, error) { return 0, errors.New("bad sector") }
+
+// TestLargeObjectsLeaveRoom: an image or a base of the archive, however large, leaves half of the
+// reserve for deleting. What deleting itself needs may go there.
+func TestLargeObjectsLeaveRoom(t *testing.T) {
+	disk := crashfs.New()
+	disk.Capacity(8 << 20)
+	s, _, _ := harness(t, Config{FS: disk, Dir: "/b", Reserve: 4 << 20})
+	for _, c := range []struct {
+		name  string
+		bytes int
+		want  error
+	}{
+		{"image-1", 7 << 20, fserror.NoSpace},
+		{"image-1", 5 << 20, nil}, // 3 MiB are left, less than what blocks leave
+		{"image-2", smallObject + smallObject/2, fserror.NoSpace},
+		{"image-2", smallObject - 1, nil},
+		{"image-3", smallObject, fserror.NoSpace},
+		{"reign-1", smallObject / 2, nil},
+	} {
+		if err := putNamed(s, c.name, make([]byte, c.bytes)); !errors.Is(err, c.want) {
+			t.Errorf("%s of %d bytes: %v", c.name, c.bytes, err)
+		}
+		if left := s.pending.Load(); left != 0 {
+			t.Errorf("%s: %d bytes are still booked", c.name, left)
+		}
+	}
+}
+
+// whileRead calls a function before the second piece of an object is read.
+type whileRead struct {
+	io.ReaderAt
+	then func()
+}
+
+func (w *whileRead) ReadAt(p []byte, at int64) (int, error) {
+	if at == pieceSize {
+		w.then()
+	}
+	return w.ReaderAt.ReadAt(p, at)
+}
+
+// TestLargeObjectsCountOnce: what is on the disk of an object that is being written is not booked
+// besides.
+func TestLargeObjectsCountOnce(t *testing.T) {
+	s, _, _ := harness(t, Config{FS: crashfs.New(), Dir: "/b", Reserve: 4 << 20})
+	image := make([]byte, 3*pieceSize)
+	body := &whileRead{bytes.NewReader(image), func() {
+		if left := s.pending.Load(); left != 2*pieceSize {
+			t.Errorf("%d bytes are booked", left)
+		}
+	}}
+	if err := s.PutNamed(t.Context(), "image", body, int64(len(image)), blockstore.CRC(image)); err != nil {
+		t.Error(err)
+	}
+}

@@ -48,13 +48,12 @@ func (s *Store) put(ctx context.Context, key blockstore.Key, src source) error {
 	if err := blockstore.CheckLength(key, src.length, s.cfg.MaxObject); err != nil {
 		return err
 	}
-	release, err := s.reserve(key, src.length)
-	if err != nil {
+	p, what := placeOf(key), called(key)
+	if err := s.reserve(what, src.length, s.cfg.Reserve); err != nil {
 		return err
 	}
-	defer release()
+	defer s.pending.Add(-src.length)
 
-	p, what := placeOf(key), called(key)
 	d := s.folders.get(p, s.folderPath(p))
 	defer s.folders.release(d)
 	if err := d.make(); err != nil {
@@ -114,23 +113,24 @@ func (s *Store) copyFile(from, to string) error {
 	return vfs.Durably(dst, func() error { _, err := io.Copy(dst, src); return err })
 }
 
-// reserve books length bytes of the disk until release is called.
-func (s *Store) reserve(key blockstore.Key, length int64) (release func(), err error) {
+// reserve books length bytes of the disk, of which so many have to stay free. The caller takes
+// them off pending again.
+func (s *Store) reserve(what string, length, stays int64) error {
 	// The bytes of PUTs under way count in full though part of them is on the
 	// disk by now: too much by at most MaxPuts objects, on the safe side.
 	pending := s.pending.Add(length)
-	release = func() { s.pending.Add(-length) }
 	free, _, err := s.cfg.FS.Usage(s.root)
+	switch {
+	case err != nil:
+		err = diskError("put", what, err)
+	case free-pending < stays:
+		err = fserror.New(fserror.NoSpace, "put", "", "%s: %d bytes, and %d are free above the reserve of %d: delete files or add disk",
+			what, length, max(free-stays-(pending-length), 0), stays)
+	}
 	if err != nil {
-		release()
-		return nil, diskError("put", called(key), err)
+		s.pending.Add(-length)
 	}
-	if free-pending < s.cfg.Reserve {
-		release()
-		return nil, fserror.New(fserror.NoSpace, "put", "", "block %s: %d bytes, and %d are free above the reserve of %d: delete files or add disk",
-			key, length, max(free-s.cfg.Reserve-(pending-length), 0), s.cfg.Reserve)
-	}
-	return release, nil
+	return err
 }
 
 // write makes the file tmp of the object's bytes and syncs it.

@@ -73,7 +73,7 @@ type Store struct {
 	mac   *signer
 	slots *slots // the HTTP PUTs under way
 
-	pending atomic.Int64 // bytes that PUTs under way may still write
+	pending atomic.Int64 // bytes that PUTs under way, and large named objects, may still write
 	closed  atomic.Bool
 	folders folders
 	stats   counters

@@ -69,6 +69,11 @@ func (j *Journal) writeSegment(tmp string, data []byte) (ahead int64, err error)
 	if err := j.fs.Rename(spare, tmp); err != nil {
 		return 0, err
 	}
+	// A crash must not bring the old name back for what is written now: the next segment
+	// in it would have leftovers of this one behind its records.
+	if err := j.kept.do(func() error { return j.fs.SyncDir(j.dir) }); err != nil {
+		return 0, err
+	}
 	var f vfs.File
 	if err := j.kept.do(func() (err error) { f, err = j.fs.OpenWrite(tmp); return err }); err != nil {
 		return 0, err
