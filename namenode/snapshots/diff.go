@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
@@ -59,10 +61,9 @@ func (s *Service) DiffSnapshots(ctx context.Context, r *pb.DiffSnapshotsRequest)
 		return nil, fserror.New(fserror.NotFound, "", r.GetAt().GetPath(), "the directory, or a snapshot that is compared, is another one than when this began; compare again")
 	}
 	resp := new(pb.DiffSnapshotsResponse)
-	if next != 0 {
+	if resp.Changes, to.next, err = d.page(list, next); to.next != 0 {
 		resp.NextCursor = to.String()
 	}
-	resp.Changes, err = d.page(list)
 	return resp, err
 }
 
@@ -152,12 +153,18 @@ type told struct {
 }
 
 // page words what changed, in the order of inodes, with the directories that are modified by nothing
-// but that. A nil change is one that the caller may not see.
-func (d *differ) page(list []snapshots.Diff) (out []*pb.SnapshotChange, err error) {
+// but that. A nil change is one that the caller may not see. The next page begins at next, or at what
+// is too much for this one.
+func (d *differ) page(list []snapshots.Diff, next namespace.InodeID) (out []*pb.SnapshotChange, from namespace.InodeID, err error) {
+	size := 0
 	for i := range list {
 		if d.ctx.Err() != nil {
-			return nil, d.ctx.Err()
+			return nil, 0, d.ctx.Err()
 		}
+		if size >= calls.PageBytes {
+			return out, list[i].Inode, nil
+		}
+		before := len(out)
 		change := d.change(&list[i])
 		if change.SnapshotChange == nil {
 			continue
@@ -168,8 +175,11 @@ func (d *differ) page(list []snapshots.Diff) (out []*pb.SnapshotChange, err erro
 			}
 		}
 		out = append(out, change.SnapshotChange)
+		for _, one := range out[before:] {
+			size += proto.Size(one)
+		}
 	}
-	return out, d.ctx.Err()
+	return out, next, d.ctx.Err()
 }
 
 // change is one change; none if the caller may not see it.
