@@ -448,3 +448,46 @@ func TestRestoreSaysWhatIsInTheWay(t *testing.T) {
 		t.Error(d)
 	}
 }
+
+// TestRestoreDeletesNothingHeld: with Delete, too, a file that another has open for write stays and is
+// named, itself or in a directory that was made since, or that is in the way.
+func TestRestoreDeletesNothingHeld(t *testing.T) {
+	t.Parallel()
+	n := env.Start(t)
+	ctx := t.Context()
+	f, writer := n.Client(t, env.Named("root")), n.Client(t, env.Named("writer"))
+	noError(t, f.Mkdir(ctx, "/d", 0o755))
+	noError(t, f.Symlink(ctx, "x", "/d/was"))
+	noError(t, snapshots.Allow(ctx, f, "/d"))
+	_, err := snapshots.Make(ctx, f, "/d", "s")
+	noError(t, err)
+	noError(t, f.Remove(ctx, "/d/was"))
+	noError(t, f.WriteFile(ctx, "/d/new", nil))
+	paths := []string{"/d/made", "/d/dir/in/it", "/d/was"}
+	var writers []*client.Writer
+	for _, p := range paths {
+		w, err := writer.Create(ctx, p, client.WithParents())
+		noError(t, err)
+		_, err = w.Write([]byte("flushed"))
+		noError(t, err)
+		noError(t, w.Flush(ctx))
+		writers = append(writers, w)
+	}
+	failed := map[string]fserror.Kind{}
+	o := transfer.RestoreOptions{Delete: true, Failed: func(path string, err error) { failed[path] = fserror.KindOf(err) }}
+	got, err := transfer.Restore(ctx, f, "/d", "s", "", o)
+	if !errors.Is(err, fserror.Held) || got.Failed != 3 || got.Removed != 1 || len(failed) != 3 {
+		t.Errorf("%+v, %v, %v", got, failed, err)
+	}
+	for i, w := range writers {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+		if data, err := f.ReadFile(ctx, paths[i]); err != nil || string(data) != "flushed" {
+			t.Errorf("%s: %q, %v", paths[i], data, err)
+		}
+	}
+	if got, err := transfer.Restore(ctx, f, "/d", "s", "", o); err != nil || got.Removed != 3 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}

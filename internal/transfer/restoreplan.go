@@ -110,6 +110,9 @@ func (r *restorer) prune(ctx context.Context, p string, inode uint64) error {
 			r.did.Left++
 			return nil
 		}
+		if err := r.unheld(ctx, p, is); err != nil {
+			return err
+		}
 		if !r.tell(RestoreRemove, p, 0, &r.did.Removed) {
 			return nil
 		}
