@@ -499,7 +499,9 @@ func TestRestoreAroundPrivateDirectories(t *testing.T) {
 	t.Parallel()
 	n := env.Start(t)
 	ctx := t.Context()
-	as := func(user string) *client.FS { return n.Client(t, env.Named(user), func(c *client.Config) { c.User = user }) }
+	as := func(user string) *client.FS {
+		return n.Client(t, env.Named(user), func(c *client.Config) { c.User = user })
+	}
 	root, ann, bob := n.Client(t, env.Named("root")), as("ann"), as("bob")
 	noError(t, root.Mkdir(ctx, "/d", 0o777))
 	noError(t, root.Chown(ctx, "/d", "ann", ""))
