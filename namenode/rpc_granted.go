@@ -90,7 +90,8 @@ func (s *granted) LeaseTimeToLive(ctx context.Context, r *pb.LeaseTimeToLiveRequ
 		resp.Name = l.Name
 		resp.RemainingMs, resp.TtlMs, resp.FileCount = remaining.Milliseconds(), ttl.Milliseconds(), uint64(l.Files) //nolint:gosec // a count
 		if r.GetFiles() {
-			resp.Files = leaseFiles(tx, c, l, maxLeaseFiles)
+			left := maxListedFiles
+			resp.Files = leaseFiles(tx, c, l, maxLeaseFiles, &left)
 		}
 		return nil
 	})
@@ -98,11 +99,12 @@ func (s *granted) LeaseTimeToLive(ctx context.Context, r *pb.LeaseTimeToLiveRequ
 }
 
 // leaseFiles returns the paths of files attached to a lease: of another's lease, those that the
-// caller could list. The namespace is locked.
-func leaseFiles(tx *engine.Tx, c *namespace.Call, l namespace.Lease, limit int) (paths []string) {
-	for _, inode := range tx.Tree.LeaseFiles(l.ID, 0, limit) {
-		if path, ok := tx.Tree.Path(inode); ok && (c.Owns(l.Owner.User) || namespace.MayName(tx.Tree, c, inode)) {
+// caller could list, until as much as left is listed. The namespace is locked.
+func leaseFiles(tx *engine.Tx, c *namespace.Call, l namespace.Lease, most int, left *int) (paths []string) {
+	for _, inode := range tx.Tree.LeaseFiles(l.ID, 0, most) {
+		if path, ok := tx.Tree.Path(inode); ok && *left > 0 && (c.Owns(l.Owner.User) || namespace.MayName(tx.Tree, c, inode)) {
 			paths = append(paths, path)
+			*left -= listedCost(path)
 		}
 	}
 	return paths

@@ -89,8 +89,9 @@ func placeText(p history.Place) string { return fmt.Sprintf("%d.%d", p.TxID, p.N
 // heldNow fills in what is looked for, and returns what is held now of it: as much as a list of
 // leases shows.
 func (s *granted) heldNow(tx *engine.Tx, c *namespace.Call, r *pb.LeaseHistoryRequest, q *history.Query) (now []history.Span, err error) {
+	left := maxListedFiles
 	file := func(id namespace.InodeID) {
-		if f, open := tx.Tree.OpenFile(id); open {
+		if f, open := tx.Tree.OpenFile(id); open && left > 0 {
 			h := f.Holder
 			span := history.Span{Inode: id, Epoch: f.Epoch, Holder: &h, From: f.Since}
 			span.Path, _ = tx.Tree.Path(id)
@@ -98,6 +99,7 @@ func (s *granted) heldNow(tx *engine.Tx, c *namespace.Call, r *pb.LeaseHistoryRe
 				span.Dir = a.Parent
 			}
 			now = append(now, span)
+			left -= listedCost(span.Path)
 		}
 	}
 	lease := func(id namespace.LeaseID) {

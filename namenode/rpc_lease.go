@@ -20,6 +20,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/identity"
 	"github.com/leasefs/leasefs/namenode/leases"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
 	"github.com/leasefs/leasefs/namenode/serve"
 	"github.com/leasefs/leasefs/namenode/sessions"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -291,12 +292,12 @@ func (s *granted) ListLeases(ctx context.Context, r *pb.ListLeasesRequest) (*pb.
 	return resp, s.engine.WaitDurable(ctx, last)
 }
 
-const (
-	// maxLeaseFiles is how many files are listed of one lease, maxListedFiles
-	// about how many in one answer: it is made under the namespace lock.
-	maxLeaseFiles  = 1000
-	maxListedFiles = 10_000
-)
+// maxLeaseFiles is how many files are listed of one lease, maxListedFiles about how
+// many in one answer, which is made under the namespace lock: fewer if their paths are long.
+const maxLeaseFiles, maxListedFiles = 1000, 10_000
+
+// listedCost is as how many files one with this path counts: calls.PageBytes of paths are maxListedFiles.
+func listedCost(path string) int { return 1 + len(path)*maxListedFiles/calls.PageBytes }
 
 func (s *granted) leaseFilter(ctx context.Context, c *namespace.Call, r *pb.ListLeasesRequest) (leasemanager.Filter, error) {
 	f := leasemanager.Filter{Limit: clampLimit(r.GetLimit(), 100, 1000), SoftExpired: r.GetExpired(), MaxFiles: maxLeaseFiles}
@@ -374,8 +375,7 @@ func (s *granted) lease(tx *engine.Tx, c *namespace.Call, in leasemanager.Info, 
 		out.Granted, out.TtlMs, out.RemainingMs = true, in.TTL.Milliseconds(), in.Remaining.Milliseconds()
 		if l, ok := tx.Tree.Lease(nil, namespace.LeaseID(in.ID)); ok {
 			out.AttachedCount, out.Name = uint64(l.Files), l.Name //nolint:gosec // a count
-			out.Attached = leaseFiles(tx, c, l, min(most, max(*left, 1)))
-			*left -= len(out.Attached)
+			out.Attached = leaseFiles(tx, c, l, min(most, max(*left, 1)), left)
 		}
 		return out
 	}
@@ -386,7 +386,6 @@ func (s *granted) lease(tx *engine.Tx, c *namespace.Call, in leasemanager.Info, 
 		if *left <= 0 || len(out.Files) == most {
 			continue
 		}
-		*left--
 		path, ok := tx.Tree.Path(id)
 		switch {
 		case !ok:
@@ -394,6 +393,7 @@ func (s *granted) lease(tx *engine.Tx, c *namespace.Call, in leasemanager.Info, 
 		case !c.Owns(in.Holder.User) && !namespace.MayName(tx.Tree, c, id):
 			path = "(in a directory that you may not list)"
 		}
+		*left -= listedCost(path)
 		out.Files = append(out.Files, &pb.LeaseFile{Path: path, Inode: ref.Inode, Epoch: ref.Epoch})
 	}
 	return out

@@ -23,7 +23,6 @@ const (
 	maxBlocks     = 1000
 	defaultList   = 1000
 	maxList       = 10_000
-	maxListBytes  = 2 << 20 // of names and attributes in one answer
 	findPage      = 500
 	findBytes     = 256 << 10 // of paths in a page
 	maxWait       = 10 * time.Minute
@@ -122,7 +121,7 @@ func (s *tree) List(ctx context.Context, r *pb.ListRequest) (*pb.ListResponse, e
 	resp := &pb.ListResponse{Directory: s.attr(dir), More: next != "", Entries: make([]*pb.Entry, 0, len(entries)), Keys: keys, Txid: txid}
 	size := 0
 	for i, a := range entries {
-		if size += len(a.Name) + len(a.LinkTarget) + len(a.Xattr) + len(a.User) + len(a.Group) + 80; size > maxListBytes && len(resp.Entries) > 0 {
+		if size += len(a.Name) + len(a.LinkTarget) + len(a.Xattr) + len(a.User) + len(a.Group) + 80; size > calls.PageBytes && len(resp.Entries) > 0 {
 			resp.More = true
 			break
 		}

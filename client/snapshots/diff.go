@@ -4,6 +4,7 @@ import (
 	"context"
 	"io/fs"
 	"math"
+	"slices"
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/lowlevel"
@@ -68,18 +69,27 @@ type Change struct {
 // snapshot), NotDirectory, Unsupported (it may have no snapshots), Permission (who neither owns the
 // directory nor is a superuser), InvalidArgument (no snapshot is named).
 func Diff(ctx context.Context, fs *client.FS, dir, from, to string, fn func(*Change) error) error {
+	_, err := Compare(ctx, fs, dir, from, to, fn)
+	return err
+}
+
+// Compare is Diff, and returns the directories in which something was left out, below the directory: the
+// caller may not list them, then or now. Of several above each other it has the topmost.
+func Compare(ctx context.Context, fs *client.FS, dir, from, to string, fn func(*Change) error) (leftOut []string, err error) {
 	for cursor := ""; ; {
-		list, next, err := DiffPage(ctx, fs, dir, from, to, cursor, 0)
+		list, resp, err := diffPage(ctx, fs, dir, from, to, cursor, 0)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, c := range list {
 			if err := fn(c); err != nil {
-				return err
+				return nil, err
 			}
 		}
-		if cursor = next; cursor == "" {
-			return nil
+		leftOut = append(leftOut, resp.GetLeftOut()...)
+		if cursor = resp.GetNextCursor(); cursor == "" {
+			slices.Sort(leftOut)
+			return slices.Compact(leftOut), nil
 		}
 	}
 }
@@ -88,7 +98,12 @@ func Diff(ctx context.Context, fs *client.FS, dir, from, to string, fn func(*Cha
 // A page may be empty before that. The cursor of the first one is empty. A page is made of what became
 // of at most limit inodes (0: 1,000, which is the most).
 func DiffPage(ctx context.Context, fs *client.FS, dir, from, to, cursor string, limit int) (list []*Change, next string, err error) {
-	resp := new(pb.DiffSnapshotsResponse)
+	list, resp, err := diffPage(ctx, fs, dir, from, to, cursor, limit)
+	return list, resp.GetNextCursor(), err
+}
+
+func diffPage(ctx context.Context, fs *client.FS, dir, from, to, cursor string, limit int) (list []*Change, resp *pb.DiffSnapshotsResponse, err error) {
+	resp = new(pb.DiffSnapshotsResponse)
 	err = lowlevel.Of(fs).Ask(ctx, "snapshot diff", dir, pb.Namenode_DiffSnapshots_FullMethodName, func(_ *pb.CallId, c *pb.Caller) any {
 		return &pb.DiffSnapshotsRequest{Caller: c, At: pb.Follow(dir), From: from, To: to, Cursor: cursor, Limit: int32(min(limit, math.MaxInt32))} //nolint:gosec // bounded
 	}, resp)
@@ -98,7 +113,7 @@ func DiffPage(ctx context.Context, fs *client.FS, dir, from, to, cursor string, 
 			Inode: m.GetInode(), Parent: m.GetParent(), NewParent: m.GetNewParent(), Into: m.Into, Gone: m.GetGone(),
 		})
 	}
-	return list, resp.GetNextCursor(), err
+	return list, resp, err
 }
 
 var kinds = map[pb.FileType]fs.FileMode{

@@ -142,6 +142,9 @@ func cpCommand(p *program) *cli.Command {
 		Action: p.connected(operands{min: 2, max: -1, names: "FROM and TO"}, func(e *invocation) error {
 			to := e.args[len(e.args)-1]
 			e.args = e.args[:len(e.args)-1]
+			if err := argv.DistinctNames(e.op, e.args); err != nil {
+				return err
+			}
 			if len(e.args) > 1 {
 				if info, err := e.fs.Stat(e.ctx, to); err != nil || !info.IsDir() {
 					return fserror.New(fserror.NotDirectory, e.op, to, "is not a directory, but several paths were given to copy there")

@@ -11,6 +11,7 @@ import (
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/internal/lowlevel"
 )
 
 func findCommand(p *program) *cli.Command {
@@ -125,12 +126,17 @@ func (e *invocation) duLine(path string, c duCount) error {
 
 // duTree counts below each directory: by its parent, so that one pass from the
 // last directory to the first sums all up.
-func (e *invocation) duTree(root string) error {
+func (e *invocation) duTree(path string) error {
+	at, err := lowlevel.Of(e.fs).Locate(e.ctx, lowlevel.At(path))
+	if err != nil {
+		return e.fail(err, path)
+	}
+	root := at.Path // Find tells real paths, whatever links lead there
 	counts := map[string]*duCount{root: {}}
 	order := []string{root}
 	for i, err := range e.fs.Find(e.ctx, root, client.FindOptions{}) {
 		if err != nil {
-			return e.fail(err, root)
+			return e.fail(err, path)
 		}
 		switch {
 		case i.IsDir() && i.Path == root:
@@ -159,5 +165,5 @@ func (e *invocation) duTree(root string) error {
 			return err
 		}
 	}
-	return e.duLine(root, *counts[root])
+	return e.duLine(path, *counts[root])
 }

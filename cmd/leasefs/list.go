@@ -10,6 +10,7 @@ import (
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/internal/lowlevel"
 )
 
 func lsCommand(p *program) *cli.Command {
@@ -154,13 +155,13 @@ func treeCommand(p *program) *cli.Command {
 			if len(e.args) == 1 {
 				root = e.args[0]
 			}
-			info, err := e.fs.Stat(e.ctx, root)
+			info, err := lowlevel.Of(e.fs).Locate(e.ctx, lowlevel.At(root))
 			if err != nil {
 				return e.fail(err, root)
 			}
 			d := drawer{invocation: e, levels: e.flags.Int("level")}
 			if e.JSON {
-				return d.json(info, root)
+				return d.json(info)
 			}
 			e.Printf("%s\n", e.Name(root))
 			if info.IsDir() {
@@ -181,7 +182,8 @@ type drawer struct {
 	dirs, files uint64
 }
 
-func (d *drawer) json(info *client.FileInfo, root string) error {
+func (d *drawer) json(info *client.FileInfo) error {
+	root := info.Path // Find tells real paths, whatever links lead there
 	if err := d.PrintJSON(screen.ToJSON(info)); err != nil || !info.IsDir() {
 		return err
 	}

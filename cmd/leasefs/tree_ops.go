@@ -106,6 +106,9 @@ func mvCommand(p *program) *cli.Command {
 func mv(e *invocation) error {
 	to := e.args[len(e.args)-1]
 	e.args = e.args[:len(e.args)-1]
+	if err := argv.DistinctNames(e.op, e.args); err != nil {
+		return err
+	}
 	var into uint64
 	if !e.flags.Bool("no-target-directory") {
 		info, err := e.fs.Stat(e.ctx, to)

@@ -17,6 +17,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/internal/lowlevel"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
 const (
@@ -321,9 +322,13 @@ func (p *putter) symlink(ctx context.Context, target, remote string) error {
 	if !p.opts.Overwrite || fserror.KindOf(err) != fserror.Exists {
 		return err
 	}
+	lease, err := p.fs.ScratchLease(ctx) // should this process die, the temporary link is gone with it
+	if err != nil {
+		return named(err, remote)
+	}
 	temp := besides(remote)
-	if err := p.fs.Symlink(ctx, target, temp); err != nil {
-		return err
+	if err := p.fs.Leases().Symlink(ctx, lease, target, temp); err != nil {
+		return named(err, remote)
 	}
 	return p.place(ctx, temp, remote)
 }
@@ -446,16 +451,22 @@ func named(err error, path string) error {
 	return fserror.With(fserror.Under(err, "put", path), "put", path)
 }
 
-// place renames a finished temporary file to its name, or removes it.
+// place renames a finished temporary link to its name, or removes it. What another is writing
+// there stays.
 func (p *putter) place(ctx context.Context, temp, remote string) error {
-	err := p.fs.Rename(ctx, temp, remote, p.opts.Overwrite)
+	at := func(path string) *pb.Ref {
+		return &pb.Ref{Path: path, How: uint32(pb.RefHow_REF_HOW_NO_LINKS)} // it is in a tree
+	}
+	err := p.fs.Ask(ctx, "rename", remote, pb.Namenode_Rename_FullMethodName, func(id *pb.CallId, c *pb.Caller) any {
+		return &pb.RenameRequest{Call: id, Caller: c, From: at(temp), To: at(remote), Overwrite: true, Detach: true, Unheld: true}
+	}, new(pb.MutateResponse))
 	if err != nil {
 		p.discard(ctx, temp)
 	}
 	return named(err, remote)
 }
 
-// discard removes a temporary file for good, even though ctx may be over. Its failure
+// discard removes a temporary link for good, even though ctx may be over. Its failure
 // adds nothing to the error that led here.
 func (p *putter) discard(ctx context.Context, temp string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/client/trash"
+	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/transfer"
 	"github.com/leasefs/leasefs/test/env"
 )
@@ -122,5 +123,54 @@ func TestAnInterruptedPutLeavesNothing(t *testing.T) {
 	err := trash.List(t.Context(), fs, trash.Filter{}, func(e *trash.Entry) error { return fmt.Errorf("the trash has %+v", e) })
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// A link of a tree does not take the place of a file that another is writing; its temporary name is
+// attached to a lease, which deletes it should this process die.
+func TestPutOfALinkSparesWriters(t *testing.T) {
+	t.Parallel()
+	n := env.Start(t)
+	ctx := t.Context()
+	fs, wire := n.Wired(t)
+	writer := n.Client(t, env.Named("writer"))
+	local := filepath.Join(t.TempDir(), "p")
+	noError(t, os.Mkdir(local, 0o700))
+	noError(t, os.Symlink("elsewhere", filepath.Join(local, "f")))
+	noError(t, fs.Mkdir(ctx, "/p", 0o755))
+	w, err := writer.Create(ctx, "/p/f")
+	noError(t, err)
+	_, err = w.Write([]byte("flushed"))
+	noError(t, err)
+	noError(t, w.Flush(ctx))
+	wire.Set(func(method string, _ any, send func() error) error {
+		if method == "Rename" {
+			for i, err := range writer.Entries(ctx, "/p") {
+				if err != nil || i.Name() != "f" && i.Lease == 0 {
+					t.Errorf("%s is attached to no lease; %v", i.Path, err)
+				}
+			}
+		}
+		return send()
+	})
+	put := func() error {
+		_, err := transfer.Put(ctx, fs, local, "/", transfer.Options{Recursive: true, Overwrite: true})
+		return err
+	}
+	if err := put(); !errors.Is(err, fserror.Held) {
+		t.Error(err)
+	}
+	noError(t, w.Close())
+	if data, err := fs.ReadFile(ctx, "/p/f"); err != nil || string(data) != "flushed" {
+		t.Errorf("%q, %v", data, err)
+	}
+	noError(t, put())
+	if i, err := writer.Lstat(ctx, "/p/f"); err != nil || i.LinkTarget != "elsewhere" || i.Lease != 0 {
+		t.Errorf("%+v, %v", i, err)
+	}
+	for i, err := range writer.Entries(ctx, "/p") {
+		if err != nil || i.Name() != "f" {
+			t.Errorf("%s was left; %v", i.Path, err)
+		}
 	}
 }

@@ -7,7 +7,9 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"path"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -325,6 +327,9 @@ func (r *restorer) way(ctx context.Context, p string, i *client.FileInfo) (*clie
 	case !r.o.Delete:
 		return nil, r.inWay(p, i, is)
 	}
+	if err := r.unheld(ctx, p, is); err != nil {
+		return nil, err
+	}
 	r.mu.Lock()
 	r.cleared = append(r.cleared, p)
 	r.mu.Unlock()
@@ -402,6 +407,22 @@ func (r *restorer) held(p string, is *client.FileInfo) error {
 	e := fserror.New(fserror.Held, opRestore, r.live(p), "the file is open for write")
 	e.Holder, e.TakeableIn = &is.Open.Holder, is.Open.TakeableIn
 	return e
+}
+
+// unheld returns the error that something is a file that is open for write, or that one is below it.
+func (r *restorer) unheld(ctx context.Context, p string, is *client.FileInfo) error {
+	if !is.IsDir() {
+		return r.held(p, is)
+	}
+	for i, err := range r.fs.Find(ctx, r.live(p), client.FindOptions{OpenOnly: true}) {
+		if err == nil {
+			err = r.held(path.Join(p, strings.TrimPrefix(i.Path, r.live(p))), i)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *restorer) file(ctx context.Context, p string, i *client.FileInfo) error {

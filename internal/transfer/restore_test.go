@@ -448,3 +448,115 @@ func TestRestoreSaysWhatIsInTheWay(t *testing.T) {
 		t.Error(d)
 	}
 }
+
+// TestRestoreDeletesNothingHeld: with Delete, too, a file that another has open for write stays and is
+// named, itself or in a directory that was made since, or that is in the way.
+func TestRestoreDeletesNothingHeld(t *testing.T) {
+	t.Parallel()
+	n := env.Start(t)
+	ctx := t.Context()
+	f, writer := n.Client(t, env.Named("root")), n.Client(t, env.Named("writer"))
+	noError(t, f.Mkdir(ctx, "/d", 0o755))
+	noError(t, f.Symlink(ctx, "x", "/d/was"))
+	noError(t, snapshots.Allow(ctx, f, "/d"))
+	_, err := snapshots.Make(ctx, f, "/d", "s")
+	noError(t, err)
+	noError(t, f.Remove(ctx, "/d/was"))
+	noError(t, f.WriteFile(ctx, "/d/new", nil))
+	paths := []string{"/d/made", "/d/dir/in/it", "/d/was"}
+	var writers []*client.Writer
+	for _, p := range paths {
+		w, err := writer.Create(ctx, p, client.WithParents())
+		noError(t, err)
+		_, err = w.Write([]byte("flushed"))
+		noError(t, err)
+		noError(t, w.Flush(ctx))
+		writers = append(writers, w)
+	}
+	failed := map[string]fserror.Kind{}
+	o := transfer.RestoreOptions{Delete: true, Failed: func(path string, err error) { failed[path] = fserror.KindOf(err) }}
+	got, err := transfer.Restore(ctx, f, "/d", "s", "", o)
+	if !errors.Is(err, fserror.Held) || got.Failed != 3 || got.Removed != 1 || len(failed) != 3 {
+		t.Errorf("%+v, %v, %v", got, failed, err)
+	}
+	for i, w := range writers {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+		if data, err := f.ReadFile(ctx, paths[i]); err != nil || string(data) != "flushed" {
+			t.Errorf("%s: %q, %v", paths[i], data, err)
+		}
+	}
+	if got, err := transfer.Restore(ctx, f, "/d", "s", "", o); err != nil || got.Removed != 3 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// TestRestoreAroundPrivateDirectories: a directory that its owner may not list, since it is another's,
+// stops no restore: the rest comes back, and the directory is named, whether it was deleted, or something
+// in it was changed, which is left out of the diff.
+func TestRestoreAroundPrivateDirectories(t *testing.T) {
+	t.Parallel()
+	n := env.Start(t)
+	ctx := t.Context()
+	as := func(user string) *client.FS {
+		return n.Client(t, env.Named(user), func(c *client.Config) { c.User = user })
+	}
+	root, ann, bob := n.Client(t, env.Named("root")), as("ann"), as("bob")
+	noError(t, root.Mkdir(ctx, "/d", 0o777))
+	noError(t, root.Chown(ctx, "/d", "ann", ""))
+	for _, dir := range []string{"/d/old", "/d/old/open", "/d/open"} {
+		noError(t, ann.Mkdir(ctx, dir, 0o777))
+		noError(t, ann.Chmod(ctx, dir, 0o777))
+	}
+	for _, f := range []string{"/d/f", "/d/old/a", "/d/old/open/f", "/d/old/z"} {
+		noError(t, ann.WriteFile(ctx, f, []byte("then")))
+	}
+	for _, dir := range []string{"/d/old/x", "/d/open/x", "/d/open/x/in", "/d/open/same"} {
+		noError(t, bob.Mkdir(ctx, dir, 0o700))
+		noError(t, bob.WriteFile(ctx, dir+"/f", []byte("then")))
+	}
+	noError(t, snapshots.Allow(ctx, root, "/d"))
+	_, err := snapshots.Make(ctx, ann, "/d", "s")
+	noError(t, err)
+	want := image(t, root, "/d")
+
+	noError(t, ann.WriteFile(ctx, "/d/f", []byte("now"), client.WithOverwrite()))
+	noError(t, root.RemoveAll(ctx, "/d/old"))
+	for _, f := range []string{"/d/open/x/f", "/d/open/x/in/f"} {
+		w, err := bob.Append(ctx, f)
+		noError(t, err)
+		_, err = w.Write([]byte(" and now"))
+		noError(t, errors.Join(err, w.Close()))
+	}
+	leftOut, err := snapshots.Compare(ctx, ann, "/d", "s", "", func(*snapshots.Change) error { return nil })
+	if err != nil || len(leftOut) != 1 || leftOut[0] != "open/x" {
+		t.Errorf("%q, %v", leftOut, err)
+	}
+	failed := map[string]fserror.Kind{}
+	restore := func(f *client.FS, below string) (transfer.Restored, error) {
+		clear(failed)
+		return transfer.Restore(ctx, f, "/d", "s", below, transfer.RestoreOptions{Failed: func(path string, err error) { failed[path] = fserror.KindOf(err) }})
+	}
+	if got, err := restore(ann, "f"); err != nil || got.Files != 1 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	got, err := restore(ann, "")
+	if !errors.Is(err, fserror.Permission) || got.Failed != 2 || failed["/d/old/x"] != fserror.Permission || failed["/d/open/x"] != fserror.Permission {
+		t.Errorf("%+v, %v, %v", got, failed, err)
+	}
+	for _, f := range []string{"/d/f", "/d/old/a", "/d/old/open/f", "/d/old/z"} {
+		if data, err := ann.ReadFile(ctx, f); err != nil || string(data) != "then" {
+			t.Errorf("%s: %q, %v", f, data, err)
+		}
+	}
+	if leftOut, err := snapshots.Compare(ctx, root, "/d", "s", "", func(*snapshots.Change) error { return nil }); err != nil || len(leftOut) != 0 {
+		t.Errorf("%q, %v", leftOut, err)
+	}
+	if got, err := restore(root, ""); err != nil || got.Failed != 0 {
+		t.Errorf("%+v, %v, %v", got, failed, err)
+	}
+	if list := differences(want, image(t, root, "/d")); len(list) > 0 {
+		t.Error(strings.Join(list, "\n"))
+	}
+}

@@ -31,7 +31,7 @@ func (r *restorer) plan(ctx context.Context) error {
 			r.back[dir] = false
 		}
 	}
-	return snapshots.Diff(ctx, r.fs.FS, r.dir, r.name, "", func(c *snapshots.Change) error {
+	leftOut, err := snapshots.Compare(ctx, r.fs.FS, r.dir, r.name, "", func(c *snapshots.Change) error {
 		if c.Type == snapshots.Created || c.Type == snapshots.Renamed {
 			p, inode := c.Path, c.Inode
 			if c.Type == snapshots.Renamed {
@@ -61,20 +61,66 @@ func (r *restorer) plan(ctx context.Context) error {
 		}
 		return nil
 	})
+	for _, p := range leftOut {
+		if within(p, r.below) || within(r.below, p) {
+			_ = r.step(ctx, p, fserror.New(fserror.Permission, opRestore, r.live(p), "what was changed in this directory is not restored, since you may not list it; ask its owner or a superuser"))
+		}
+	}
+	return err
 }
 
-// walk brings all back that the snapshot has at a path and below.
+// walk brings all back that the snapshot has at a path and below. Directories that the caller may not
+// list fail, and stay away: nobody would see that they are not whole.
 func (r *restorer) walk(ctx context.Context, p string) error {
 	for i, err := range r.fs.Find(ctx, r.old(p), client.FindOptions{}) {
+		if errors.Is(err, fserror.Permission) { // it ends at the first such directory
+			return r.walkEach(ctx, p)
+		}
+		if err == nil {
+			err = r.bringBack(i)
+		}
 		if err != nil {
 			return err
 		}
-		if err := r.isOf(i); err != nil {
+	}
+	return nil
+}
+
+// walkEach is walk, one directory after the other.
+func (r *restorer) walkEach(ctx context.Context, p string) error {
+	dir, err := r.snapshot(ctx, p)
+	if err != nil {
+		return err
+	}
+	r.back[p] = true
+	if !dir.IsDir() {
+		return nil
+	}
+	for i, err := range r.fs.Entries(ctx, r.old(p)) {
+		switch {
+		case errors.Is(err, fserror.Permission):
+			delete(r.back, p)
+			return r.step(ctx, p, err)
+		case err == nil:
+			err = r.bringBack(i)
+		}
+		if err == nil && i.IsDir() {
+			err = r.walkEach(ctx, r.relative(i))
+		}
+		if err != nil {
 			return err
 		}
-		p := r.relative(i)
-		r.back[p], r.was[p] = true, i
 	}
+	return nil
+}
+
+// bringBack notes that something of the snapshot comes back, if it is of that.
+func (r *restorer) bringBack(i *client.FileInfo) error {
+	if err := r.isOf(i); err != nil {
+		return err
+	}
+	p := r.relative(i)
+	r.back[p], r.was[p] = true, i
 	return nil
 }
 
@@ -109,6 +155,9 @@ func (r *restorer) prune(ctx context.Context, p string, inode uint64) error {
 		if !r.o.Delete {
 			r.did.Left++
 			return nil
+		}
+		if err := r.unheld(ctx, p, is); err != nil {
+			return err
 		}
 		if !r.tell(RestoreRemove, p, 0, &r.did.Removed) {
 			return nil

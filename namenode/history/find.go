@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
 )
 
 // maxLook is how many bytes of the files one call looks at, but at least one file.
@@ -81,7 +82,7 @@ func (l *Log) Find(q Query) (p Page, err error) {
 	if q.Before == (Place{}) {
 		q.Before = Place{math.MaxUint64, 0}
 	}
-	looked := int64(0)
+	looked, size := int64(0), 0
 	for i := len(all) - 1; i >= 0; i-- {
 		one := all[i]
 		if !(Place{one.from.txid + 1, 0}).before(q.Before) {
@@ -103,11 +104,13 @@ func (l *Log) Find(q Query) (p Page, err error) {
 		if err != nil {
 			return p, err
 		}
-		room := q.Limit - len(p.Spans)
-		more := len(found) > room
-		p.Spans = append(p.Spans, found[:min(room, len(found))]...)
+		room := 0
+		for ; room < len(found) && len(p.Spans)+room < q.Limit && size < calls.PageBytes; room++ {
+			size += len(found[room].Path)
+		}
+		p.Spans = append(p.Spans, found[:room]...)
 		switch {
-		case more:
+		case room < len(found):
 			p.Next = p.Spans[len(p.Spans)-1].place()
 			return p, nil
 		case over || i == 0:

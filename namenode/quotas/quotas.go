@@ -130,17 +130,19 @@ func (s *Calls) ListQuotas(ctx context.Context, r *pb.ListQuotasRequest) (*pb.Li
 	}
 	resp := new(pb.ListQuotasResponse)
 	err = s.Engine.View(ctx, c, func(tx *engine.Tx) error {
-		last, looked := namespace.InodeID(r.GetAfter()), 0
+		last, looked, size := namespace.InodeID(r.GetAfter()), 0, 0
 		*resp = pb.ListQuotasResponse{}
 		var some []quota.Entry
 		namespace.Quotas(tx.Tree, c).From(last+1, func(e quota.Entry) bool {
-			if looked == limit {
+			if looked == limit || size >= calls.PageBytes {
 				resp.Next = uint64(last)
 				return false
 			}
 			looked++
 			last = e.Dir
 			if _, err := tx.Tree.Stat(c, namespace.Inode(e.Dir)); err == nil {
+				path, _ := tx.Tree.Path(e.Dir)
+				size += len(path)
 				some = append(some, e)
 			}
 			return true

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
@@ -16,7 +18,7 @@ import (
 )
 
 // DiffSnapshots tells of a page of what differs: see namespace.Tree.SnapshotDiff. What is in a
-// directory that the caller may not list, then or now, is left out; what was moved into one is told
+// directory that the caller may not list, then or now, is left out, and the directory named; what was moved into one is told
 // as deleted, what was moved out of one as created.
 func (s *Service) DiffSnapshots(ctx context.Context, r *pb.DiffSnapshotsRequest) (*pb.DiffSnapshotsResponse, error) {
 	c, err := s.Caller(ctx, r.GetCaller())
@@ -59,10 +61,10 @@ func (s *Service) DiffSnapshots(ctx context.Context, r *pb.DiffSnapshotsRequest)
 		return nil, fserror.New(fserror.NotFound, "", r.GetAt().GetPath(), "the directory, or a snapshot that is compared, is another one than when this began; compare again")
 	}
 	resp := new(pb.DiffSnapshotsResponse)
-	if next != 0 {
+	resp.Changes, to.next, err = d.page(list, next)
+	if resp.LeftOut = d.leftOut; to.next != 0 {
 		resp.NextCursor = to.String()
 	}
-	resp.Changes, err = d.page(list)
 	return resp, err
 }
 
@@ -109,13 +111,16 @@ type differ struct {
 	dir      namespace.InodeID
 	lists    map[namespace.InodeID]bool
 	entered  map[namespace.InodeID]bool // directories of which it is known whether their entries make them modified
+	named    map[namespace.InodeID]bool // directories that are in leftOut
+	leftOut  []string                   // paths of directories in which something was left out
 	stayed   map[namespace.InodeID]bool // directories by whether they, and all that were above them, stayed
 }
 
 func (d *differ) begin(t *namespace.Tree) error {
 	dir, err := t.Stat(d.c, d.at)
 	d.tree, d.dir = t, dir.ID
-	d.lists, d.entered, d.stayed = map[namespace.InodeID]bool{}, map[namespace.InodeID]bool{}, map[namespace.InodeID]bool{dir.ID: true}
+	d.lists, d.named = map[namespace.InodeID]bool{}, map[namespace.InodeID]bool{}
+	d.entered, d.stayed = map[namespace.InodeID]bool{}, map[namespace.InodeID]bool{dir.ID: true}
 	d.old, d.new = t.SnapshotTable().Named(dir.ID, d.from), t.SnapshotTable().Named(dir.ID, d.to)
 	return err
 }
@@ -152,14 +157,23 @@ type told struct {
 }
 
 // page words what changed, in the order of inodes, with the directories that are modified by nothing
-// but that. A nil change is one that the caller may not see.
-func (d *differ) page(list []snapshots.Diff) (out []*pb.SnapshotChange, err error) {
+// but that. A nil change is one that the caller may not see. The next page begins at next, or at what
+// is too much for this one.
+func (d *differ) page(list []snapshots.Diff, next namespace.InodeID) (out []*pb.SnapshotChange, from namespace.InodeID, err error) {
+	size, left := 0, 0
 	for i := range list {
 		if d.ctx.Err() != nil {
-			return nil, d.ctx.Err()
+			return nil, 0, d.ctx.Err()
 		}
+		if size >= calls.PageBytes {
+			return out, list[i].Inode, nil
+		}
+		before := len(out)
 		change := d.change(&list[i])
 		if change.SnapshotChange == nil {
+			for ; left < len(d.leftOut); left++ {
+				size += len(d.leftOut[left])
+			}
 			continue
 		}
 		for _, dir := range change.dirs {
@@ -168,8 +182,11 @@ func (d *differ) page(list []snapshots.Diff) (out []*pb.SnapshotChange, err erro
 			}
 		}
 		out = append(out, change.SnapshotChange)
+		for _, one := range out[before:] {
+			size += proto.Size(one)
+		}
 	}
-	return out, d.ctx.Err()
+	return out, next, d.ctx.Err()
 }
 
 // change is one change; none if the caller may not see it.
@@ -186,8 +203,13 @@ func (d *differ) change(one *snapshots.Diff) told {
 	gone := kind != snapshots.Created && one.Inode != d.dir && d.wentWith(d.old, d.new, was)
 	came := kind != snapshots.Deleted && one.Inode != d.dir && d.wentWith(d.new, d.old, is)
 	switch {
-	case kind != snapshots.Created && !wasSeen, kind != snapshots.Deleted && !isSeen,
-		kind == snapshots.Created && came, kind == snapshots.Deleted && gone:
+	case kind == snapshots.Created && came, kind == snapshots.Deleted && gone:
+		return told{}
+	case kind != snapshots.Created && !wasSeen:
+		d.leaveOut(d.old, inode(was))
+		return told{}
+	case kind != snapshots.Deleted && !isSeen:
+		d.leaveOut(d.new, inode(is))
 		return told{}
 	}
 	var dirs []namespace.InodeID
@@ -216,6 +238,23 @@ func (d *differ) change(one *snapshots.Diff) told {
 	out.Gone = kind != snapshots.Created && one.Inode != d.dir && !d.stays(inode(was))
 	out.Content = one.Modified && one.Type == namespace.TypeFile && d.content(one.Inode)
 	return told{out, dirs}
+}
+
+// leaveOut notes that something in a directory is not told of, under the name of the topmost directory
+// above it that the caller may not list.
+func (d *differ) leaveOut(s *snapshots.Snapshot, dir namespace.InodeID) {
+	for dir != d.dir {
+		a, err := d.tree.Stat(nil, namespace.Inode(number(s, dir)))
+		if err != nil || d.mayList(s, a.Parent) {
+			break
+		}
+		dir = inode(a.Parent)
+	}
+	if !d.named[dir] {
+		d.named[dir] = true
+		path, _ := d.below(s, dir)
+		d.leftOut = append(d.leftOut, path)
+	}
 }
 
 // modified tells of a directory that is modified by its entries alone: with the first of these that

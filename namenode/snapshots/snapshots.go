@@ -288,10 +288,10 @@ func (s *Service) ListSnapshotDirs(ctx context.Context, r *pb.ListSnapshotDirsRe
 	}
 	resp := new(pb.ListSnapshotDirsResponse)
 	err = s.Engine.ViewAnswer(ctx, c, func(tx *engine.Tx) error {
-		left, table := page(r.GetLimit()), namespace.SnapshotsOf(tx.Tree, c)
+		left, size, table := page(r.GetLimit()), 0, namespace.SnapshotsOf(tx.Tree, c)
 		*resp = pb.ListSnapshotDirsResponse{}
 		table.EachAllowed(namespace.InodeID(r.GetFrom()), func(dir namespace.InodeID) bool {
-			if left == 0 {
+			if left == 0 || size >= calls.PageBytes {
 				resp.Next = uint64(dir)
 				return false
 			}
@@ -299,6 +299,7 @@ func (s *Service) ListSnapshotDirs(ctx context.Context, r *pb.ListSnapshotDirsRe
 			a, err := tx.Tree.Stat(c, namespace.Inode(dir))
 			if err == nil && (c.IsSuper() || a.User == c.User && !c.Nobody) {
 				path, _ := tx.Tree.Path(dir)
+				size += len(path)
 				resp.Dirs = append(resp.Dirs, &pb.SnapshotDir{Path: path, Snapshots: uint64(table.Count(dir)), HeldBytes: table.HeldOf(dir), Attr: s.Attr(a)}) //nolint:gosec // a count
 			}
 			return true

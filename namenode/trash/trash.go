@@ -89,7 +89,7 @@ func (s *Room) ListTrash(ctx context.Context, r *pb.ListTrashRequest) (*pb.ListT
 	if err != nil {
 		return nil, err
 	}
-	limit, looked := int(r.GetLimit()), 0
+	limit, looked, size := int(r.GetLimit()), 0, 0
 	if limit <= 0 || limit > maxPage {
 		limit = maxPage
 	}
@@ -97,7 +97,7 @@ func (s *Room) ListTrash(ctx context.Context, r *pb.ListTrashRequest) (*pb.ListT
 	err = s.Engine.View(ctx, c, func(tx *engine.Tx) error {
 		clock, now, last := s.Engine.Now(), s.now(tx.Tree), after
 		tx.Tree.Trash(c).List(user, after, func(e *tables.Trashed) bool {
-			if len(resp.Entries) == limit || looked == maxLook {
+			if len(resp.Entries) == limit || looked == maxLook || size >= calls.PageBytes {
 				resp.NextCursor = cursor(last)
 				return false
 			}
@@ -112,9 +112,11 @@ func (s *Room) ListTrash(ctx context.Context, r *pb.ListTrashRequest) (*pb.ListT
 				a.Length = -1
 			}
 			kept := max(0, min(clock-e.Time, now-e.At)) // a clock that leaps ages nothing
-			resp.Entries = append(resp.Entries, &pb.TrashEntry{
+			entry := &pb.TrashEntry{
 				Inode: uint64(e.Inode), User: e.User, Path: e.Path, TimeUnixMs: e.Time, LeftMs: e.Left(now), KeptMs: &kept, Attr: s.Attr(a),
-			})
+			}
+			resp.Entries = append(resp.Entries, entry)
+			size += proto.Size(entry)
 			return true
 		})
 		return nil

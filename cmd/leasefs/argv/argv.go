@@ -3,6 +3,7 @@ package argv
 import (
 	"fmt"
 	"os"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -338,6 +339,20 @@ func FlagNames(list []cli.Flag) []string {
 		names = append(names, f.Names()[0])
 	}
 	return names
+}
+
+// DistinctNames refuses paths of which two have the same last name: in one directory, the second
+// would take the place of the first.
+func DistinctNames(op string, paths []string) error {
+	by := map[string]string{}
+	for _, p := range paths {
+		name := path.Base(path.Clean(p))
+		if other, twice := by[name]; twice {
+			return Usagef(op, "%s and %s have the same name, and would take the same place", other, p)
+		}
+		by[name] = p
+	}
+	return nil
 }
 
 // Usagef is a wrong command line: exit code 2. The help command named in hint

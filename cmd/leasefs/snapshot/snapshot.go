@@ -248,7 +248,7 @@ var signs = map[snapshots.ChangeType]string{snapshots.Created: "+", snapshots.De
 
 func diff(c *call.Call, dir, from, to string) error {
 	var all []*snapshots.Change
-	err := snapshots.Diff(c.Ctx, c.FS, dir, from, to, func(d *snapshots.Change) error {
+	leftOut, err := snapshots.Compare(c.Ctx, c.FS, dir, from, to, func(d *snapshots.Change) error {
 		all = append(all, d)
 		return nil
 	})
@@ -272,6 +272,9 @@ func diff(c *call.Call, dir, from, to string) error {
 			line += " -> " + shown(d.NewPath, d)
 		}
 		c.Printf("%s\n", line)
+	}
+	for _, p := range leftOut {
+		c.PrintError(fserror.New(fserror.Permission, c.Op, fspath.Join(dir, p), "what was changed in this directory is left out, since you may not list it"))
 	}
 	return nil
 }

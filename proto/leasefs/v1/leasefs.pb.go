@@ -2831,9 +2831,9 @@ type Lease struct {
 	SoftExpired   bool                   `protobuf:"varint,3,opt,name=soft_expired,json=softExpired,proto3" json:"soft_expired,omitempty"`
 	HardExpired   bool                   `protobuf:"varint,4,opt,name=hard_expired,json=hardExpired,proto3" json:"hard_expired,omitempty"`
 	Connected     bool                   `protobuf:"varint,5,opt,name=connected,proto3" json:"connected,omitempty"`
-	Files         []*LeaseFile           `protobuf:"bytes,6,rep,name=files,proto3" json:"files,omitempty"` // at most 1,000
+	Files         []*LeaseFile           `protobuf:"bytes,6,rep,name=files,proto3" json:"files,omitempty"` // at most 1,000, fewer if their paths are long
 	FileCount     uint64                 `protobuf:"varint,7,opt,name=file_count,json=fileCount,proto3" json:"file_count,omitempty"`
-	Attached      []string               `protobuf:"bytes,8,rep,name=attached,proto3" json:"attached,omitempty"`                            // paths, of a granted lease; at most 1,000
+	Attached      []string               `protobuf:"bytes,8,rep,name=attached,proto3" json:"attached,omitempty"`                            // paths, of a granted lease; as many as of files
 	TtlMs         int64                  `protobuf:"varint,9,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`                    // of a granted lease
 	RemainingMs   int64                  `protobuf:"varint,10,opt,name=remaining_ms,json=remainingMs,proto3" json:"remaining_ms,omitempty"` // of a granted lease, or until the soft limit
 	Granted       bool                   `protobuf:"varint,11,opt,name=granted,proto3" json:"granted,omitempty"`
@@ -9010,9 +9010,12 @@ func (x *DiffSnapshotsRequest) GetLimit() int32 {
 }
 
 type DiffSnapshotsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Changes       []*SnapshotChange      `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`                         // what the caller may not see is left out
-	NextCursor    string                 `protobuf:"bytes,2,opt,name=next_cursor,json=nextCursor,proto3" json:"next_cursor,omitempty"` // empty at the end; a page without changes may have one
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Changes    []*SnapshotChange      `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`                         // what the caller may not see is left out
+	NextCursor string                 `protobuf:"bytes,2,opt,name=next_cursor,json=nextCursor,proto3" json:"next_cursor,omitempty"` // empty at the end; a page without changes may have one
+	// Directories, below the directory, that the caller may not list, then or now, and in which something
+	// was left out; of several above each other the topmost. Those of one page; namenodes of before tell none.
+	LeftOut       []string `protobuf:"bytes,3,rep,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -9059,6 +9062,13 @@ func (x *DiffSnapshotsResponse) GetNextCursor() string {
 		return x.NextCursor
 	}
 	return ""
+}
+
+func (x *DiffSnapshotsResponse) GetLeftOut() []string {
+	if x != nil {
+		return x.LeftOut
+	}
+	return nil
 }
 
 // SnapshotChange is what became of one file, directory or link. A directory in which something was
@@ -14070,11 +14080,12 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x04from\x18\x03 \x01(\tR\x04from\x12\x0e\n" +
 	"\x02to\x18\x04 \x01(\tR\x02to\x12\x16\n" +
 	"\x06cursor\x18\x05 \x01(\tR\x06cursor\x12\x14\n" +
-	"\x05limit\x18\x06 \x01(\x05R\x05limit\"n\n" +
+	"\x05limit\x18\x06 \x01(\x05R\x05limit\"\x89\x01\n" +
 	"\x15DiffSnapshotsResponse\x124\n" +
 	"\achanges\x18\x01 \x03(\v2\x1a.leasefs.v1.SnapshotChangeR\achanges\x12\x1f\n" +
 	"\vnext_cursor\x18\x02 \x01(\tR\n" +
-	"nextCursor\"\xd0\x02\n" +
+	"nextCursor\x12\x19\n" +
+	"\bleft_out\x18\x03 \x03(\tR\aleftOut\"\xd0\x02\n" +
 	"\x0eSnapshotChange\x122\n" +
 	"\x04type\x18\x01 \x01(\x0e2\x1e.leasefs.v1.SnapshotChangeTypeR\x04type\x12$\n" +
 	"\x02of\x18\x02 \x01(\x0e2\x14.leasefs.v1.FileTypeR\x02of\x12\x12\n" +

@@ -1643,12 +1643,14 @@ class DiffSnapshotsRequest(_message.Message):
     def __init__(self, caller: _Optional[_Union[Caller, _Mapping]] = ..., at: _Optional[_Union[Ref, _Mapping]] = ..., to: _Optional[str] = ..., cursor: _Optional[str] = ..., limit: _Optional[int] = ..., **kwargs) -> None: ...
 
 class DiffSnapshotsResponse(_message.Message):
-    __slots__ = ("changes", "next_cursor")
+    __slots__ = ("changes", "next_cursor", "left_out")
     CHANGES_FIELD_NUMBER: _ClassVar[int]
     NEXT_CURSOR_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
     changes: _containers.RepeatedCompositeFieldContainer[SnapshotChange]
     next_cursor: str
-    def __init__(self, changes: _Optional[_Iterable[_Union[SnapshotChange, _Mapping]]] = ..., next_cursor: _Optional[str] = ...) -> None: ...
+    left_out: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, changes: _Optional[_Iterable[_Union[SnapshotChange, _Mapping]]] = ..., next_cursor: _Optional[str] = ..., left_out: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class SnapshotChange(_message.Message):
     __slots__ = ("type", "of", "path", "new_path", "changed", "content", "inode", "parent", "new_parent", "into", "gone")
