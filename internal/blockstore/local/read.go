@@ -64,8 +64,12 @@ func (s *Store) Get(_ context.Context, key blockstore.Key, offset, length int64)
 }
 
 // Stat returns NotFound if there is no complete object of the key. Stored is
-// the file's modification time.
-func (s *Store) Stat(_ context.Context, key blockstore.Key) (blockstore.Info, error) {
+// the file's modification time. Retry while too many reads hang.
+func (s *Store) Stat(ctx context.Context, key blockstore.Key) (blockstore.Info, error) {
+	if err := s.gate.enter(ctx, "stat", called(key)); err != nil {
+		return blockstore.Info{}, err
+	}
+	defer s.gate.leave()
 	st, err := s.cfg.FS.Stat(s.blockPath(key))
 	if err != nil {
 		return blockstore.Info{}, diskError("stat", called(key), err)
