@@ -55,7 +55,7 @@ func (s *Store) put(ctx context.Context, key blockstore.Key, src source) error {
 	defer release()
 
 	p, what := placeOf(key), called(key)
-	d := s.folders.get(p, s.folderPath(p))
+	d := s.folders.getForPut(p, s.folderPath(p))
 	defer s.folders.release(d)
 	if err := d.make(); err != nil {
 		return diskError("put", what, err)
