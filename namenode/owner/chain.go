@@ -33,6 +33,8 @@ type linkObject struct {
 	Token string `json:"token"`
 }
 
+func linkName(term, number uint64) string { return fmt.Sprintf("%016x-%016x", term, number) }
+
 // linkOf is the term and number in a name of reignNames.
 func linkOf(name string) (term, number uint64, ok bool) {
 	first, second, _ := strings.Cut(name, "-")
@@ -45,7 +47,7 @@ func linkOf(name string) (term, number uint64, ok bool) {
 }
 
 // link puts the next link if it is time, and returns another's if there is one.
-func (o *Owner) link(ctx context.Context, names []string) (found *reignObject, err error) {
+func (c *chain) link(ctx context.Context, o *Owner, names []string) (found *reignObject, err error) {
 	var old []string
 	newest := uint64(0)
 	for _, name := range names {
@@ -54,7 +56,7 @@ func (o *Owner) link(ctx context.Context, names []string) (found *reignObject, e
 			old = append(old, o.reignName(name))
 		}
 	}
-	now, c := o.Clock.Mono(), &o.chain
+	now := o.Clock.Mono()
 	if newest <= c.number {
 		if now-max(c.put, time.Duration(o.since.Load())) < linkEvery {
 			return nil, nil
@@ -63,13 +65,13 @@ func (o *Owner) link(ctx context.Context, names []string) (found *reignObject, e
 			c.next = marker.NewToken()
 		}
 		newest = c.number + 1
-		err = putObject(ctx, o.Objects, o.linkName(newest), linkObject{o.reignObject(), c.next})
+		err = putObject(ctx, o.Objects, o.reignName(linkName(o.term, newest)), linkObject{o.reignObject(), c.next})
 	} else {
 		old, err = nil, fserror.New(fserror.Exists, "", "", "")
 	}
 	if errors.Is(err, fserror.Exists) {
 		var there linkObject
-		if err = o.getObject(ctx, o.linkName(newest), &there); err == nil && (c.next == "" || there.Token != c.next) { // else an answer was lost
+		if err = o.getObject(ctx, o.reignName(linkName(o.term, newest)), &there); err == nil && (c.next == "" || there.Token != c.next) { // else an answer was lost
 			return &there.reignObject, nil
 		}
 	}
@@ -78,8 +80,4 @@ func (o *Owner) link(ctx context.Context, names []string) (found *reignObject, e
 	}
 	c.number, c.put, c.next = newest, now, ""
 	return nil, o.Objects.DeleteNamed(ctx, old...)
-}
-
-func (o *Owner) linkName(number uint64) string {
-	return o.reignName(fmt.Sprintf("%016x-%016x", o.term, number))
 }

@@ -84,7 +84,7 @@ func copies(t *testing.T, n int, clk clock.Clock, b *bucket) []*Owner {
 	return all
 }
 
-func (o *Owner) removes(t *testing.T) bool {
+func removes(t *testing.T, o *Owner) bool {
 	t.Helper()
 	done := false
 	err := o.While(t.Context(), func(context.Context) error { done = true; return nil })
@@ -108,7 +108,7 @@ func TestCopyInMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			clk, b := &clock.Fake{}, &bucket{objects: map[string]string{}}
 			both := copies(t, 2, clk, b)
-			if !both[0].removes(t) || !both[1].removes(t) {
+			if !removes(t, both[0]) || !removes(t, both[1]) {
 				t.Fatal("nothing was amiss yet")
 			}
 			for range c.rounds {
@@ -117,7 +117,7 @@ func TestCopyInMemory(t *testing.T) {
 					t.Fatal(err, both[c.first].Conflict())
 				}
 			}
-			if both[c.second].removes(t) || both[c.first].removes(t) {
+			if removes(t, both[c.second]) || removes(t, both[c.first]) {
 				t.Error("a block of the other may be removed")
 			}
 			if why := both[0].Conflict(); !strings.Contains(why, "in two processes") || why != both[1].Conflict() {
@@ -138,7 +138,7 @@ func TestChain(t *testing.T) {
 			t.Error(i, err)
 		}
 	}
-	if !o.removes(t) {
+	if !removes(t, o) {
 		t.Error(o.Conflict())
 	}
 	links := 0

@@ -387,7 +387,7 @@ func (o *Owner) findOthers(ctx context.Context) error {
 			return o.object(ctx, *found)
 		}
 	}
-	found, err := o.link(ctx, names)
+	found, err := o.chain.link(ctx, o, names)
 	if err != nil {
 		return err
 	}
