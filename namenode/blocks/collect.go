@@ -21,6 +21,7 @@ import (
 
 const (
 	collectPage = 1000      // keys one record names
+	listPage    = 100_000   // keys asked of the store at once: each time a folder lists its folders
 	sweepPage   = 1_000_000 // keys of the store held against the tree at once
 	absentPage  = 10_000    // keys that a page lacks of which it tells
 	urlMargin   = time.Minute
@@ -382,14 +383,14 @@ func (bs *Blocks) noteUnswept(left int) {
 func (bs *Blocks) listStore(ctx context.Context, after blockstore.Key) ([]tables.StoredBlock, error) {
 	var blocks []tables.StoredBlock
 	for len(blocks) < sweepPage {
-		infos, err := bs.Store.List(ctx, after, collectPage)
+		infos, err := bs.Store.List(ctx, after, listPage)
 		if err != nil {
 			return nil, err
 		}
 		for _, in := range infos {
 			blocks = append(blocks, tables.StoredBlock{Key: in.Key, Stored: uint32(min(in.Length, math.MaxUint32))}) //nolint:gosec // a length
 		}
-		if len(infos) < collectPage {
+		if len(infos) < listPage {
 			break
 		}
 		after = infos[len(infos)-1].Key

@@ -11,7 +11,8 @@
 // those of another.
 //
 // Whoever finds another history's puts the object reign-INCARNATION-conflict. While
-// that is there, nobody removes anything. Nor does a reign that has just told of
+// that is there, nobody removes anything. A reign that continues in a copy of the process, which
+// was copied with its memory, is found by a chain of such objects. Nor does a reign that has just told of
 // itself: others look every CollectEvery, and have DeleteAfter to object. An
 // operator ends the conflict by a new incarnation (Resolve).
 package owner
@@ -119,6 +120,7 @@ type Owner struct {
 	ours      map[string]bool                    // names of objects that were read, and are of this history
 	archive   atomic.Int64                       // Kept
 	inherited bool                               // that is certain
+	chain     chain                              // tells this process from copies of it
 }
 
 // New returns the owner of a store that was not asked yet.
@@ -391,17 +393,28 @@ func (o *Owner) findOthers(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if found == nil {
-			continue
+		if found != nil {
+			return o.object(ctx, *found)
 		}
-		err = putObject(ctx, o.Objects, o.reignName(conflictName), conflictObject{*found, o.reignObject()})
-		if err != nil && !errors.Is(err, fserror.Exists) {
-			return err
-		}
-		return o.noteConflict(ctx)
+	}
+	found, err := o.chain.link(ctx, o, names)
+	if err != nil {
+		return err
+	}
+	if found != nil {
+		return o.object(ctx, *found)
 	}
 	o.conflict.Store(nil)
 	return nil
+}
+
+// object tells all who use the store that there is a conflict.
+func (o *Owner) object(ctx context.Context, found reignObject) error {
+	err := putObject(ctx, o.Objects, o.reignName(conflictName), conflictObject{found, o.reignObject()})
+	if err != nil && !errors.Is(err, fserror.Exists) {
+		return err
+	}
+	return o.noteConflict(ctx)
 }
 
 // foreign reads the object of a reign and returns it if it is of another history.
@@ -445,6 +458,10 @@ func (o *Owner) noteConflict(ctx context.Context) error {
 	}
 	why := fmt.Sprintf("the block store %s is used by two copies of the namespace: reign %d of %s (since %s) is not of the same history as reign %d of %s",
 		o.Name, c.Found.Term, c.Found.By, c.Found.Made, c.By.Term, c.By.By)
+	if c.Found.Nonce == c.By.Nonce {
+		why = fmt.Sprintf("the block store %s is used by two copies of the namespace: reign %d of %s (since %s) continues in two processes, one of which is a copy of the other, made with its memory",
+			o.Name, c.Found.Term, c.Found.By, c.Found.Made)
+	}
 	if was := o.conflict.Swap(&why); was == nil {
 		o.Log.Error("nothing is deleted until an operator has ended all but one of them, and has given the block store to that one", "reason", fserror.ReasonStoreConflict, "conflict", why)
 	}
@@ -517,7 +534,11 @@ func (o *Owner) ForgetReigns(ctx context.Context) error {
 	known := o.reigns()
 	var gone []string
 	for _, name := range names {
-		if term, ok := reignTerm(name); ok && forgotten(known, term) {
+		term, ok := reignTerm(name)
+		if !ok {
+			term, _, ok = linkOf(name)
+		}
+		if ok && forgotten(known, term) {
 			gone = append(gone, o.reignName(name))
 		}
 	}

@@ -44,6 +44,8 @@ func refusalOf(err error) *refusal {
 		return &refusal{http.StatusInsufficientStorage, ReasonNoSpace, err}
 	case fserror.Closed:
 		return &refusal{http.StatusServiceUnavailable, ReasonOther, err}
+	case fserror.Retry:
+		return &refusal{http.StatusServiceUnavailable, ReasonBusy, err}
 	case fserror.Canceled:
 		return &refusal{http.StatusBadRequest, ReasonBrokenOff, err}
 	}
@@ -173,6 +175,11 @@ func (s *Store) servePut(w http.ResponseWriter, r *http.Request) (no *refusal) {
 	if !ok {
 		return busy(key, s.slots.most)
 	}
+	if !s.slots.enter(place) {
+		s.slots.give(place)
+		return busy(key, s.slots.most)
+	}
+	defer s.slots.leave()
 	err := s.put(r.Context(), key, source{
 		body: counted{io.MultiReader(bytes.NewReader(first[:]), r.Body), place}, length: g.length, crc: g.crc, expires: g.expires,
 		waiting: func() { s.slots.stay(place, func() { by(blockstore.PutStall) }) },
@@ -222,10 +229,15 @@ func (s *Store) serveGet(w http.ResponseWriter, r *http.Request) (no *refusal) {
 		return no
 	}
 	defer s.begin(r, "get", 0)(&no)
+	if err := s.gate.enter(r.Context(), "get", called(key)); err != nil {
+		return refusalOf(err)
+	}
 	f, size, err := s.open(called(key), s.blockPath(key))
+	s.gate.leave()
 	if err != nil {
 		return refusalOf(err)
 	}
+	defer s.gate.transfer(r.Context())()
 	defer func() { _ = f.Close() }()
 	h := w.Header()
 	h.Set("Accept-Ranges", "bytes")

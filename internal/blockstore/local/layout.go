@@ -111,8 +111,9 @@ func makeDurable(fsys vfs.FS, dir string) error {
 type folders struct {
 	fs vfs.FS
 
-	mu sync.Mutex
-	m  map[place]*folder
+	mu     sync.Mutex
+	m      map[place]*folder
+	newest place // of PUTs
 }
 
 // get returns the folder of p, pinned in the cache until release.
@@ -132,6 +133,33 @@ func (f *folders) get(p place, path string) *folder {
 	}
 	d.users++
 	return d
+}
+
+// getForPut is get for a PUT.
+func (f *folders) getForPut(p place, path string) *folder {
+	f.mu.Lock()
+	if p.term > f.newest.term || p.term == f.newest.term && p.high > f.newest.high {
+		f.newest = p
+	}
+	f.mu.Unlock()
+	return f.get(p, path)
+}
+
+// prune removes the folder d of p if it is empty and only the caller has it: a PUT that comes
+// meanwhile waits, and makes it again. The newest stays, since more comes there. A late PUT of a reign before, in
+// another process that does not know, fails, and its client puts the block again.
+func (f *folders) prune(p place, d *folder) {
+	d.making.Lock()
+	defer d.making.Unlock()
+	f.mu.Lock()
+	keep := d.users > 1 || p == f.newest
+	f.mu.Unlock()
+	if keep || d.hasSuspects() || d.fs.Remove(d.path) != nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.made, d.old = false, nil
 }
 
 func (f *folders) release(d *folder) {

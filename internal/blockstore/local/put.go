@@ -54,7 +54,7 @@ func (s *Store) put(ctx context.Context, key blockstore.Key, src source) error {
 	}
 	defer s.pending.Add(-src.length)
 
-	d := s.folders.get(p, s.folderPath(p))
+	d := s.folders.getForPut(p, s.folderPath(p))
 	defer s.folders.release(d)
 	if err := d.make(); err != nil {
 		return diskError("put", what, err)

@@ -64,8 +64,12 @@ func (s *Store) Get(_ context.Context, key blockstore.Key, offset, length int64)
 }
 
 // Stat returns NotFound if there is no complete object of the key. Stored is
-// the file's modification time.
-func (s *Store) Stat(_ context.Context, key blockstore.Key) (blockstore.Info, error) {
+// the file's modification time. Retry while too many reads hang.
+func (s *Store) Stat(ctx context.Context, key blockstore.Key) (blockstore.Info, error) {
+	if err := s.gate.enter(ctx, "stat", called(key)); err != nil {
+		return blockstore.Info{}, err
+	}
+	defer s.gate.leave()
 	st, err := s.cfg.FS.Stat(s.blockPath(key))
 	if err != nil {
 		return blockstore.Info{}, diskError("stat", called(key), err)
@@ -74,8 +78,8 @@ func (s *Store) Stat(_ context.Context, key blockstore.Key) (blockstore.Info, er
 }
 
 // Delete removes objects, durable when it returns; one that is missing already
-// is no error. It continues after an error and returns the first. Fan-out folders
-// stay.
+// is no error. It continues after an error and returns the first. Folders
+// that are empty then go, too.
 func (s *Store) Delete(ctx context.Context, keys ...blockstore.Key) error {
 	var kept blockstore.KeptError
 	note := func(err error, of ...blockstore.Key) {
@@ -85,24 +89,32 @@ func (s *Store) Delete(ctx context.Context, keys ...blockstore.Key) error {
 	}
 	var over error
 	touched := map[place][]blockstore.Key{}
+	held := map[place]*folder{} // before files in them go: another call prunes none of these
 	for _, key := range keys {
 		if err := ctx.Err(); err != nil {
 			over = fserror.Wrap(fserror.Canceled, "delete", "", err)
 			break
 		}
+		p := placeOf(key)
+		if held[p] == nil {
+			held[p] = s.folders.get(p, s.folderPath(p))
+		}
 		switch err := s.cfg.FS.Remove(s.blockPath(key)); {
 		case err == nil:
 			s.stats.deletes.Add(1)
-			touched[placeOf(key)] = append(touched[placeOf(key)], key)
+			touched[p] = append(touched[p], key)
 		case errors.Is(err, fs.ErrNotExist):
 		default:
 			note(err, key)
 		}
 	}
-	for p, gone := range touched {
-		d := s.folders.get(p, s.folderPath(p))
-		if err := d.sync(); err != nil {
-			note(err, gone...)
+	for p, d := range held {
+		if gone := touched[p]; len(gone) > 0 {
+			if err := d.sync(); err != nil {
+				note(err, gone...)
+			} else {
+				s.folders.prune(p, d)
+			}
 		}
 		s.folders.release(d)
 	}

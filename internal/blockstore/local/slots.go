@@ -14,8 +14,10 @@ import (
 // are taken, one of a block that has several makes room for a new one, or else
 // one that brings too little. The last quarter is for addresses that have few.
 type slots struct {
-	most int
-	now  func() time.Duration
+	most     int
+	now      func() time.Duration
+	underWay chan struct{} // has an element for each PUT that may hang in the file system
+	patience time.Duration // for one that was cut off to end
 
 	mu   sync.Mutex
 	puts map[*slot]struct{}
@@ -28,7 +30,8 @@ type slot struct {
 	key    blockstore.Key
 	from   string
 	got    atomic.Int64
-	cutOff func() // ends its reading; called once at most
+	cutOff func()        // ends its reading; called once at most
+	isOut  chan struct{} // closed when it was cut off
 
 	// Guarded by the lock of all: since when, and from how many bytes on, it is
 	// looked at, and whether it was cut off.
@@ -37,9 +40,13 @@ type slot struct {
 	out   bool
 }
 
+// cutPatience is for how long a PUT waits for one that makes room for it. That takes a moment, or a
+// sync of the disk.
+const cutPatience = 5 * time.Second
+
 // newSlots makes room for most PUTs.
 func newSlots(most int, now func() time.Duration) *slots {
-	return &slots{most: most, now: now, puts: map[*slot]struct{}{}, of: map[blockstore.Key]int{}, from: map[string]int{}}
+	return &slots{most: most, now: now, underWay: make(chan struct{}, most), patience: cutPatience, puts: map[*slot]struct{}{}, of: map[blockstore.Key]int{}, from: map[string]int{}}
 }
 
 // sourceOf is whose places the PUTs from a remote address take: of IPv6 a network's, since one
@@ -69,7 +76,7 @@ func (s *slots) take(key blockstore.Key, from string, cutOff func()) (p *slot, o
 		}
 		s.cut(victim)
 	}
-	p = &slot{key: key, from: from, cutOff: cutOff, since: now}
+	p = &slot{key: key, from: from, cutOff: cutOff, isOut: make(chan struct{}), since: now}
 	s.puts[p] = struct{}{}
 	s.of[key]++
 	s.from[from]++
@@ -102,6 +109,7 @@ func (s *slots) victim(key blockstore.Key, now time.Duration) (slow *slot) {
 // cut ends a PUT that has to make room.
 func (s *slots) cut(p *slot) {
 	p.out = true
+	close(p.isOut)
 	s.remove(p)
 	p.cutOff()
 }
@@ -135,11 +143,22 @@ func (s *slots) stay(p *slot, fn func()) {
 	}
 }
 
-func (s *slots) len() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.puts)
+// enter waits until one that was cut off for p has ended: in a disk that hangs it does not. ok is
+// false if it has not ended in time, or p was cut off itself.
+func (s *slots) enter(p *slot) (ok bool) {
+	late := time.NewTimer(s.patience)
+	defer late.Stop()
+	select {
+	case s.underWay <- struct{}{}:
+		return true
+	case <-p.isOut:
+	case <-late.C:
+	}
+	return false
 }
+
+// leave ends what enter has begun.
+func (s *slots) leave() { <-s.underWay }
 
 // counted counts what a PUT has brought.
 type counted struct {

@@ -72,6 +72,7 @@ type Store struct {
 	owner io.Closer // of an exclusive store, else nil
 	mac   *signer
 	slots *slots // the HTTP PUTs under way
+	gate  *gate  // the reads in the file system
 
 	pending atomic.Int64 // bytes that PUTs under way, and large named objects, may still write
 	closed  atomic.Bool
@@ -110,6 +111,7 @@ func Open(cfg Config) (*Store, error) {
 		root:  filepath.Join(cfg.Dir, hex.EncodeToString(cfg.NamespaceID[:])),
 		mac:   newSigner(cfg.Secret, cfg.Clock),
 		slots: newSlots(cfg.MaxPuts, cfg.Clock.Mono),
+		gate:  newGate(mostReads, cfg.Clock.Mono),
 	}
 	s.tmp.fs, s.tmp.dir = cfg.FS, filepath.Join(s.root, tmpFolder)
 	s.folders.fs = cfg.FS
@@ -206,7 +208,7 @@ const (
 	ReasonTooLarge  Reason = "too_large" // 413
 	ReasonRange     Reason = "range"     // 416
 	ReasonNotFound  Reason = "not_found" // 404
-	ReasonBusy      Reason = "busy"      // 503: too many PUTs at a time
+	ReasonBusy      Reason = "busy"      // 503: too many PUTs at a time, or reads that hang
 	ReasonNoSpace   Reason = "no_space"  // 507
 	ReasonBrokenOff Reason = "broken"    // the client went away in mid-PUT
 	ReasonDisk      Reason = "disk"      // 500: an error of the disk
@@ -241,7 +243,7 @@ func (s *Store) Stats() Stats {
 		Puts: s.stats.puts.Load(), PutBytes: s.stats.putBytes.Load(),
 		Gets: s.stats.gets.Load(), GetBytes: s.stats.getBytes.Load(),
 		Heads: s.stats.heads.Load(), Deletes: s.stats.deletes.Load(),
-		PutsInFlight: s.slots.len(), MaxPuts: s.slots.most,
+		PutsInFlight: len(s.slots.underWay), MaxPuts: s.slots.most,
 		Rejected: make(map[Reason]uint64, len(reasons)),
 	}
 	s.stats.mu.Lock()

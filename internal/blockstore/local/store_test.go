@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
@@ -277,5 +279,68 @@ func TestStatsHaveEveryReason(t *testing.T) {
 	slices.Sort(names)
 	if len(names) != len(reasons) || st.MaxPuts != DefaultMaxPuts {
 		t.Fatalf("%+v", st)
+	}
+}
+
+// Folders that Delete empties go, so that listings do not read them for ever, and come back for a
+// PUT. That of the latest PUT stays.
+func TestEmptyFoldersGo(t *testing.T) {
+	s, _, _ := harness(t, Config{FS: crashfs.New(), Dir: "/b"})
+	obj, crc := object(100, 1)
+	var keys []blockstore.Key
+	put := func(seq uint64) {
+		t.Helper()
+		key := blockstore.Key{Term: 1, Seq: seq << folderBits}
+		if err := s.Put(t.Context(), key, obj, crc); err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, key)
+	}
+	folders := func(want int) {
+		t.Helper()
+		have, err := s.subfolders(filepath.Dir(s.folderPath(place{term: 1})), folderDigits, 0)
+		if err != nil || len(have) != want {
+			t.Errorf("%d folders, want %d (%v)", len(have), want, err)
+		}
+	}
+	for seq := range uint64(5) {
+		put(seq)
+	}
+	if err := s.Delete(t.Context(), keys[1:]...); err != nil {
+		t.Fatal(err)
+	}
+	folders(2)
+	put(1)
+	folders(3)
+	if err := s.Delete(t.Context(), keys...); err != nil {
+		t.Fatal(err)
+	}
+	folders(1)
+}
+
+// PUTs find their folder while Delete removes it.
+func TestPutsWhileFoldersGo(t *testing.T) {
+	s, _, _ := harness(t, Config{FS: vfs.OS(), Dir: t.TempDir()})
+	obj, crc := object(100, 1)
+	if err := s.Put(t.Context(), blockstore.Key{Term: 2}, obj, crc); err != nil {
+		t.Fatal(err)
+	}
+	var g errgroup.Group
+	for i := range uint64(4) {
+		g.Go(func() error {
+			for n := range uint64(50) {
+				key := blockstore.Key{Term: 1, Seq: i<<8 + n}
+				if err := s.Put(t.Context(), key, obj, crc); err != nil {
+					return err
+				}
+				if err := s.Delete(t.Context(), key); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Error(err)
 	}
 }
