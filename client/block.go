@@ -43,10 +43,10 @@ func (ct *content) mayDispatch() bool {
 	if ct.round != nil || ct.unsure != nil || ct.blockErr != nil || len(ct.pending) >= ct.fs.cfg.WriteAhead {
 		return false
 	}
-	if len(ct.pending) == 0 || ct.fs.cfg.Ahead == nil {
+	if len(ct.pending) == 0 {
 		return true
 	}
-	ct.leave = ct.fs.cfg.Ahead()
+	ct.leave = ct.fs.blobs.Ahead(ct.full, ct.fs.cfg.Ahead)
 	return ct.leave != nil
 }
 

@@ -129,7 +129,9 @@ type Config struct {
 	// return soon, and it must not call the FS.
 	Ahead func() (leave func())
 	// ReadAhead is how many blocks a sequential reader fetches ahead; 0:
-	// DefaultReadAhead. A reader needs (ReadAhead+1) × BlockSize bytes.
+	// DefaultReadAhead. A reader needs (ReadAhead+1) × BlockSize bytes. All readers of an
+	// FS, and what its writers have under way besides a block each, have an eighth of the
+	// machine's memory; beyond that, readers fetch what is asked for.
 	ReadAhead int
 	// NearBlocks says where blocks are kept that were read.
 	NearBlocks

@@ -376,10 +376,13 @@ func (f *fake) Append(_ context.Context, r *pb.AppendRequest) (*pb.OpenResponse,
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	file := f.files[r.At.Path]
+	if file == nil && r.Writer != nil {
+		file, _ = f.writer(r.Writer)
+	}
 	switch {
 	case file == nil:
 		return nil, fserror.New(fserror.NotFound, "", "", "not there")
-	case file.open != nil:
+	case file.open != nil && r.Writer == nil:
 		return nil, &fserror.Error{Kind: fserror.Held, Holder: &fserror.Holder{Client: "x"}}
 	case r.HasExpectedLength && r.ExpectedLength != file.length():
 		return nil, &fserror.Error{Kind: fserror.NotAtEnd, Length: file.length()}

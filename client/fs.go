@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"maps"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -146,14 +147,11 @@ func (f *FS) Close() error {
 		return fserror.New(fserror.Closed, "close", "", "the client is closed already")
 	}
 	f.closed = true
-	readers := make([]*Reader, 0, len(f.readers))
-	for r := range f.readers {
-		readers = append(readers, r)
-	}
+	readers := maps.Clone(f.readers)
 	f.mu.Unlock()
 	writers := f.session.CloseFiles()
 
-	for _, r := range readers {
+	for r := range readers {
 		_ = r.Close() // of a reader: nothing to lose
 	}
 	var g errgroup.Group

@@ -87,7 +87,7 @@ func (r *Reader) readSome(ctx context.Context, cut uint64, p []byte, off int64, 
 }
 
 // withBytes hands fn the bytes from off to the end of their block, or of the
-// file as the Reader sees it. They are fn's only until it returns. Those that the
+// file as the Reader sees it, or fewer if there is no memory for the block. They are fn's only until it returns. Those that the
 // block cache has come into p instead, if that has room for a chunk.
 func (r *Reader) withBytes(ctx context.Context, cut uint64, off int64, p []byte, fn func([]byte) (int, error)) (int, error) {
 	var newer time.Time
@@ -108,8 +108,7 @@ func (r *Reader) withBytes(ctx context.Context, cut uint64, off int64, p []byte,
 		}
 		var n int
 		var ferr error
-		err = r.blocks.Whole(ctx, pg, b, r.Length(), func(data []byte) {
-			data = data[off-b.Off:]
+		err = r.blocks.Whole(ctx, pg, b, r.Length(), off-b.Off, len(p), func(data []byte) {
 			n, ferr = fn(data[:r.clip(len(data), off)])
 		})
 		if err == nil {

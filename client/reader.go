@@ -25,7 +25,8 @@ import (
 //
 // It is safe for concurrent use; Read, Seek and WriteTo share one position.
 // Sequential reads fetch Config.ReadAhead blocks ahead and hold up to
-// (ReadAhead+1) blocks; reads here and there fetch chunks of 64 KiB.
+// (ReadAhead+1) blocks; reads here and there fetch chunks of 64 KiB, and so do all
+// while other readers of the FS have the memory for whole blocks.
 type Reader struct {
 	fs    *engine
 	path  string

@@ -32,7 +32,7 @@ func readBlock(ctx context.Context, timeout time.Duration, do trip) error {
 	l := &blockio.List{To: 100_000, Blocks: []blockio.Block{{
 		Key: keyOf(1, 1), Used: 100_000, Data: 100_000, Stored: int64(len(object)), CRC: crc, URL: "http://store:9870/b?sig=secret",
 	}}}
-	return r.blocks.Whole(ctx, l, &l.Blocks[0], l.To, func([]byte) {})
+	return r.blocks.Whole(ctx, l, &l.Blocks[0], l.To, 0, 0, func([]byte) {})
 }
 
 // A read from a store that is stuck ends within the time of a call.

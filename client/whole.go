@@ -197,7 +197,7 @@ func (s *scratch) lease(ctx context.Context) (LeaseID, error) {
 		if s.kept.Remaining() > 0 {
 			return s.kept.id, nil
 		}
-		// This machine may have stood still for longer than the lease lives.
+		// It may have ended: this machine stood still, or no answer came, for longer than it lives.
 		if err := s.keep(ctx, s.kept.id); !errors.Is(err, fserror.NotFound) {
 			return s.kept.id, err
 		}
@@ -220,6 +220,7 @@ func (s *scratch) keep(ctx context.Context, id LeaseID) error {
 		if s.kept != nil {
 			s.kept.Stop()
 		}
+		kept.l.UntilTold() // what is attached has to outlive an outage of the namenodes
 		s.kept = kept
 		return nil
 	})

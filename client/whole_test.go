@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/leasefs/leasefs/internal/clock"
@@ -167,6 +168,36 @@ func TestScratchLeaseAfterStandstill(t *testing.T) {
 	if next := lease(); next == first {
 		t.Errorf("lease %x is used, which has ended", first)
 	}
+}
+
+// What is attached to the lease outlives an outage that is longer than it lives: while no namenode
+// is active leases do not age, and after that it is kept alive as before, though nobody asks for it.
+func TestScratchLeaseOutlivesAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		fs := start(t, f)
+		lease := func() LeaseID {
+			id, err := lowLevel{fs}.ScratchLease(t.Context())
+			check(t, err)
+			return id
+		}
+		first := lease()
+		f.set(func() { f.silent = true })
+		<-time.After(15 * time.Minute)
+		f.set(func() { f.silent = false })
+		<-time.After(time.Minute)
+		if left := fs.scratch.kept.Remaining(); left <= 0 {
+			t.Errorf("after the outage it is not kept alive: %s remain", left)
+		}
+		if again := lease(); again != first {
+			t.Errorf("leases %x and %x while the first lives", first, again)
+		}
+		f.set(func() { delete(f.leases, uint64(first)) })
+		<-time.After(time.Minute)
+		if next := lease(); next == first {
+			t.Errorf("lease %x is used, which has ended", first)
+		}
+	})
 }
 
 // A refusal of everything is no reason to make blocks: that would be more work.

@@ -65,6 +65,7 @@ func (f *Fetcher) Close() {
 	f.mu.Unlock()
 	f.cancel()
 	f.wg.Wait()
+	f.transport.memory.forget(f)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, c := range f.blocks {
@@ -79,15 +80,22 @@ type held struct {
 	err    error
 	done   chan struct{}
 	cancel context.CancelFunc
-	refs   int  // users and the fetch itself; under Fetcher.mu
-	gone   bool // not in Fetcher.blocks any more
+	refs   int       // users and the fetch itself; under Fetcher.mu
+	gone   bool      // not in Fetcher.blocks any more
+	room   int64     // what it has of the memory
+	last   time.Time // when it was last used
 }
 
 // Whole has a block of a List read whole, and those after it begun, as far as
-// they begin before length. use gets the block's bytes; they are its own only
-// until it returns. ErrMoved: see File.Again.
-func (f *Fetcher) Whole(ctx context.Context, l *List, b *Block, length int64, use func([]byte)) error {
+// they begin before length. use gets the block's bytes from off on; they are its own only
+// until it returns. Where there is no memory for a whole block it gets no more of them than
+// n, or if that is 0 than a piece. ErrMoved: see File.Again.
+func (f *Fetcher) Whole(ctx context.Context, l *List, b *Block, length, off int64, n int, use func([]byte)) error {
+	f.transport.memory.makeRoom(b.Stored * int64(f.file.Ahead+1))
 	h := f.hold(l, b, length)
+	if h == nil {
+		return f.some(ctx, b, off, n, use)
+	}
 	defer f.release(h)
 	select {
 	case <-h.done:
@@ -95,25 +103,56 @@ func (f *Fetcher) Whole(ctx context.Context, l *List, b *Block, length int64, us
 		return context.Cause(ctx)
 	}
 	if h.err == nil {
-		use(h.buf.B[:b.Used])
+		use(h.buf.B[off:b.Used])
 	}
 	return h.err
 }
 
+// some is Whole without memory for a whole block.
+func (f *Fetcher) some(ctx context.Context, b *Block, off int64, n int, use func([]byte)) error {
+	if n == 0 {
+		n = piece
+	}
+	buf := NewBuffer(min(int64(n), b.Used-off))
+	defer buf.Free()
+	n, err := f.Range(ctx, b, buf.B[:min(n, cap(buf.B))], off) // no more than the block has
+	if err == nil {
+		use(buf.B[:n])
+	}
+	return err
+}
+
 // hold returns the whole block, begun to be fetched if it was not, and begins
-// those after it. release has to follow.
+// those after it, as far as there is memory; nil: there is none. Else release has to follow.
 func (f *Fetcher) hold(l *List, b *Block, length int64) *held {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	c := f.fetchAhead(b)
-	c.refs++
 	i := l.index(b.Off)
 	keep := []blockstore.Key{b.Key}
 	for j := i + 1; j <= i+f.file.Ahead && j < len(l.Blocks) && l.Blocks[j].Off < length; j++ {
-		f.fetchAhead(&l.Blocks[j])
 		keep = append(keep, l.Blocks[j].Key)
 	}
-	f.evict(keep)
+	c := f.begin(b, keep)
+	if c == nil {
+		return nil
+	}
+	c.refs++
+	for j := range keep[1:] {
+		if f.begin(&l.Blocks[i+1+j], keep) == nil {
+			break
+		}
+	}
+	f.evict(keep, f.file.Ahead+1)
+	return c
+}
+
+// begin is fetchAhead, for which all but those to be kept make room if need be. The caller holds mu.
+func (f *Fetcher) begin(b *Block, keep []blockstore.Key) *held {
+	c := f.fetchAhead(b)
+	if c == nil {
+		f.evict(keep, 0)
+		c = f.fetchAhead(b)
+	}
 	return c
 }
 
@@ -142,7 +181,8 @@ func (f *Fetcher) inMemory(b *Block, p []byte, off int64) (n int) {
 	return n
 }
 
-// fetchAhead begins to fetch a block unless it is there. The caller holds mu.
+// fetchAhead begins to fetch a block unless it is there; nil: there is no memory for it.
+// The caller holds mu.
 func (f *Fetcher) fetchAhead(b *Block) *held {
 	for _, c := range f.blocks {
 		if c.key == b.Key {
@@ -151,12 +191,18 @@ func (f *Fetcher) fetchAhead(b *Block) *held {
 	}
 	ctx, cancel := context.WithCancel(f.ctx)
 	c := &held{key: b.Key, done: make(chan struct{}), cancel: cancel, refs: 1}
-	f.blocks = append(f.blocks, c)
 	if f.closed {
+		f.blocks = append(f.blocks, c)
 		c.err = context.Canceled
 		close(c.done)
 		return c
 	}
+	if !f.transport.memory.take(f, b.Stored) {
+		cancel()
+		return nil
+	}
+	c.room = b.Stored
+	f.blocks = append(f.blocks, c)
 	f.wg.Go(func() {
 		var fetched bool
 		c.buf, fetched, c.err = f.fetchBlock(ctx, b)
@@ -176,9 +222,9 @@ func (f *Fetcher) fetchAhead(b *Block) *held {
 }
 
 // evict lets go of blocks that are not to be kept, the oldest first, until no
-// more than those to be kept are held. The caller holds mu.
-func (f *Fetcher) evict(keep []blockstore.Key) {
-	for i := 0; i < len(f.blocks) && len(f.blocks) > f.file.Ahead+1; {
+// more than most are held. The caller holds mu.
+func (f *Fetcher) evict(keep []blockstore.Key, most int) {
+	for i := 0; i < len(f.blocks) && len(f.blocks) > most; {
 		c := f.blocks[i]
 		wanted := false
 		for _, k := range keep {
@@ -207,10 +253,22 @@ func (f *Fetcher) drop(c *held) {
 	f.recycle(c)
 }
 
+// dropIdle drops the blocks that nobody uses, nor has used for idleTime.
+func (f *Fetcher) dropIdle() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range slices.Clone(f.blocks) {
+		if c.refs == 0 && time.Since(c.last) >= idleTime {
+			f.drop(c)
+		}
+	}
+}
+
 func (f *Fetcher) release(c *held) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c.refs--
+	c.last = time.Now()
 	f.recycle(c)
 }
 
@@ -220,10 +278,15 @@ func (f *Fetcher) recycle(c *held) {
 	if c.gone && c.refs <= 1 {
 		c.cancel()
 	}
-	if c.gone && c.refs == 0 && c.buf != nil {
+	if !c.gone || c.refs > 0 {
+		return
+	}
+	if c.buf != nil {
 		c.buf.Free()
 		c.buf = nil
 	}
+	f.transport.memory.give(c.room)
+	c.room = 0
 }
 
 // fetchBlock reads and verifies a whole block, from the block cache or, which

@@ -34,6 +34,7 @@ type Transport struct {
 	client *http.Client
 	own    *trusting     // nil if the client was given
 	stall  time.Duration // at most StallTime; less moves as many bytes less
+	memory *memory       // of whole blocks
 }
 
 // NewTransport returns a Transport over client, or if that is nil over
@@ -44,7 +45,7 @@ type Transport struct {
 func NewTransport(client *http.Client, tlsConfig *tls.Config, roots func() *x509.CertPool, timeout time.Duration) *Transport {
 	stall := min(StallTime, timeout)
 	if client != nil {
-		return &Transport{client: client, stall: stall}
+		return &Transport{client: client, stall: stall, memory: newMemory()}
 	}
 	dialer := &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}
 	t := &http.Transport{
@@ -66,7 +67,7 @@ func NewTransport(client *http.Client, tlsConfig *tls.Config, roots func() *x509
 		DisableCompression:    true,
 	}
 	own := &trusting{roots: roots, http: t}
-	return &Transport{client: &http.Client{Transport: own}, own: own, stall: stall}
+	return &Transport{client: &http.Client{Transport: own}, own: own, stall: stall, memory: newMemory()}
 }
 
 // trusting makes connections by the authorities of the moment.

@@ -36,7 +36,8 @@ type Lease struct {
 	end   context.CancelCauseFunc
 	good  clock.Stamp // when it was certainly alive last
 	k     *Keeper
-	live  bool // the namenode has said so; guarded by Keeper.mu
+	told  atomic.Bool // see UntilTold
+	live  bool        // the namenode has said so; guarded by Keeper.mu
 }
 
 // Context ends when the lease is not kept alive any more: with an error of kind
@@ -54,9 +55,26 @@ func (l *Lease) Remaining() time.Duration {
 	if l.ctx.Err() != nil {
 		return 0
 	}
-	age := l.good.Age(clock.Read(l.k.cfg.Clock)) // before limit: a renewal in between must not count for more
+	return l.sure(clock.Read(l.k.cfg.Clock))
+}
+
+func (l *Lease) sure(now clock.Reading) time.Duration {
+	age := l.good.Age(now) // before limit: a renewal in between must not count for more
 	return l.limit() - age
 }
+
+// left is when the lease's context has to end if no answer comes until then.
+func (l *Lease) left(now clock.Reading) time.Duration {
+	if l.told.Load() {
+		return time.Hour
+	}
+	return l.sure(now)
+}
+
+// UntilTold makes Context end only when the namenode says that the lease has ended, however
+// long no answer comes: while no namenode is active, leases do not age. Remaining then tells
+// whether it may have ended.
+func (l *Lease) UntilTold() { l.told.Store(true) }
 
 // Stop no longer keeps the lease alive. It does not revoke it.
 func (l *Lease) Stop() {
@@ -245,7 +263,7 @@ func (k *Keeper) left(all []*Lease) time.Duration {
 	now := clock.Read(k.cfg.Clock)
 	left := time.Hour
 	for _, l := range all {
-		left = min(left, l.limit()-l.good.Age(now))
+		left = min(left, l.left(now))
 	}
 	return max(left, time.Millisecond)
 }
@@ -262,7 +280,7 @@ func (k *Keeper) round(all []*Lease, period time.Duration) error {
 	sent := clock.Read(k.cfg.Clock)
 	limit := max(period, time.Second)
 	for _, l := range all { // no waiting beyond the end of one
-		limit = min(limit, l.limit()-l.good.Age(sent))
+		limit = min(limit, l.left(sent))
 	}
 	ctx, cancel := context.WithTimeout(k.ctx, max(limit, 10*time.Millisecond))
 	defer cancel()
@@ -275,7 +293,7 @@ func (k *Keeper) round(all []*Lease, period time.Duration) error {
 			l.alive(sent, ms(a.GetTtlMs()))
 		case answered:
 			k.drop(l, hasEnded(l.id, ""))
-		case l.good.Age(now) >= l.limit():
+		case l.left(now) <= 0:
 			k.drop(l, fserror.New(fserror.LeaseLost, Op, "", "lease %s was not kept alive for %s: %v; grant another one", l.id, l.ttl, err))
 		}
 	}
