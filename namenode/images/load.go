@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/journal"
@@ -56,8 +57,15 @@ func (k *Keeper) loadOnce(ctx context.Context) (t *namespace.Tree, err error) {
 			err = newer
 			return
 		}
-		if errors.Is(err, journal.ErrPurged) && len(problems) > 0 { // the journal alone is not enough
-			err = fserror.New(fserror.Damaged, "", "", "no usable image: %v; restore the image from a backup", errors.Join(problems...))
+		if !errors.Is(err, journal.ErrPurged) { // the journal alone is not enough
+			return
+		}
+		why := strings.ReplaceAll(errors.Join(append(problems, err)...).Error(), "\n", "; ")
+		switch {
+		case k.cfg.Shared != nil:
+			err = fserror.New(fserror.Damaged, "", "", "no usable image: %s; put back the image that the journal continues, or if it is lost, remove %s from ZooKeeper and restore the namespace", why, k.cfg.Shared.Path).Because(fserror.ReasonRestore)
+		case len(problems) > 0:
+			err = fserror.New(fserror.Damaged, "", "", "no usable image: %s; restore the image from a backup", why)
 		}
 	}()
 	var spare *Image // the oldest that no record names
