@@ -3,6 +3,7 @@ package namenode_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/leasefs/leasefs/internal/fserror"
@@ -86,5 +87,38 @@ func TestFirstStartAfterARestore(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestImagesAfterARestore: the image that was brought back, which the journal continues, stays until there
+// are two others. One that the journal does not continue does not count.
+func TestImagesAfterARestore(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	cfg := p.restored()
+	before := p.images()
+	back := before[len(before)-1]
+	a := p.active(cfg)
+	publish(t, env.RawAt(t, cfg.Listen, "writer"), "g", 1)
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	all := p.images()
+	putBack := p.damage(all[len(all)-1])
+	b := p.active(cfg)
+	r := env.RawAt(t, cfg.Listen, "reader")
+	r.File("/f1")
+	r.File("/g0")
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	putBack()
+	c := p.active(cfg)
+	publish(t, env.RawAt(t, cfg.Listen, "writer"), "h", 2)
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if all := p.images(); len(all) != 2 || strings.Contains(strings.Join(all, " "), back) {
+		t.Errorf("images %v, before %v", all, before)
 	}
 }

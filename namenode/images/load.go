@@ -177,8 +177,8 @@ func (k *Keeper) beyondJournal(last uint64, img Image) error {
 }
 
 // loaded notes what the start has shown of the images. Of the published ones those
-// are bad that are newer than what was loaded, since it passed over them, and those
-// missing (a backup brings one image only).
+// are bad that are newer than what was loaded, since it passed over them, those
+// missing (a backup brings one image only), and those that the journal does not continue.
 func (k *Keeper) loaded(ctx context.Context, t *namespace.Tree) error {
 	k.cfg.Store.removeLeftovers()
 	var now []Image
@@ -191,12 +191,20 @@ func (k *Keeper) loaded(ctx context.Context, t *namespace.Tree) error {
 	for _, op := range t.Images() {
 		img := published(op)
 		newer, found := img.TxID > k.from.TxID, slices.Contains(k.found, img)
-		if later := newer && !found && slices.Contains(now, img); !later && (newer || !found) {
+		if later := newer && !found && slices.Contains(now, img); !later && (newer || !found || !k.continues(ctx, img)) {
 			k.markBad(img)
 		}
 	}
 	k.written(k.from.TxID)
 	return nil
+}
+
+// continues reports whether the journal has what follows an image. Behind a restore it begins with what
+// follows the image that was brought back.
+func (k *Keeper) continues(ctx context.Context, img Image) bool {
+	enough := errors.New("enough")
+	_, err := k.journal.Replay(ctx, img.TxID+1, func(journal.Record) error { return enough })
+	return !errors.Is(err, journal.ErrPurged)
 }
 
 // errMisfit: a record and the state that it is to be applied to are of different
