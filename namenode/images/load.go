@@ -140,6 +140,7 @@ func (k *Keeper) replay(ctx context.Context, t *namespace.Tree, img Image) (err 
 		k.publishes(math.MaxInt64, 0)
 	} else {
 		k.publishes(t.Reigned(), t.Reigned())
+		k.atLevel(t.Level().Level, true)
 	}
 	t.Events(true)
 	if k.journal == nil {
@@ -224,6 +225,12 @@ func (k *Keeper) Apply(t *namespace.Tree, r journal.Record) error {
 		k.mu.Lock()
 		k.since, k.next = k.next, t.Reigned() // images are written one after another
 		k.mu.Unlock()
+		if img.TxID >= k.raised {
+			k.atLevel(t.Level().Level, true)
+		}
+	}
+	if _, ok := e.Op.(*namespace.OpLevel); ok {
+		k.raised = e.TxID
 	}
 	return nil
 }
