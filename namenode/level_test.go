@@ -15,6 +15,7 @@ import (
 	"github.com/leasefs/leasefs/internal/backup"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/zkconn"
+	"github.com/leasefs/leasefs/namenode"
 	"github.com/leasefs/leasefs/namenode/ensemble"
 	"github.com/leasefs/leasefs/namenode/namespace/levels"
 	"github.com/leasefs/leasefs/test/env"
@@ -130,6 +131,47 @@ func TestLevelOfSeveral(t *testing.T) {
 	}
 	if err := b.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestImageOfANewLevel: an image of the new level is written soon, also if whoever raised it ended at once.
+func TestImageOfANewLevel(t *testing.T) {
+	t.Parallel()
+	for name, standby := range map[string]bool{"restarted": false, "a standby takes over": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPair(t)
+			cfg, _ := p.config()
+			p.format(cfg)
+			p.formatOf("pair", func(f *ensemble.Format) { f.Format = levels.First })
+			a := p.active(cfg)
+			publish(t, env.RawAt(t, cfg.Listen, "writer"), "f", 1)
+			f := p.client(cfg.Listen)
+			next := cfg
+			var b *namenode.Server
+			if standby {
+				next, _ = p.config()
+				b = p.start(next)
+				p.becomes(b, "standby")
+			}
+			if s, err := upgrade.Finish(t.Context(), f); err != nil || s.Level != levels.Newest() {
+				t.Fatalf("%+v, %v", s, err)
+			}
+			if err := a.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if !standby {
+				b = p.active(next)
+			}
+			p.eventually("an image has the new level", func() bool {
+				all := p.images()
+				raw, err := os.ReadFile(all[len(all)-1])
+				return err == nil && binary.LittleEndian.Uint32(raw[8:]) == levels.At(levels.Newest()).Image
+			})
+			if err := b.Close(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

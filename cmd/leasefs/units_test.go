@@ -163,7 +163,7 @@ func TestStatusTellsOfTheArchive(t *testing.T) {
 			if j.Status != (rewind.Status{}) {
 				t.Errorf("nothing is archived, and JSON tells %+v", j)
 			}
-		case *j.Status.TxID != c.archive.TxID || *j.Records != c.archive.Records || *j.LagMS != c.archive.Lag.Milliseconds() || *j.Holes != c.archive.Holes || (j.Problem == nil) != (c.archive.Problem == ""):
+		case *j.Status.TxID != c.archive.TxID || *j.Records != c.archive.Records || (j.LagMS == nil) != (c.archive.TxID == 0) || j.LagMS != nil && *j.LagMS != c.archive.Lag.Milliseconds() || *j.Holes != c.archive.Holes || (j.Problem == nil) != (c.archive.Problem == ""):
 			t.Errorf("%+v: JSON tells %+v", c.archive, j.Status)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -66,6 +67,7 @@ type Stats struct {
 	On      bool
 	TxID    uint64        // all records up to this one are archived; 0: not known yet
 	Records uint64        // that are durable, and not archived
+	Known   bool          // what is archived; the Lag counts from the beginning of the reign, else
 	Lag     time.Duration // age of the oldest change that is not archived
 	Bytes   int64         // put since the namenode was started
 	Holes   int           // since then
@@ -96,6 +98,7 @@ type Archive struct {
 	mu      sync.Mutex
 	durable func() uint64 // of the journal; nil: it does not run
 	covered time.Duration // what was durable then is archived
+	known   bool          // that, and what is archived, in this reign
 	stats   Stats
 }
 
@@ -118,6 +121,9 @@ func (a *Archive) Stats() Stats {
 	if durable := a.durable(); durable > st.TxID {
 		st.Records, st.Lag = durable-st.TxID, a.cfg.Clock.Mono()-a.covered
 	}
+	if st.Known = a.known; !a.known {
+		st.Problem = cmp.Or(st.Problem, "it is not known yet where the archive ends")
+	}
 	return st
 }
 
@@ -127,7 +133,11 @@ func (a *Archive) Measure(set func(name string, value float64, help string)) {
 	if !st.On {
 		return
 	}
-	set("archive_lag_seconds", st.Lag.Seconds(), "Age of the oldest change that the archive of the journal does not have.")
+	lag := st.Lag.Seconds()
+	if !st.Known { // an alarm must not begin to wait with each reign
+		lag = math.Inf(1)
+	}
+	set("archive_lag_seconds", lag, "Age of the oldest change that the archive of the journal does not have; +Inf: not known yet.")
 	set("archive_lag_records", float64(st.Records), "Changes that the archive of the journal does not have.")
 	set("archive_bytes_total", float64(st.Bytes), "Bytes put into the archive of the journal.")
 	set("archive_holes_total", float64(st.Holes), "Times that changes were purged from the journal before they were archived.")
@@ -180,7 +190,7 @@ func (a *Archive) begin(j journal.Journal) {
 	a.journal, a.term, a.pruneAt = j, 0, a.cfg.Clock.Mono()+pruneFirst
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.durable, a.covered, a.stats.TxID, a.stats.On = j.Durable, a.cfg.Clock.Mono(), 0, a.cfg.Keep() > 0
+	a.durable, a.covered, a.known, a.stats.TxID, a.stats.On = j.Durable, a.cfg.Clock.Mono(), false, 0, a.cfg.Keep() > 0
 }
 
 // errOff says that this reign archives nothing.
@@ -383,7 +393,7 @@ func (a *Archive) hole(first uint64) {
 func (a *Archive) reached(txid uint64, covered time.Duration, put int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.stats.TxID, a.covered = txid, covered
+	a.stats.TxID, a.covered, a.known = txid, covered, true
 	a.stats.Bytes += int64(put)
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -267,6 +268,37 @@ func TestLagOfAReign(t *testing.T) {
 	r.reign(3)
 	if st := r.Stats(); st.TxID != 2 || st.Records != 2 || st.Lag != time.Minute+4*time.Second { // the second reign's own record is of before the base
 		t.Errorf("while the journal's time is 3 s behind: %+v", st)
+	}
+}
+
+// TestLagBeforeItIsKnown: until a reign has found out where the archive ends it promises nothing: the archive
+// has a problem, and the lag in the metrics is beyond what any alarm waits for.
+func TestLagBeforeItIsKnown(t *testing.T) {
+	r := newRig(t)
+	metric := func() (lag float64) {
+		r.Measure(func(name string, value float64, _ string) {
+			if name == "archive_lag_seconds" {
+				lag = value
+			}
+		})
+		return lag
+	}
+	r.all()
+	r.grow(t, 1, 1)
+	r.clk.Advance(10 * time.Minute)
+	if lag := metric(); lag != 600 {
+		t.Errorf("the lag is %v s", lag)
+	}
+	r.begin(r.history)
+	r.clk.Advance(time.Second)
+	if st := r.Stats(); st.Known || st.TxID != 0 || !strings.Contains(st.Problem, "not known yet") || !math.IsInf(metric(), 1) {
+		t.Errorf("before it is known: %+v, %v s", st, metric())
+	}
+	if err := r.find(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	if st := r.Stats(); !st.Known || st.TxID != 1 || st.Problem != "" || metric() != 601 {
+		t.Errorf("once it is known: %+v, %v s", st, metric())
 	}
 }
 

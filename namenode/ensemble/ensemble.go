@@ -98,6 +98,8 @@ type Format struct {
 	Created   string `json:"created"`
 	By        string `json:"by"`
 	Release   string `json:"release,omitempty"` // which raised the level
+	// Image is the txid of the image behind which the journal begins, of a namespace that was restored.
+	Image uint64 `json:"image,omitempty"`
 }
 
 // At is at which feature level the namespace is.

@@ -76,8 +76,9 @@ type Keeper struct {
 	mu   sync.Mutex
 	at   time.Duration // when the newest image was written, or loaded
 	txid uint64        // and what it holds
-	// level is that of the namespace when an image was written last, or at the beginning.
-	level uint64
+	// level is that of the newest image, or without one that of the namespace at the beginning; raised is
+	// the record that raised that of the namespace last, if it is known.
+	level, raised uint64
 	// since is what Tree.Reigned was, at the least, when the newest published image was written, and
 	// next the same for the one after it; math.MaxInt64: there is no image.
 	since, next int64

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/journal"
@@ -56,8 +57,15 @@ func (k *Keeper) loadOnce(ctx context.Context) (t *namespace.Tree, err error) {
 			err = newer
 			return
 		}
-		if errors.Is(err, journal.ErrPurged) && len(problems) > 0 { // the journal alone is not enough
-			err = fserror.New(fserror.Damaged, "", "", "no usable image: %v; restore the image from a backup", errors.Join(problems...))
+		if !errors.Is(err, journal.ErrPurged) { // the journal alone is not enough
+			return
+		}
+		why := strings.ReplaceAll(errors.Join(append(problems, err)...).Error(), "\n", "; ")
+		switch {
+		case k.cfg.Shared != nil:
+			err = fserror.New(fserror.Damaged, "", "", "no usable image: %s; put back the image that the journal continues, or if it is lost, remove %s from ZooKeeper and restore the namespace", why, k.cfg.Shared.Path).Because(fserror.ReasonRestore)
+		case len(problems) > 0:
+			err = fserror.New(fserror.Damaged, "", "", "no usable image: %s; restore the image from a backup", why)
 		}
 	}()
 	var spare *Image // the oldest that no record names
@@ -132,6 +140,7 @@ func (k *Keeper) replay(ctx context.Context, t *namespace.Tree, img Image) (err 
 		k.publishes(math.MaxInt64, 0)
 	} else {
 		k.publishes(t.Reigned(), t.Reigned())
+		k.atLevel(t.Level().Level, true)
 	}
 	t.Events(true)
 	if k.journal == nil {
@@ -169,8 +178,8 @@ func (k *Keeper) beyondJournal(last uint64, img Image) error {
 }
 
 // loaded notes what the start has shown of the images. Of the published ones those
-// are bad that are newer than what was loaded, since it passed over them, and those
-// missing (a backup brings one image only).
+// are bad that are newer than what was loaded, since it passed over them, those
+// missing (a backup brings one image only), and those that the journal does not continue.
 func (k *Keeper) loaded(ctx context.Context, t *namespace.Tree) error {
 	k.cfg.Store.removeLeftovers()
 	var now []Image
@@ -183,12 +192,20 @@ func (k *Keeper) loaded(ctx context.Context, t *namespace.Tree) error {
 	for _, op := range t.Images() {
 		img := published(op)
 		newer, found := img.TxID > k.from.TxID, slices.Contains(k.found, img)
-		if later := newer && !found && slices.Contains(now, img); !later && (newer || !found) {
+		if later := newer && !found && slices.Contains(now, img); !later && (newer || !found || !k.continues(ctx, img)) {
 			k.markBad(img)
 		}
 	}
 	k.written(k.from.TxID)
 	return nil
+}
+
+// continues reports whether the journal has what follows an image. Behind a restore it begins with what
+// follows the image that was brought back.
+func (k *Keeper) continues(ctx context.Context, img Image) bool {
+	enough := errors.New("enough")
+	_, err := k.journal.Replay(ctx, img.TxID+1, func(journal.Record) error { return enough })
+	return !errors.Is(err, journal.ErrPurged)
 }
 
 // errMisfit: a record and the state that it is to be applied to are of different
@@ -208,6 +225,12 @@ func (k *Keeper) Apply(t *namespace.Tree, r journal.Record) error {
 		k.mu.Lock()
 		k.since, k.next = k.next, t.Reigned() // images are written one after another
 		k.mu.Unlock()
+		if img.TxID >= k.raised {
+			k.atLevel(t.Level().Level, true)
+		}
+	}
+	if _, ok := e.Op.(*namespace.OpLevel); ok {
+		k.raised = e.TxID
 	}
 	return nil
 }

@@ -197,13 +197,14 @@ func (w *restore) makeKnown(ctx context.Context, sess *zkconn.Session, id [16]by
 
 // formatNode is the content of the node that says what the namespace is.
 func (w *restore) formatNode(id [16]byte) ([]byte, error) {
-	at := levels.State{Level: levels.Newest(), Release: w.cfg.Release}
+	at, image := levels.State{Level: levels.Newest(), Release: w.cfg.Release}, uint64(0)
 	if w.tree != nil {
 		at = w.tree.Level()
+		image, _ = w.tree.Last()
 	}
 	return json.Marshal(ensemble.Format{
 		Format: int(at.Level), Release: at.Release, Namespace: hex.EncodeToString(id[:]), By: w.cfg.By,
-		Created: w.cfg.Clock.Wall().UTC().Format(time.RFC3339),
+		Created: w.cfg.Clock.Wall().UTC().Format(time.RFC3339), Image: image,
 	})
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/backups"
 	"github.com/leasefs/leasefs/namenode/images"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
 // Rewinding says which namespace is to be brought back as it was, and where to.
@@ -173,7 +174,7 @@ func (w *restore) newestTree(ctx context.Context, id [16]byte) (t *namespace.Tre
 // behind; or it is of another history, and nobody but an operator can choose.
 func (w *restore) sameHistory(ctx context.Context, catalog *archive.Catalog, t *namespace.Tree) error {
 	image, _ := t.Last()
-	term, of := t.Term(), sha256.New()
+	reigns, term, of := t.Reigns(), t.Term(), sha256.New()
 	if err := t.WriteImage(of); err != nil {
 		return err
 	}
@@ -187,12 +188,29 @@ func (w *restore) sameHistory(ctx context.Context, catalog *archive.Catalog, t *
 	if err != nil && (images.Unknown(err) || images.Newer(err) != nil || ctx.Err() != nil) {
 		return err
 	}
+	if errors.Is(err, fserror.NotFound) && catalog.Newest() < image { // there is nothing to compare
+		t, newest := catalog.Tree(ctx, archive.At{})
+		if newest == nil && sameReign(reigns, t.Reigns()) {
+			if last, _ := t.Last(); last == catalog.Newest() {
+				return nil // all that is archived is of before the image, in the reign that wrote it
+			}
+		}
+	}
 	why := ""
 	if err != nil {
 		why = fmt.Sprintf(" (nor can it be compared: %v)", err)
 	}
 	return fserror.New(fserror.Exists, "", "", "the block store has an image of reign %d up to record %d, and from a higher reign an archive of another history%s: two copies of the namespace used the store. "+
 		"For the history of the higher reign, bring back its newest moment in a folder, and restore that to an empty store; for the image's, move the objects archive-* and base-* of higher reigns to another place first", term, image, why).Because(fserror.ReasonArchive)
+}
+
+// sameReign reports whether two trees are of one reign. Of two such trees one is what became of the other.
+func sameReign(a, b []tables.Reign) bool {
+	if len(a) == 0 || len(b) == 0 {
+		return false
+	}
+	one, other := a[len(a)-1], b[len(b)-1]
+	return one.Term == other.Term && one.Nonce == other.Nonce
 }
 
 // putImage puts an image of a tree.

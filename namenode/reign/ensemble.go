@@ -82,6 +82,7 @@ func (s *several) askNamespace(ctx context.Context, sess *zkconn.Session) (id [1
 		return err
 	})
 	s.marked.Store(f.At().Level)
+	s.restored = f.Image
 	if err == nil {
 		err = f.At().Known("namespace " + s.cfg.HA.Name)
 	}
@@ -117,12 +118,16 @@ func firstSession(ctx context.Context, cfg zkconn.Config) (*zkconn.Session, erro
 }
 
 // openJournal opens the journal in ZooKeeper behind the image that was
-// loaded.
+// loaded. The first one that does so makes it; behind a restore that is behind the image that was brought
+// back, whatever was loaded: what an older image, or none, would continue is not what was restored.
 func (s *several) openJournal(ctx context.Context, image uint64) (journal.Journal, error) {
 	lease, margin := s.cfg.HA.Lease()
 	window, err := election.NewWindow(s.cfg.Clock, lease, margin)
 	if err != nil {
 		return nil, err
+	}
+	if s.restored > 0 {
+		image = s.restored
 	}
 	j, err := zk.Open(ctx, zk.Config{
 		ZooKeeper: s.zookeeper(), Path: s.cfg.HA.Path("journal"), First: image + 1, Holder: s.cfg.Address,
@@ -184,7 +189,7 @@ func (s *several) onSession(ctx context.Context, do func(*zkconn.Session) error)
 
 func (s *several) images(o *owner.Owner) *images.Shared {
 	return &images.Shared{
-		Path:   s.cfg.HA.Path(""),
+		Path:   s.cfg.HA.Top(),
 		Fresh:  func() bool { return s.shared.Fresh() },
 		Kept:   func() int64 { return s.shared.Kept() },
 		Check:  o.Check,

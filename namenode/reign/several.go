@@ -27,6 +27,7 @@ type several struct {
 	away      atomic.Bool            // ZooKeeper did not answer a standby
 	active    atomic.Pointer[string] // address of the active namenode, as far as a standby knows
 	marked    atomic.Uint64          // the level that the node format has, as far as it is known
+	restored  uint64                 // the last record of the image that a restore has brought back; 0: none, or it is not known
 	token     string                 // of this incarnation of the namespace, as ZooKeeper had it at the start
 
 	joinedAs  election.Report

@@ -19,7 +19,7 @@ const readAhead = 16
 // Replay implements journal.Journal. It first asks ZooKeeper for all that was
 // written by then, also by others. Tail, TakeOver and BeginTerm continue where the
 // last one ended; one of the writer that asks for what follows the one before reads
-// nothing twice. Bodies may be kept. Without a connection it tries until
+// nothing twice, unless that was purged. Bodies may be kept. Without a connection it tries until
 // ctx ends. BeginTerm, TakeOver, Purge and Tail wait for it.
 func (j *Journal) Replay(ctx context.Context, from uint64, fn func(journal.Record) error) (uint64, error) {
 	ctx, cancel := j.bounded(ctx)
@@ -41,7 +41,8 @@ func (j *Journal) Replay(ctx context.Context, from uint64, fn func(journal.Recor
 		limit = uint64(j.batches.Load()) //nolint:gosec // batches
 	}
 	c := &read
-	if !read.anchored || from < read.txid {
+	purged := read.number < uint64(j.keptBefore.Load()) //nolint:gosec // batches
+	if !read.anchored || from < read.txid || purged {
 		err = j.retry(ctx, func(s *zkconn.Session) (err error) {
 			c, err = j.seek(ctx, s, from)
 			return err

@@ -45,7 +45,7 @@ export function fleet({ main, signal }) {
         ["ZooKeeper", num(s.zookeeper_nodes) && `${bytes(s.zookeeper_bytes)} in ${count(s.zookeeper_nodes)} nodes`],
         ["Clocks", (s.clocks || []).map((c) => `${num(c.ahead_ms)} ms ahead of ${c.than} (± ${num(c.bound_ms)} ms)`).join(", ")],
         ["Scrub", s.scrub && `${num(s.scrub.began_unix_ms) ? `${bytes(s.scrub.read_bytes)} of this pass` : "rests"}, ${count(s.scrub.damaged)} damaged${num(s.scrub.late_ms) ? `, ${duration(s.scrub.late_ms)} late` : ""}, last pass ${num(s.scrub.whole_unix_ms) ? `ended ${new Date(num(s.scrub.whole_unix_ms)).toISOString()}` : "not ended yet"}`],
-        ["Archive", s.archive && `${num(s.archive.records) ? `${count(s.archive.records)} changes of the last ${duration(s.archive.lag_ms)} are not in it yet` : "has every change"}${num(s.archive.holes) ? `, ${count(s.archive.holes)} holes` : ""}${s.archive.problem ? `: ${s.archive.problem}` : ""}`],
+        ["Archive", s.archive && `${!num(s.archive.txid) ? "not known yet" : num(s.archive.records) ? `${count(s.archive.records)} changes of the last ${duration(s.archive.lag_ms)} are not in it yet` : "has every change"}${num(s.archive.holes) ? `, ${count(s.archive.holes)} holes` : ""}${s.archive.problem ? `: ${s.archive.problem}` : ""}`],
         ["Audit log", s.audit && `${count(s.audit.lines)} lines, ${count(s.audit.lost)} lost${s.audit.problem ? `: ${s.audit.problem}` : ""}`],
       ]),
       el("h2", {}, "Limits"),

@@ -42,6 +42,7 @@ func Run(t *testing.T, o Opener) {
 		{"ReplayFromMiddle", testReplayFrom},
 		{"ReplayWhileWriting", testReplayLive},
 		{"ReplayOn", testReplayOn},
+		{"ReplayBehindPurge", testReplayBehindPurge},
 		{"ReplayStops", testReplayStops},
 		{"BodiesMayBeKept", testBodiesKept},
 		{"Concurrent", testConcurrent},
@@ -280,6 +281,33 @@ func testReplayOn(t *testing.T, open opener) {
 	}
 	if piece(1000); next != 211 {
 		t.Fatalf("read up to %d of 210", next-1)
+	}
+	end(t, j)
+}
+
+// testReplayBehindPurge: who has read on and on can still do so behind what was purged meanwhile.
+func testReplayBehindPurge(t *testing.T, open opener) {
+	j := start(t, open, Options{}, 1, 0)
+	add(t, j, 1, 20)
+	Check(t, j, 1, 20)
+	for n := uint64(21); n <= 100; n += 10 {
+		add(t, j, n, n+9)
+		if err := j.Roll(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := j.Purge(t.Context(), 91); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		_, err := j.Replay(t.Context(), 21, func(journal.Record) error { return nil })
+		is(t, "Replay from 21", err, journal.ErrPurged)
+		var purged *journal.PurgedError
+		if !errors.As(err, &purged) || purged.Oldest != 91 {
+			t.Fatalf("%v, want 91 to be the oldest", err)
+		}
+		Check(t, j, 95, 100)
+		Check(t, j, 101, 100)
 	}
 	end(t, j)
 }
