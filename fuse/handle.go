@@ -353,6 +353,32 @@ func (h *handle) Flush(ctx context.Context) syscall.Errno {
 	case !has:
 		return 0 // given back, and nothing written since
 	}
+	// It is finished also if the closer stops waiting: the kernel has taken the descriptor
+	// away, so nobody can close it again, and what was written may be nowhere else.
+	done := make(chan syscall.Errno)
+	f.m.closing.Go(func() {
+		e := h.close(thread)
+		select {
+		case done <- e:
+		case <-ctx.Done():
+			if e != 0 {
+				f.m.log.Warn("leasefs: closing a file failed after a signal had ended the wait for it", "inode", f.ino, "err", e)
+			}
+		}
+	})
+	select {
+	case e := <-done:
+		return e
+	case <-ctx.Done():
+		return syscall.EINTR
+	}
+}
+
+// close is Flush of a file that is open for write, whoever waits for that.
+func (h *handle) close(thread uint32) syscall.Errno {
+	f := h.f
+	ctx, end := f.m.opAs(context.Background(), h.as)
+	defer end()
 	unlock, e := lock(ctx, f.one)
 	if e != 0 {
 		return e

@@ -103,6 +103,8 @@ type Mounted struct {
 	files  map[uint64]*file
 	closed bool
 	wg     sync.WaitGroup // of goRun
+
+	closing sync.WaitGroup // of closes that nobody may be waiting for
 }
 
 // maxIO is the size of the kernel's largest reads and writes.
@@ -278,6 +280,7 @@ func (m *Mounted) FS() *client.FS { return m.fs.FS }
 // unmounted it.
 func (m *Mounted) finish() {
 	m.server.Wait()
+	m.closing.Wait() // each call of theirs has its time-out
 	err := m.endDrafts()
 	m.shut()
 	m.err = errors.Join(err, m.fs.Close())
