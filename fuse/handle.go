@@ -25,7 +25,6 @@ type handle struct {
 	f     *file
 	as    *lowlevel.Caller // who opened it, and has the rights that it gives
 	write bool
-	sync  bool // O_SYNC or O_DSYNC
 	exec  bool // it is being run
 	paged bool // the kernel reads through pages
 
@@ -112,7 +111,7 @@ func wanted(flags uint32) (bits uint32) {
 func (n *node) newHandle(ctx context.Context, f *file, flags uint32) *handle {
 	h := &handle{
 		n: n, f: f, as: n.m.callers.of(ctx), write: writes(flags),
-		sync: flags&(syscall.O_SYNC|syscall.O_DSYNC) != 0, exec: flags&fuse.FMODE_EXEC != 0,
+		exec: flags&fuse.FMODE_EXEC != 0,
 	}
 	if h.write {
 		h.owner = process(threadOf(ctx))
@@ -323,9 +322,6 @@ func (h *handle) Writev(ctx context.Context, data [][]byte, off int64) (uint32, 
 		off = -1
 	}
 	n, e := h.f.write(ctx, h, thread, data, off)
-	if e == 0 && h.sync {
-		e = h.f.sync(ctx, h)
-	}
 	if e != 0 {
 		return 0, e
 	}

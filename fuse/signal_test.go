@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/leasefs/leasefs/fuse"
 	"github.com/leasefs/leasefs/test/env"
 )
 
@@ -99,4 +100,22 @@ func TestSyncedWritesThatASignalInterrupts(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	a.reads("d/f", "text")
+}
+
+// TestWritesThatAreToBeDurable: what is written with RWF_DSYNC or RWF_SYNC is durable when the
+// write returns, whatever the file was opened with.
+func TestWritesThatAreToBeDurable(t *testing.T) {
+	r := newRig(t)
+	a, b := r.mount(fuse.Options{}), r.Client(t)
+	f := a.open("f", os.O_CREATE|os.O_WRONLY|os.O_APPEND)
+	const rwfDSync, rwfSync = 2, 4
+	want := ""
+	for _, how := range []int{rwfDSync, rwfSync} {
+		want += "text"
+		_, err := unix.Pwritev2(int(f.Fd()), [][]byte{[]byte("text")}, -1, how)
+		must(t, err)
+		if i, err := b.Stat(t.Context(), "/f"); err != nil || i.Size() != int64(len(want)) {
+			t.Errorf("RWF %d: %v, %v", how, i, err)
+		}
+	}
 }
