@@ -313,7 +313,10 @@ func (h *handle) Writev(ctx context.Context, data [][]byte, off int64) (uint32, 
 	if !h.write {
 		return 0, syscall.EBADF
 	}
-	unlock, e := lock(ctx, h.f.one)
+	unlock, e := lockFor(ctx, h.f, false)
+	if e == syscall.EBUSY {
+		return 0, syscall.ESTALE // somebody here waits for the lease, so another host has it
+	}
 	if e != 0 {
 		return 0, e
 	}
@@ -422,11 +425,16 @@ func (h *handle) Fsync(ctx context.Context, _ uint32) syscall.Errno {
 	return 0
 }
 
-// Release is the end of the last descriptor. Its errors reach nobody.
+// Release is the end of the last descriptor. Its errors reach nobody, and nobody waits for it.
 func (h *handle) Release(context.Context) syscall.Errno {
+	h.pages(false, 0)
+	h.n.m.closing.Go(h.release)
+	return 0
+}
+
+func (h *handle) release() {
 	ctx := lowlevel.As(h.n.m.ctx, h.as)
 	f := h.f
-	h.pages(false, 0)
 	if h.n.m.linger != nil {
 		_ = clock.Pause(ctx, *h.n.m.linger) // or the mount ends
 	}
@@ -436,7 +444,7 @@ func (h *handle) Release(context.Context) syscall.Errno {
 	f.unflock(h)
 	f.mu.Unlock()
 	if h.write || locked {
-		if unlock, e := lock(ctx, f.one); e == 0 {
+		if unlock, e := lockFor(ctx, f, false); e == 0 { // else there is no lease to be given back
 			if e := f.release(ctx); e != 0 {
 				h.n.m.log.Warn("leasefs: closing a file failed after its last descriptor was gone", "inode", f.ino, "err", e)
 			}
@@ -444,7 +452,6 @@ func (h *handle) Release(context.Context) syscall.Errno {
 		}
 	}
 	f.unuse()
-	return 0
 }
 
 // cut truncates the file to size. With keep the lease is held afterwards, else
