@@ -454,6 +454,26 @@ func TestStaleDescriptorsBesideAFlock(t *testing.T) {
 	must(t, <-got)
 }
 
+// TestFlocksThatBothUpgrade: who asks for another lock gives the old one up before he waits, so two
+// that share one and both want it for themselves get it in turn.
+func TestFlocksThatBothUpgrade(t *testing.T) {
+	a := newRig(t).mount(fuse.Options{})
+	a.write("f", "")
+	got := make(chan error, 2)
+	files := []*os.File{a.open("f", os.O_RDONLY), a.open("f", os.O_RDONLY)}
+	for _, f := range files {
+		must(t, syscall.Flock(int(f.Fd()), syscall.LOCK_SH))
+	}
+	for _, f := range files {
+		go func() {
+			err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
+			got <- errors.Join(err, syscall.Flock(int(f.Fd()), syscall.LOCK_UN))
+		}()
+	}
+	must(t, <-got)
+	must(t, <-got)
+}
+
 // TestCutProgram: a program that runs cannot be cut, and is as it was.
 func TestCutProgram(t *testing.T) {
 	m := newRig(t).mount(fuse.Options{})
