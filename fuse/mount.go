@@ -319,7 +319,7 @@ func (m *Mounted) Unmount(ctx context.Context) error {
 			continue
 		case <-ctx.Done():
 		}
-		first = m.flushAll(context.WithoutCancel(ctx))
+		first = errors.Join(first, m.flushAll(context.WithoutCancel(ctx))) // who was told of a loss is told once
 		if err := m.detach(); err != nil {
 			return fserror.Wrap(fserror.Internal, "unmount", m.dir, err)
 		}
@@ -338,7 +338,7 @@ func (m *Mounted) flushAll(ctx context.Context) error {
 	m.mu.Unlock()
 	var errs []error
 	for _, f := range files {
-		if e := f.flush(ctx); e != 0 {
+		if e := f.flush(ctx); e != 0 && (e != syscall.EINTR || ctx.Err() == nil) { // else it is tried again
 			errs = append(errs, fserror.Wrap(fserror.Internal, "unmount", f.name(), e))
 		}
 	}
