@@ -338,7 +338,9 @@ func (m *Mounted) flushAll(ctx context.Context) error {
 	m.mu.Unlock()
 	var errs []error
 	for _, f := range files {
-		if e := f.flush(ctx); e != 0 && (e != syscall.EINTR || ctx.Err() == nil) { // else it is tried again
+		e := f.flush(ctx)
+		ended := ctx.Err() != nil && (e == syscall.EINTR || e == syscall.ETIMEDOUT) // it is tried again
+		if e != 0 && !ended {
 			errs = append(errs, fserror.Wrap(fserror.Internal, "unmount", f.name(), e))
 		}
 	}
