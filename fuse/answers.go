@@ -15,12 +15,21 @@ type answers struct{ fuse.RawFileSystem }
 const appendAt = math.MaxInt64
 
 // Writev implements fuse.RawFileSystem: appends are told as such, whatever offset
-// the kernel computed from the size that it believes in.
+// the kernel computed from the size that it believes in. What is to be durable at once
+// (O_SYNC, O_DSYNC, or RWF_SYNC and RWF_DSYNC of this write alone) is synced; no signal
+// ends that, since who gets EINTR writes the same bytes again.
 func (a answers) Writev(cancel <-chan struct{}, in *fuse.WriteIn, data [][]byte) (uint32, fuse.Status) {
 	if in.Flags&syscall.O_APPEND != 0 {
 		in.Offset = appendAt
 	}
-	return a.RawFileSystem.Writev(cancel, in, data)
+	n, s := a.RawFileSystem.Writev(cancel, in, data)
+	if !s.Ok() || in.Flags&(syscall.O_SYNC|syscall.O_DSYNC) == 0 {
+		return n, s
+	}
+	if s = a.Fsync(nil, &fuse.FsyncIn{InHeader: in.InHeader, Fh: in.Fh}); !s.Ok() {
+		return 0, s
+	}
+	return n, s
 }
 
 // askAttrs marks an answer to LOOKUP, or to CREATE: its attributes are known without

@@ -186,6 +186,28 @@ func TestBookOfForgottenInodes(t *testing.T) {
 	})
 }
 
+// An inode that was forgotten, changed elsewhere and is asked about again is not as it was seen before,
+// for whoever still has what he saw then.
+func TestBookOfInodesThatComeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newBook(t.Context(), 10*time.Second)
+		for what, strike := range map[string]func(){
+			"revoked":   func() { k.revoked(client.Revocation{Inodes: []uint64{7}}) },
+			"given up":  func() { k.givesUp(client.Revocation{Inodes: []uint64{7}}) },
+			"the lease": func() { k.revoked(client.Revocation{Lease: true}) },
+		} {
+			n := &toldInode{ino: 7, gone: true}
+			g := k.glance(n)
+			k.forget(n)
+			strike()
+			if k.glance(&toldInode{ino: 7}) == g {
+				t.Errorf("%s: it seems to be as it was", what)
+			}
+			k.forget(n)
+		}
+	})
+}
+
 func TestBookOfNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newBook(t.Context(), 10*time.Second)

@@ -92,5 +92,7 @@
 // Signals reach handlers as a closed channel, for any signal that the process
 // handles (Go programs get many). A call that is under way is given a second to
 // be answered ([opContext]): it is, unless the namenode is away. Waiting for a
-// lease or a lock ends at once.
+// lease or a lock ends at once. A FLUSH is interrupted for the closer only: the close is
+// finished ([handle.close]), and the end of the mount waits for it. The sync of a write
+// is not interrupted at all: who gets EINTR would write the same bytes again.
 package fuse

@@ -12,6 +12,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/lowlevel"
 	"github.com/leasefs/leasefs/internal/turn"
@@ -82,7 +83,7 @@ func (f *file) unuse() {
 	if f.uses == 1 && f.hidden {
 		unlock, _ := f.naming.Lock(context.Background()) // it is free: who holds it uses the file
 		f.m.mu.Unlock()
-		_, err := f.m.fs.RemoveTaken(lowlevel.As(f.m.ctx, f.hiddenBy), lowlevel.Inode(f.ino), lowlevel.Taken{Was: f.was}) // else it goes when the lease ends
+		_, err := f.m.fs.RemoveTaken(lowlevel.As(f.m.ctx, f.hiddenBy), lowlevel.Inode(f.ino), lowlevel.Taken{Was: f.was})
 		unlock()
 		f.m.mu.Lock()
 		if err == nil || errors.Is(err, fserror.NotFound) {
@@ -91,12 +92,27 @@ func (f *file) unuse() {
 	}
 	f.uses--
 	last := f.uses == 0
+	left := last && f.hidden
 	if last {
 		delete(f.m.files, f.ino)
 	}
 	f.m.mu.Unlock()
 	if last && f.reader != nil {
 		_ = f.reader.Close() // there is nothing to lose
+	}
+	if left {
+		f.m.goRun(func() { removeLater(f) }) // else it goes when the mount's lease ends
+	}
+}
+
+// removeLater removes a hidden file that could not be removed with its last use.
+func removeLater(f *file) {
+	f.m.log.Warn("leasefs: a removed file could not be removed for good with its last close; it is tried in the background", "name", f.was, "inode", f.ino)
+	for wait := time.Second; clock.Pause(f.m.ctx, wait) == nil; wait = min(2*wait, time.Minute) {
+		_, err := f.m.fs.RemoveTaken(lowlevel.As(f.m.ctx, f.hiddenBy), lowlevel.Inode(f.ino), lowlevel.Taken{Was: f.was})
+		if err == nil || errors.Is(err, fserror.NotFound) {
+			return
+		}
 	}
 }
 

@@ -76,10 +76,13 @@ func (h *handle) tryFlock(raw context.Context, exclusive, wait bool) (e syscall.
 	}
 	defer unlock()
 	f.mu.Lock()
+	conflict := false
 	for other, x := range f.flocks {
-		if other != h && (x || exclusive) {
-			freed = f.unlock
-		}
+		conflict = conflict || other != h && (x || exclusive)
+	}
+	if conflict {
+		f.unflock(h) // as flock(2) does: else two that share a lock could wait for each other
+		freed = f.unlock
 	}
 	f.mu.Unlock()
 	if freed != nil {

@@ -25,7 +25,6 @@ type handle struct {
 	f     *file
 	as    *lowlevel.Caller // who opened it, and has the rights that it gives
 	write bool
-	sync  bool // O_SYNC or O_DSYNC
 	exec  bool // it is being run
 	paged bool // the kernel reads through pages
 
@@ -112,7 +111,7 @@ func wanted(flags uint32) (bits uint32) {
 func (n *node) newHandle(ctx context.Context, f *file, flags uint32) *handle {
 	h := &handle{
 		n: n, f: f, as: n.m.callers.of(ctx), write: writes(flags),
-		sync: flags&(syscall.O_SYNC|syscall.O_DSYNC) != 0, exec: flags&fuse.FMODE_EXEC != 0,
+		exec: flags&fuse.FMODE_EXEC != 0,
 	}
 	if h.write {
 		h.owner = process(threadOf(ctx))
@@ -314,7 +313,10 @@ func (h *handle) Writev(ctx context.Context, data [][]byte, off int64) (uint32, 
 	if !h.write {
 		return 0, syscall.EBADF
 	}
-	unlock, e := lock(ctx, h.f.one)
+	unlock, e := lockFor(ctx, h.f, false)
+	if e == syscall.EBUSY {
+		return 0, syscall.ESTALE // somebody here waits for the lease, so another host has it
+	}
 	if e != 0 {
 		return 0, e
 	}
@@ -323,9 +325,6 @@ func (h *handle) Writev(ctx context.Context, data [][]byte, off int64) (uint32, 
 		off = -1
 	}
 	n, e := h.f.write(ctx, h, thread, data, off)
-	if e == 0 && h.sync {
-		e = h.f.sync(ctx, h)
-	}
 	if e != 0 {
 		return 0, e
 	}
@@ -353,6 +352,32 @@ func (h *handle) Flush(ctx context.Context) syscall.Errno {
 	case !has:
 		return 0 // given back, and nothing written since
 	}
+	// It is finished also if the closer stops waiting: the kernel has taken the descriptor
+	// away, so nobody can close it again, and what was written may be nowhere else.
+	done := make(chan syscall.Errno)
+	f.m.closing.Go(func() {
+		e := h.close(thread)
+		select {
+		case done <- e:
+		case <-ctx.Done():
+			if e != 0 {
+				f.m.log.Warn("leasefs: closing a file failed after a signal had ended the wait for it", "inode", f.ino, "err", e)
+			}
+		}
+	})
+	select {
+	case e := <-done:
+		return e
+	case <-ctx.Done():
+		return syscall.EINTR
+	}
+}
+
+// close is Flush of a file that is open for write, whoever waits for that.
+func (h *handle) close(thread uint32) syscall.Errno {
+	f := h.f
+	ctx, end := f.m.opAs(context.Background(), h.as)
+	defer end()
 	unlock, e := lock(ctx, f.one)
 	if e != 0 {
 		return e
@@ -400,11 +425,16 @@ func (h *handle) Fsync(ctx context.Context, _ uint32) syscall.Errno {
 	return 0
 }
 
-// Release is the end of the last descriptor. Its errors reach nobody.
+// Release is the end of the last descriptor. Its errors reach nobody, and nobody waits for it.
 func (h *handle) Release(context.Context) syscall.Errno {
+	h.pages(false, 0)
+	h.n.m.closing.Go(h.release)
+	return 0
+}
+
+func (h *handle) release() {
 	ctx := lowlevel.As(h.n.m.ctx, h.as)
 	f := h.f
-	h.pages(false, 0)
 	if h.n.m.linger != nil {
 		_ = clock.Pause(ctx, *h.n.m.linger) // or the mount ends
 	}
@@ -414,7 +444,7 @@ func (h *handle) Release(context.Context) syscall.Errno {
 	f.unflock(h)
 	f.mu.Unlock()
 	if h.write || locked {
-		if unlock, e := lock(ctx, f.one); e == 0 {
+		if unlock, e := lockFor(ctx, f, false); e == 0 { // else there is no lease to be given back
 			if e := f.release(ctx); e != 0 {
 				h.n.m.log.Warn("leasefs: closing a file failed after its last descriptor was gone", "inode", f.ino, "err", e)
 			}
@@ -422,7 +452,6 @@ func (h *handle) Release(context.Context) syscall.Errno {
 		}
 	}
 	f.unuse()
-	return 0
 }
 
 // cut truncates the file to size. With keep the lease is held afterwards, else

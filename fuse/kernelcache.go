@@ -43,6 +43,9 @@ type kernelCache struct {
 	of map[uint64]*cached
 	// all counts the revocations of everything.
 	all uint64
+	// struck counts those of single inodes, whichever. A new entry begins with it, so
+	// that none has a glance of the one before it if there was a revocation in between.
+	struck uint64
 }
 
 // kernelInode is an inode as the kernel knows it.
@@ -88,7 +91,7 @@ func newKernelCache(ctx context.Context, remaining func() time.Duration, run fun
 func (k *kernelCache) get(ino uint64) *cached {
 	e := k.of[ino]
 	if e == nil {
-		e = &cached{}
+		e = &cached{revoked: k.struck}
 		k.of[ino] = e
 	}
 	return e
@@ -198,6 +201,7 @@ func (k *kernelCache) strike(r client.Revocation) (tell []kernelInode) {
 		}
 		return tell
 	}
+	k.struck++
 	for _, ino := range r.Inodes {
 		if e := k.of[ino]; e != nil {
 			e.revoked++
@@ -247,6 +251,7 @@ func (k *kernelCache) strikeAttrs(inodes []uint64) (tell []kernelInode, ok bool)
 			return nil, false
 		}
 	}
+	k.struck++
 	for _, ino := range inodes {
 		if e := k.of[ino]; e != nil {
 			e.revoked++

@@ -361,6 +361,37 @@ func TestUnmountFlushes(t *testing.T) {
 	}
 }
 
+// TestUnmountTellsWhatItsFirstFlushLost: files that stay in use are flushed once more; that the first
+// time one was found to be lost is told all the same.
+func TestUnmountTellsWhatItsFirstFlushLost(t *testing.T) {
+	r, wire := newRig(t), new(env.Wire)
+	m := r.mount(fuse.Options{}, func(c *client.Config) { c.DialOptions = append(c.DialOptions, wire.DialOptions()...) })
+	other := r.Client(t)
+	f := m.open("f", os.O_CREATE|os.O_WRONLY)
+	say(t, f, "one")
+	must(t, f.Sync())
+	say(t, f, "two")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var once sync.Once
+	wire.Set(func(method string, _ any, send func() error) error {
+		if method == "AppendTail" { // of the first flush
+			once.Do(func() {
+				if _, err := other.Recover(t.Context(), "/f", true); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		return send()
+	})
+	m.loses = syscall.ESTALE // its end is told twice
+	done := make(chan error, 1)
+	go func() { done <- m.Unmount(ctx) }()
+	env.Eventually(t, "it is lost", func() bool { _, err := io.WriteString(f, "x"); return err != nil })
+	cancel()
+	is(t, <-done, syscall.ESTALE)
+}
+
 // TestLarge: blocks, and reads of them in and out of order.
 func TestLarge(t *testing.T) {
 	r := newRig(t)

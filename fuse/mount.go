@@ -103,6 +103,8 @@ type Mounted struct {
 	files  map[uint64]*file
 	closed bool
 	wg     sync.WaitGroup // of goRun
+
+	closing sync.WaitGroup // of closes that nobody may be waiting for
 }
 
 // maxIO is the size of the kernel's largest reads and writes.
@@ -278,6 +280,7 @@ func (m *Mounted) FS() *client.FS { return m.fs.FS }
 // unmounted it.
 func (m *Mounted) finish() {
 	m.server.Wait()
+	m.closing.Wait() // each call of theirs has its time-out
 	err := m.endDrafts()
 	m.shut()
 	m.err = errors.Join(err, m.fs.Close())
@@ -316,7 +319,7 @@ func (m *Mounted) Unmount(ctx context.Context) error {
 			continue
 		case <-ctx.Done():
 		}
-		first = m.flushAll(context.WithoutCancel(ctx))
+		first = errors.Join(first, m.flushAll(context.WithoutCancel(ctx))) // who was told of a loss is told once
 		if err := m.detach(); err != nil {
 			return fserror.Wrap(fserror.Internal, "unmount", m.dir, err)
 		}
@@ -335,7 +338,9 @@ func (m *Mounted) flushAll(ctx context.Context) error {
 	m.mu.Unlock()
 	var errs []error
 	for _, f := range files {
-		if e := f.flush(ctx); e != 0 {
+		e := f.flush(ctx)
+		ended := ctx.Err() != nil && (e == syscall.EINTR || e == syscall.ETIMEDOUT) // it is tried again
+		if e != 0 && !ended {
 			errs = append(errs, fserror.Wrap(fserror.Internal, "unmount", f.name(), e))
 		}
 	}

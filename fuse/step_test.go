@@ -193,6 +193,30 @@ func TestTheNameGoesToAnother(t *testing.T) {
 	}
 }
 
+// TestHiddenFilesAreRemovedLater: a hidden file goes also if no namenode answers when its last
+// descriptor is closed.
+func TestHiddenFilesAreRemovedLater(t *testing.T) {
+	r, wire := newRig(t), new(env.Wire)
+	m := r.mount(fuse.Options{}, func(c *client.Config) {
+		c.DialOptions, c.Timeout = append(c.DialOptions, wire.DialOptions()...), 2*time.Second
+	})
+	other := r.Client(t)
+	f := m.open("f", os.O_CREATE|os.O_WRONLY)
+	say(t, f, "text")
+	must(t, f.Sync())
+	ino := stat(t, f).Ino
+	must(t, os.Remove(m.path("f")))
+	wire.Lose("Delete")
+	must(t, f.Close())
+	env.Eventually(t, "the mount has given up", func() bool { return m.Uses(ino) == 0 })
+	wire.Set(nil)
+	env.Eventually(t, "it is gone", func() bool {
+		entries, _, err := other.List(t.Context(), "/", "", 10)
+		must(t, err)
+		return len(entries) == 0
+	})
+}
+
 // TestHiddenNamesAreNeverListed: a listing that was read before a hidden file went
 // with its last descriptor does not show its name after that either.
 func TestHiddenNamesAreNeverListed(t *testing.T) {

@@ -2,6 +2,7 @@ package fuse_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -418,6 +419,59 @@ func TestFlockWaits(t *testing.T) {
 	must(t, w.Close())
 	must(t, <-got)
 	a.reads("f", "text")
+}
+
+// TestStaleDescriptorsBesideAFlock: while one waits for a lock that another host has, writes and
+// closes of descriptors that lost the file wait for nothing, and so does the rest of the mount.
+func TestStaleDescriptorsBesideAFlock(t *testing.T) {
+	r := newRig(t)
+	a, other := r.mount(fuse.Options{}), r.Client(t)
+	must(t, os.Mkdir(a.path("d"), 0o755))
+	a.write("d/x", "")
+	a.write("y", "text")
+	var old []*os.File
+	for range 70 { // the kernel sends so many RELEASEs at once that reads would wait for them
+		old = append(old, a.open("d/x", os.O_WRONLY|os.O_APPEND))
+	}
+	_, err := other.Recover(t.Context(), "/d/x", true)
+	must(t, err)
+	w, err := other.Append(t.Context(), "/d/x")
+	must(t, err)
+	env.Eventually(t, "it is stale", func() bool { _, err := old[0].WriteString("x"); return errors.Is(err, syscall.ESTALE) })
+	g, got := a.open("d/x", os.O_RDONLY), make(chan error, 1)
+	go func() { got <- syscall.Flock(int(g.Fd()), syscall.LOCK_EX) }()
+	r.waiting(other, "/d/x")
+	_, err = old[1].WriteString("x")
+	is(t, err, syscall.ESTALE)
+	for _, f := range old {
+		_ = f.Close() // ESTALE, or nothing
+	}
+	a.write("d/new", "text")
+	for _, name := range []string{"y", "d/new"} {
+		a.reads(name, "text")
+	}
+	must(t, w.Close())
+	must(t, <-got)
+}
+
+// TestFlocksThatBothUpgrade: who asks for another lock gives the old one up before he waits, so two
+// that share one and both want it for themselves get it in turn.
+func TestFlocksThatBothUpgrade(t *testing.T) {
+	a := newRig(t).mount(fuse.Options{})
+	a.write("f", "")
+	got := make(chan error, 2)
+	files := []*os.File{a.open("f", os.O_RDONLY), a.open("f", os.O_RDONLY)}
+	for _, f := range files {
+		must(t, syscall.Flock(int(f.Fd()), syscall.LOCK_SH))
+	}
+	for _, f := range files {
+		go func() {
+			err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
+			got <- errors.Join(err, syscall.Flock(int(f.Fd()), syscall.LOCK_UN))
+		}()
+	}
+	must(t, <-got)
+	must(t, <-got)
 }
 
 // TestCutProgram: a program that runs cannot be cut, and is as it was.
