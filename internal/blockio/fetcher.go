@@ -49,6 +49,8 @@ type Fetcher struct {
 	blocks []*held // the one used last at the end
 	tables map[blockstore.Key]blockstore.Table
 	closed bool
+	used   time.Time // when a block was last asked for
+	slow   time.Time // when blocks made room because none had been asked for
 }
 
 // NewFetcher returns a Fetcher that lives as long as the context, until Close.
@@ -80,10 +82,9 @@ type held struct {
 	err    error
 	done   chan struct{}
 	cancel context.CancelFunc
-	refs   int       // users and the fetch itself; under Fetcher.mu
-	gone   bool      // not in Fetcher.blocks any more
-	room   int64     // what it has of the memory
-	last   time.Time // when it was last used
+	refs   int   // users and the fetch itself; under Fetcher.mu
+	gone   bool  // not in Fetcher.blocks any more
+	room   int64 // what it has of the memory
 }
 
 // Whole has a block of a List read whole, and those after it begun, as far as
@@ -91,8 +92,13 @@ type held struct {
 // until it returns. Where there is no memory for a whole block it gets no more of them than
 // n, or if that is 0 than a piece. ErrMoved: see File.Again.
 func (f *Fetcher) Whole(ctx context.Context, l *List, b *Block, length, off int64, n int, use func([]byte)) error {
-	f.transport.memory.makeRoom(b.Stored * int64(f.file.Ahead+1))
-	h := f.hold(l, b, length)
+	h, all := f.hold(l, b, length)
+	if !all && f.transport.memory.makeRoom() {
+		if h != nil {
+			f.release(h)
+		}
+		h, _ = f.hold(l, b, length)
+	}
 	if h == nil {
 		return f.some(ctx, b, off, n, use)
 	}
@@ -123,10 +129,14 @@ func (f *Fetcher) some(ctx context.Context, b *Block, off int64, n int, use func
 }
 
 // hold returns the whole block, begun to be fetched if it was not, and begins
-// those after it, as far as there is memory; nil: there is none. Else release has to follow.
-func (f *Fetcher) hold(l *List, b *Block, length int64) *held {
+// those after it, as far as there is memory, which all tells; nil: there is none. Else release has to follow.
+func (f *Fetcher) hold(l *List, b *Block, length int64) (h *held, all bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.used = time.Now()
+	if f.used.Sub(f.slow) < slowTime && !slices.ContainsFunc(f.blocks, func(c *held) bool { return c.key == b.Key }) {
+		return nil, true
+	}
 	i := l.index(b.Off)
 	keep := []blockstore.Key{b.Key}
 	for j := i + 1; j <= i+f.file.Ahead && j < len(l.Blocks) && l.Blocks[j].Off < length; j++ {
@@ -134,16 +144,17 @@ func (f *Fetcher) hold(l *List, b *Block, length int64) *held {
 	}
 	c := f.begin(b, keep)
 	if c == nil {
-		return nil
+		return nil, false
 	}
 	c.refs++
+	all = true
 	for j := range keep[1:] {
-		if f.begin(&l.Blocks[i+1+j], keep) == nil {
+		if all = f.begin(&l.Blocks[i+1+j], keep) != nil; !all {
 			break
 		}
 	}
 	f.evict(keep, f.file.Ahead+1)
-	return c
+	return c, all
 }
 
 // begin is fetchAhead, for which all but those to be kept make room if need be. The caller holds mu.
@@ -159,6 +170,7 @@ func (f *Fetcher) begin(b *Block, keep []blockstore.Key) *held {
 // inMemory copies bytes of a block that is in memory already.
 func (f *Fetcher) inMemory(b *Block, p []byte, off int64) (n int) {
 	f.mu.Lock()
+	f.used = time.Now()
 	var h *held
 	for _, c := range f.blocks {
 		if c.key == b.Key {
@@ -253,12 +265,18 @@ func (f *Fetcher) drop(c *held) {
 	f.recycle(c)
 }
 
-// dropIdle drops the blocks that nobody uses, nor has used for idleTime.
+// dropIdle drops what nobody uses, if no block was asked for in idleTime. What is ahead of one who
+// reads is not idle.
 func (f *Fetcher) dropIdle() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	now := time.Now()
+	if now.Sub(f.used) < idleTime {
+		return
+	}
 	for _, c := range slices.Clone(f.blocks) {
-		if c.refs == 0 && time.Since(c.last) >= idleTime {
+		if c.refs == 0 {
+			f.slow = now
 			f.drop(c)
 		}
 	}
@@ -268,7 +286,6 @@ func (f *Fetcher) release(c *held) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c.refs--
-	c.last = time.Now()
 	f.recycle(c)
 }
 

@@ -2,7 +2,10 @@ package blockio
 
 import (
 	"maps"
+	"math"
 	"os"
+	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -10,8 +13,11 @@ import (
 )
 
 const (
-	// idleTime is how long nobody must have used a block before it has to make room.
+	// idleTime is how long a Fetcher must not have been asked for a block before its blocks have to make
+	// room, and slowTime for how long it is read by pieces then: who reads that seldom would have whole
+	// blocks fetched again for each read.
 	idleTime = 2 * time.Second
+	slowTime = time.Minute
 	// leastMemory is enough for two readers of blocks of the default size.
 	leastMemory = 64 << 20
 	// piece is how much of a block is read at once that there is no room for.
@@ -29,21 +35,36 @@ type memory struct {
 	swept    time.Time             // when they were last asked for idle blocks
 }
 
-// newMemory returns an eighth of what this process can have: of the machine's memory, or a
-// container's.
+// newMemory returns an eighth of what this process can have: of the machine's memory, or of what
+// its control groups or GOMEMLIMIT leave it.
 func newMemory() *memory {
-	total := int64(4 << 30) // where neither is known
+	total := int64(4 << 30) // where none is known
 	if text, err := os.ReadFile("/proc/meminfo"); err == nil {
 		if f := strings.Fields(string(text)); len(f) > 1 && f[0] == "MemTotal:" {
 			kb, _ := strconv.ParseInt(f[1], 10, 64)
 			total = kb << 10
 		}
 	}
-	text, _ := os.ReadFile("/sys/fs/cgroup/memory.max")
-	if limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil {
-		total = min(total, limit)
-	}
+	groups, _ := os.ReadFile("/proc/self/cgroup")
+	total = min(total, groupLimit("/sys/fs/cgroup", string(groups)), debug.SetMemoryLimit(-1))
 	return &memory{most: max(total/8, leastMemory), fetchers: make(map[*Fetcher]struct{})}
+}
+
+// groupLimit is the least limit of the control groups (version 2) that a process is in.
+func groupLimit(root, groups string) int64 {
+	least := int64(math.MaxInt64)
+	for line := range strings.Lines(groups) {
+		group, is := strings.CutPrefix(strings.TrimSpace(line), "0::")
+		for is {
+			text, _ := os.ReadFile(filepath.Join(root, group, "memory.max"))
+			if limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil { // else there is none
+				least = min(least, limit)
+			}
+			is = group != "/" && group != "."
+			group = filepath.Dir(group)
+		}
+	}
+	return least
 }
 
 // take takes room for n bytes, of a Fetcher or (nil) a writer, if there is. Whoever is alone
@@ -73,25 +94,27 @@ func (m *memory) forget(f *Fetcher) {
 	delete(m.fetchers, f)
 }
 
-// makeRoom has idle blocks dropped if there is no room for n bytes. The caller holds no
+// makeRoom has blocks of idle Fetchers dropped, now and then; it reports whether it did. The caller holds no
 // Fetcher's mu.
-func (m *memory) makeRoom(n int64) {
+func (m *memory) makeRoom() bool {
 	m.mu.Lock()
-	var all map[*Fetcher]struct{}
-	if m.used+n > m.most && time.Since(m.swept) >= idleTime/4 {
-		all, m.swept = maps.Clone(m.fetchers), time.Now()
+	if time.Since(m.swept) < idleTime/4 {
+		m.mu.Unlock()
+		return false
 	}
+	all := maps.Clone(m.fetchers)
+	m.swept = time.Now()
 	m.mu.Unlock()
 	for f := range all {
 		f.dropIdle()
 	}
+	return true
 }
 
 // Ahead takes room for n bytes of a block that a writer has under way besides another, and
 // what more asks for; nil: there is none now.
 func (t *Transport) Ahead(n int64, more func() (leave func())) Room {
-	t.memory.makeRoom(n)
-	if !t.memory.take(nil, n) {
+	if !t.memory.take(nil, n) && (!t.memory.makeRoom() || !t.memory.take(nil, n)) {
 		return nil
 	}
 	leave := func() {}

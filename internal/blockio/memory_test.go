@@ -2,9 +2,12 @@ package blockio
 
 import (
 	"bytes"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -124,4 +127,61 @@ func TestMemoryIsBounded(t *testing.T) {
 			t.Errorf("%d bytes are used by nobody, %d fetchers known", n, len(b.memory.fetchers))
 		}
 	})
+}
+
+// Who reads seldom does not have whole blocks fetched again for each read, while others want the room.
+func TestSlowReadersFetchLittle(t *testing.T) {
+	const blocks, files, length = 5, 8, 4 * blockstore.ChunkSize
+	synctest.Test(t, func(t *testing.T) {
+		object, crc := blockstore.Seal(make([]byte, length))
+		stored := int64(len(object))
+		s := &store{object: object}
+		b := NewTransport(&http.Client{Transport: s}, nil, nil, time.Minute)
+		b.memory.most = 6 * stored
+		l := &List{To: blocks * length}
+		for i := range int64(blocks) {
+			l.Blocks = append(l.Blocks, Block{Key: blockstore.Key{Term: 1, Seq: uint64(i)}, Off: i * length, Used: length, Data: length, Stored: stored, CRC: crc, URL: "http://store/"})
+		}
+		for _, pause := range []time.Duration{time.Second, 4 * time.Second} {
+			before := s.bytes.Load()
+			var all []*Fetcher
+			for range files {
+				all = append(all, NewFetcher(t.Context(), b, File{Path: "/f", Ahead: 2, Tries: func() Tries { return Tries{Limit: time.Minute} }}))
+			}
+			for off := int64(0); off < l.To; off += length / 4 {
+				for _, f := range all {
+					if err := f.Whole(t.Context(), l, &l.Blocks[off/length], l.To, off%length, length/4, func([]byte) {}); err != nil {
+						t.Fatal(err)
+					}
+					<-time.After(pause / files)
+				}
+			}
+			for _, f := range all {
+				f.Close()
+			}
+			if got, most := s.bytes.Load()-before, 2*files*blocks*(stored+1024); got > most {
+				t.Errorf("each %v: %d bytes from the store, more than %d", pause, got, most)
+			}
+		}
+	})
+}
+
+// A limit of any of the control groups counts.
+func TestGroupLimit(t *testing.T) {
+	root := t.TempDir()
+	for name, limit := range map[string]string{"system.slice/m.service": "max", "system.slice": "1073741824", ".": "2147483648"} {
+		if err := os.MkdirAll(filepath.Join(root, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, name, "memory.max"), []byte(limit+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for groups, want := range map[string]int64{
+		"0::/system.slice/m.service\n": 1 << 30, "1:memory:/a\n0::/\n": 2 << 30, "0::/user.slice/x\n": 2 << 30, "": math.MaxInt64,
+	} {
+		if got := groupLimit(root, groups); got != want {
+			t.Errorf("%q: %d, want %d", groups, got, want)
+		}
+	}
 }
