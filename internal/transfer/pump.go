@@ -139,6 +139,13 @@ func (p *pump) rest(ctx context.Context, in <-chan chunk) {
 		if p.dirty > 0 {
 			_ = p.flush(ctx)
 		}
+		select {
+		case c, more := <-in: // of a read that was under way: there is none after it
+			if more && p.take(ctx, c) == nil && p.dirty > 0 {
+				_ = p.flush(ctx)
+			}
+		default:
+		}
 		return
 	}
 }
