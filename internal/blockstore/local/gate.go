@@ -14,8 +14,8 @@ const (
 	// metadata server would die. A folder that answers has a few at once: with 10 ms each, as of a
 	// distant server, this is room for 25,000 a second.
 	mostReads = 256
-	// gatePatience is for how long who finds no room waits, and no longer than this after the last
-	// one has come or gone: nobody waits for a disk that hangs.
+	// gatePatience is for how long after the last one has come or gone who finds no room waits: nobody
+	// waits for a disk that hangs.
 	gatePatience = time.Second
 )
 
@@ -36,16 +36,26 @@ func (g *gate) enter(ctx context.Context, op, what string) error {
 	select {
 	case g.places <- struct{}{}:
 	default:
-		left := gatePatience - (g.mono() - time.Duration(g.moved.Load()))
-		ctx, cancel := context.WithTimeout(ctx, left)
-		defer cancel()
-		if ctx.Err() != nil || !g.wait(ctx.Done()) {
+		if !g.waitWhileMoving(ctx) {
 			return &fserror.Error{Op: op, Kind: fserror.Retry, RetryAfter: time.Second,
 				Message: what + ": too many reads have not come back from the disk of the block folder: it hangs, or is too slow; try again"}
 		}
 	}
 	g.moved.Store(int64(g.mono()))
 	return nil
+}
+
+// waitWhileMoving takes a place, unless none has been taken or given back for too long.
+func (g *gate) waitWhileMoving(ctx context.Context) bool {
+	for {
+		moved := g.moved.Load()
+		soon, cancel := context.WithTimeout(ctx, gatePatience-(g.mono()-time.Duration(moved)))
+		ok := soon.Err() == nil && g.wait(soon.Done())
+		cancel()
+		if ok || ctx.Err() != nil || g.moved.Load() == moved {
+			return ok
+		}
+	}
 }
 
 func (g *gate) wait(done <-chan struct{}) bool {
@@ -62,11 +72,13 @@ func (g *gate) leave() {
 	<-g.places
 }
 
-// transfer begins one that may last as long as its client, of which ctx is, wants to read. If
-// it outlasts the client, which it does only in the file system, it takes a place.
-func (g *gate) transfer(ctx context.Context) (end func()) {
+// transfer begins one that may last as long as its client, of which ctx is, wants to read. When the
+// client goes, gone is called, which must end what waits for it; what outlasts it then is in the
+// file system, and takes a place.
+func (g *gate) transfer(ctx context.Context, gone func()) (end func()) {
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
+		gone()
 		if g.wait(ended) {
 			<-ended
 			g.leave()

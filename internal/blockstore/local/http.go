@@ -237,7 +237,9 @@ func (s *Store) serveGet(w http.ResponseWriter, r *http.Request) (no *refusal) {
 	if err != nil {
 		return refusalOf(err)
 	}
-	defer s.gate.transfer(r.Context())()
+	defer s.gate.transfer(r.Context(), func() { // one that has closed its half only may still read for a while
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(blockstore.PutStall)) // as of a connection that has ended
+	})()
 	defer func() { _ = f.Close() }()
 	h := w.Header()
 	h.Set("Accept-Ranges", "bytes")

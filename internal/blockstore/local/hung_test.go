@@ -158,6 +158,58 @@ func TestReadWaits(t *testing.T) {
 	})
 }
 
+// While others come and go one waits for longer, also behind many.
+func TestReadWaitsWhileOthersMove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		g := newGate(2, func() time.Duration { return time.Since(began) })
+		for range 2 {
+			if err := g.enter(t.Context(), "get", "a"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ended := make(chan error)
+		for range 10 {
+			go func() {
+				err := g.enter(t.Context(), "get", "b")
+				if err == nil {
+					<-time.After(gatePatience * 2 / 3) // the bubble's clock
+					g.leave()
+				}
+				ended <- err
+			}()
+		}
+		g.leave() // the other one hangs
+		for range 10 {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// A client that goes while it is sent to is told of, so that what waits for it ends: only what is in
+// the file system keeps a place.
+func TestTransferEndsWithItsClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(1, (&clock.Fake{}).Mono)
+		ctx, cancel := context.WithCancel(t.Context())
+		told := make(chan struct{})
+		end := g.transfer(ctx, func() { close(told) })
+		cancel()
+		<-told
+		synctest.Wait()
+		if len(g.places) != 1 {
+			t.Error("what goes on without its client has no place")
+		}
+		end()
+		synctest.Wait()
+		if len(g.places) != 0 {
+			t.Error("it has one when it has ended")
+		}
+	})
+}
+
 // A PUT has its place until it comes back from the disk, also when it had to make room.
 func TestHungPuts(t *testing.T) {
 	const most = 4

@@ -138,7 +138,7 @@ func (f *folders) get(p place, path string) *folder {
 // getForPut is get for a PUT.
 func (f *folders) getForPut(p place, path string) *folder {
 	f.mu.Lock()
-	if p.term > f.newest.term || p.term == f.newest.term && p.high > f.newest.high {
+	if p.term > 0 && (p.term > f.newest.term || p.term == f.newest.term && p.high > f.newest.high) { // else it is a probe
 		f.newest = p
 	}
 	f.mu.Unlock()

@@ -188,6 +188,11 @@ func (s *Store) listFolder(out []blockstore.Info, p place, after blockstore.Key,
 		}
 		return nil, diskError("list", s.what(), err)
 	}
+	if len(names) == 0 { // as earlier releases, and crashes, have left them
+		d := s.folders.get(p, path)
+		s.folders.prune(p, d)
+		s.folders.release(d)
+	}
 	for _, name := range names {
 		key, ok := parseBlockName(p, name)
 		if !ok || !after.Less(key) {
