@@ -63,7 +63,7 @@ func (s *operators) Status(ctx context.Context, r *pb.StatusRequest) (*pb.Status
 	if len(n.Images) > 0 {
 		resp.ImageTxid = n.Images[len(n.Images)-1].TxID
 	}
-	resp.DiskFree, resp.DiskTotal, _ = s.store.Usage(ctx)
+	resp.DiskFree, resp.DiskTotal = s.space.Room(ctx)
 	_, resp.JournalBytes = s.journal.Size()
 	resp.ZookeeperBytes, resp.ZookeeperNodes = role.Kept, role.KeptNodes
 	resp.HeapBytes = space.HeapBytes()

@@ -129,6 +129,12 @@ func (s *Space) Measure(ctx context.Context) error {
 	return errors.Join(err, store.err)
 }
 
+// Room is how much the store has free and in all, in bytes, or had when it answered last: it may hang.
+func (s *Space) Room(ctx context.Context) (free, total int64) {
+	said := s.askStore(context.WithoutCancel(ctx))
+	return said.free, said.total
+}
+
 // askStore is how much room the store has, or had when it answered last. One question is under way at most.
 func (s *Space) askStore(ctx context.Context) usage {
 	if s.asking.CompareAndSwap(false, true) {
