@@ -93,11 +93,18 @@ func New(cfg Config) *Keeper {
 	return &Keeper{cfg: cfg, wake: make(chan struct{}, 1), turn: turn.New()}
 }
 
-// Bad is how many published images are known to be damaged or gone.
-func (k *Keeper) Bad() int {
+// Bad is how many published images are known to be of no use: damaged, gone, or such that the journal
+// does not continue them.
+func (k *Keeper) Bad() (n int) {
+	all := k.cfg.Engine.Facts().Images
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return len(k.bad)
+	for _, op := range all {
+		if slices.Contains(k.bad, published(op)) {
+			n++
+		}
+	}
+	return n
 }
 
 func (k *Keeper) markBad(img Image) {
