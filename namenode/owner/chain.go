@@ -79,5 +79,8 @@ func (c *chain) link(ctx context.Context, o *Owner, names []string) (found *reig
 		return nil, err
 	}
 	c.number, c.put, c.next = newest, now, ""
-	return nil, o.Objects.DeleteNamed(ctx, old...)
+	if err := o.Objects.DeleteNamed(ctx, old...); err != nil {
+		o.Log.Warn("earlier objects of this reign stay in the block store; their removal is tried again in two minutes", "cause", err)
+	}
+	return nil, nil
 }
