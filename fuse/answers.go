@@ -27,6 +27,9 @@ func (a answers) Writev(cancel <-chan struct{}, in *fuse.WriteIn, data [][]byte)
 		return n, s
 	}
 	if s = a.Fsync(nil, &fuse.FsyncIn{InHeader: in.InHeader, Fh: in.Fh}); !s.Ok() {
+		if s == fuse.EAGAIN { // it invites to write the same bytes again, too
+			s = fuse.EIO
+		}
 		return 0, s
 	}
 	return n, s

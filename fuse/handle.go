@@ -314,8 +314,11 @@ func (h *handle) Writev(ctx context.Context, data [][]byte, off int64) (uint32, 
 		return 0, syscall.EBADF
 	}
 	unlock, e := lockFor(ctx, h.f, false)
-	if e == syscall.EBUSY {
-		return 0, syscall.ESTALE // somebody here waits for the lease, so another host has it
+	if e == syscall.EBUSY { // somebody here waits for the lease, so another host has it
+		h.f.mu.Lock()
+		h.gen = math.MaxUint64 // no hold's: what this handle writes later would have a hole before it
+		h.f.mu.Unlock()
+		return 0, syscall.ESTALE
 	}
 	if e != 0 {
 		return 0, e
@@ -378,8 +381,17 @@ func (h *handle) close(thread uint32) syscall.Errno {
 	f := h.f
 	ctx, end := f.m.opAs(context.Background(), h.as)
 	defer end()
-	unlock, e := lock(ctx, f.one)
-	if e != 0 {
+	unlock, e := lockFor(ctx, f, false)
+	if e == syscall.EBUSY { // another close has given the lease back, and somebody here waits for it
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if h.gen != f.gen {
+			e = f.stale(h.gen)
+		} else {
+			e = 0
+		}
+	}
+	if e != 0 || unlock == nil {
 		return e
 	}
 	defer unlock()

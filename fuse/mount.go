@@ -319,7 +319,10 @@ func (m *Mounted) Unmount(ctx context.Context) error {
 			continue
 		case <-ctx.Done():
 		}
-		first = errors.Join(first, m.flushAll(context.WithoutCancel(ctx))) // who was told of a loss is told once
+		if !errors.Is(first, syscall.ESTALE) { // a loss is told once; all else is tried again
+			first = nil
+		}
+		first = errors.Join(first, m.flushAll(context.WithoutCancel(ctx)))
 		if err := m.detach(); err != nil {
 			return fserror.Wrap(fserror.Internal, "unmount", m.dir, err)
 		}

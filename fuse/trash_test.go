@@ -91,6 +91,9 @@ func TestTrash(t *testing.T) {
 
 	// A tree goes file by file, and an empty directory is an entry.
 	m.write("k/d/e/f", "deep")
+	deep, err := fs.Stat(t.Context(), "/k/d/e/f")
+	must(t, err)
+	env.Eventually(t, "it is not open any more", func() bool { return m.Uses(deep.Inode) == 0 }) // the kernel tells that after the close
 	must(t, os.RemoveAll(m.path("k/d")))
 	list := entries()
 	for _, path := range []string{"/k/d", "/k/d/e", "/k/d/e/f"} {
