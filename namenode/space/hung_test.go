@@ -63,6 +63,9 @@ func TestHungStore(t *testing.T) {
 	if err := s.Measure(t.Context()); err == nil || !strings.Contains(err.Error(), "has not said yet") {
 		t.Errorf("of a store that has said nothing: %v", err)
 	}
+	if free, total := s.Room(t.Context()); free != 0 || total != 0 { // as status asks
+		t.Errorf("%d bytes of %d", free, total)
+	}
 	if s.Refuse() == nil || b.expired != 2 {
 		t.Errorf("the disk is full, and the shortage is %q; blocks were looked at %d times", s.Short(), b.expired)
 	}
