@@ -1,6 +1,7 @@
 package env
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"os/exec"
@@ -76,7 +77,8 @@ func (s *ZooKeeperServer) Stat(t testing.TB, name string) int64 {
 }
 
 // Stats are all such values that are whole numbers. It may be asked for at any time, also of a
-// server that does not run, which is an error, as is one that is silent for a second.
+// server that does not run, which is an error, as is one that is silent for a second, or that is
+// part of no quorum.
 func (s *ZooKeeperServer) Stats() (map[string]int64, error) {
 	answer, err := s.command("mntr")
 	if err != nil {
@@ -89,6 +91,9 @@ func (s *ZooKeeperServer) Stats() (map[string]int64, error) {
 				all[f[0]] = n
 			}
 		}
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("ZooKeeper server %d says %q", s.id, answer) // it looks for its quorum
 	}
 	return all, nil
 }
