@@ -19,6 +19,7 @@ import (
 	"github.com/leasefs/leasefs/internal/blockstore/s3"
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/machine"
 	"github.com/leasefs/leasefs/internal/proof"
 	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/namenode/audit"
@@ -136,7 +137,7 @@ type Limits struct {
 	TailBudget int64 // bytes of all tails in memory
 	Reserve    int64 // bytes of disk kept free for deleting
 	// MemoryLimit is how many bytes the process should take; when three quarters
-	// are in use nothing new is made. 0: three quarters of the machine's.
+	// are in use nothing new is made. 0: three quarters of the machine's, or the container's.
 	MemoryLimit int64
 	// WatchEvents and WatchBytes bound what is kept for watches that resume or
 	// are slow.
@@ -247,7 +248,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.Groups = groups.New(c.Clock).Of
 	}
 	if c.MemoryLimit == 0 {
-		c.MemoryLimit = space.MachineMemory() / 4 * 3
+		c.MemoryLimit = machine.Memory() / 4 * 3
 	}
 	setDefault(&c.MaxUnfinished, min(max(c.MemoryLimit/16, 64<<20), 1<<30))
 	setDefault(&c.MaxConnections, space.Connections())

@@ -2,14 +2,11 @@ package blockio
 
 import (
 	"maps"
-	"math"
-	"os"
-	"path/filepath"
 	"runtime/debug"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/leasefs/leasefs/internal/machine"
 )
 
 const (
@@ -35,36 +32,9 @@ type memory struct {
 	swept    time.Time             // when they were last asked for idle blocks
 }
 
-// newMemory returns an eighth of what this process can have: of the machine's memory, or of what
-// its control groups or GOMEMLIMIT leave it.
+// newMemory returns an eighth of what this process can have, by the machine and by GOMEMLIMIT.
 func newMemory() *memory {
-	total := int64(4 << 30) // where none is known
-	if text, err := os.ReadFile("/proc/meminfo"); err == nil {
-		if f := strings.Fields(string(text)); len(f) > 1 && f[0] == "MemTotal:" {
-			kb, _ := strconv.ParseInt(f[1], 10, 64)
-			total = kb << 10
-		}
-	}
-	groups, _ := os.ReadFile("/proc/self/cgroup")
-	total = min(total, groupLimit("/sys/fs/cgroup", string(groups)), debug.SetMemoryLimit(-1))
-	return &memory{most: max(total/8, leastMemory), fetchers: make(map[*Fetcher]struct{})}
-}
-
-// groupLimit is the least limit of the control groups (version 2) that a process is in.
-func groupLimit(root, groups string) int64 {
-	least := int64(math.MaxInt64)
-	for line := range strings.Lines(groups) {
-		group, is := strings.CutPrefix(strings.TrimSpace(line), "0::")
-		for is {
-			text, _ := os.ReadFile(filepath.Join(root, group, "memory.max"))
-			if limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil { // else there is none
-				least = min(least, limit)
-			}
-			is = group != "/" && group != "."
-			group = filepath.Dir(group)
-		}
-	}
-	return least
+	return &memory{most: max(min(machine.Memory(), debug.SetMemoryLimit(-1))/8, leastMemory), fetchers: make(map[*Fetcher]struct{})}
 }
 
 // take takes room for n bytes, of a Fetcher or (nil) a writer, if there is. Whoever is alone

@@ -2,12 +2,9 @@ package blockio
 
 import (
 	"bytes"
-	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -30,6 +27,15 @@ func (s *store) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
+// listOf is a file of so many blocks that are alike.
+func listOf(blocks, length, stored int64, crc uint32) *List {
+	l := &List{To: blocks * length}
+	for i := range blocks {
+		l.Blocks = append(l.Blocks, Block{Key: blockstore.Key{Term: 1, Seq: uint64(i)}, Off: i * length, Used: length, Data: length, Stored: stored, CRC: crc, URL: "http://store/"}) //nolint:gosec // a number
+	}
+	return l
+}
+
 // Files that are read in order have whole blocks in memory, which are bounded: beyond that they
 // are read by pieces, with the same bytes, until others have been idle for a while.
 func TestMemoryIsBounded(t *testing.T) {
@@ -43,10 +49,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		s := &store{object: object}
 		b := NewTransport(&http.Client{Transport: s}, nil, nil, time.Minute)
 		b.memory.most = 10 * stored
-		l := &List{To: blocks * length}
-		for i := range int64(blocks) {
-			l.Blocks = append(l.Blocks, Block{Key: blockstore.Key{Term: 1, Seq: uint64(i)}, Off: i * length, Used: length, Data: length, Stored: stored, CRC: crc, URL: "http://store/"})
-		}
+		l := listOf(blocks, length, stored, crc)
 		var all []*Fetcher
 		for range files {
 			f := NewFetcher(t.Context(), b, File{Path: "/f", Ahead: 2, Tries: func() Tries { return Tries{Limit: time.Minute} }})
@@ -138,10 +141,7 @@ func TestSlowReadersFetchLittle(t *testing.T) {
 		s := &store{object: object}
 		b := NewTransport(&http.Client{Transport: s}, nil, nil, time.Minute)
 		b.memory.most = 6 * stored
-		l := &List{To: blocks * length}
-		for i := range int64(blocks) {
-			l.Blocks = append(l.Blocks, Block{Key: blockstore.Key{Term: 1, Seq: uint64(i)}, Off: i * length, Used: length, Data: length, Stored: stored, CRC: crc, URL: "http://store/"})
-		}
+		l := listOf(blocks, length, stored, crc)
 		for _, pause := range []time.Duration{time.Second, 4 * time.Second} {
 			before := s.bytes.Load()
 			var all []*Fetcher
@@ -164,24 +164,4 @@ func TestSlowReadersFetchLittle(t *testing.T) {
 			}
 		}
 	})
-}
-
-// A limit of any of the control groups counts.
-func TestGroupLimit(t *testing.T) {
-	root := t.TempDir()
-	for name, limit := range map[string]string{"system.slice/m.service": "max", "system.slice": "1073741824", ".": "2147483648"} {
-		if err := os.MkdirAll(filepath.Join(root, name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(root, name, "memory.max"), []byte(limit+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for groups, want := range map[string]int64{
-		"0::/system.slice/m.service\n": 1 << 30, "1:memory:/a\n0::/\n": 2 << 30, "0::/user.slice/x\n": 2 << 30, "": math.MaxInt64,
-	} {
-		if got := groupLimit(root, groups); got != want {
-			t.Errorf("%q: %d, want %d", groups, got, want)
-		}
-	}
 }

@@ -5,19 +5,9 @@ import (
 	"io"
 	"math"
 	"os"
-	"runtime"
 
 	"golang.org/x/sys/unix"
 )
-
-// MachineMemory is the machine's memory in bytes; 4 GiB where that cannot be known.
-func MachineMemory() int64 {
-	var si unix.Sysinfo_t
-	if unix.Sysinfo(&si) != nil || runtime.GOOS != "linux" {
-		return 4 << 30
-	}
-	return int64(si.Totalram) * int64(si.Unit) //nolint:gosec // fits
-}
 
 // SameDisk reports whether two folders are known to be of one file system.
 func SameDisk(a, b string) bool {

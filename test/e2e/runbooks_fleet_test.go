@@ -55,7 +55,7 @@ func alteredProgram(t *testing.T) string {
 		alteredPath = altered.Build(t, "../..", dir,
 			altered.Change{File: "namenode/config.go", Old: "cmp.Or[clock.Clock](c.Clock, clock.System{})", New: "cmp.Or[clock.Clock](c.Clock, alteredClock{})"},
 			altered.Change{File: "namenode/config.go", Old: "setDefault(&c.SweepEvery, time.Hour)", New: "setDefault(&c.SweepEvery, time.Second)"},
-			altered.Change{File: "namenode/config.go", Old: "c.MemoryLimit = space.MachineMemory() / 4 * 3", New: `c.MemoryLimit = mib("` + memoryVariable + `", space.MachineMemory()/4*3)`},
+			altered.Change{File: "namenode/config.go", Old: "c.MemoryLimit = machine.Memory() / 4 * 3", New: `c.MemoryLimit = mib("` + memoryVariable + `", machine.Memory()/4*3)`},
 			altered.Change{File: "namenode/config.go", Old: "setDefault(&c.CheckpointBytes, 256<<20)", New: `setDefault(&c.CheckpointBytes, mib("` + imageVariable + `", 256<<20))`},
 			altered.Change{File: "namenode/config.go", Old: "setDefault(&c.TailBudget, DefaultTailBudget)", New: `setDefault(&c.TailBudget, mib("` + tailsVariable + `", DefaultTailBudget))`},
 			altered.Change{File: "namenode/serve/shares.go", Old: "const maxStreams = 1 << 17", New: "const maxStreams = 200"},
