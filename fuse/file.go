@@ -83,10 +83,10 @@ func (f *file) unuse() {
 	if f.uses == 1 && f.hidden {
 		unlock, _ := f.naming.Lock(context.Background()) // it is free: who holds it uses the file
 		f.m.mu.Unlock()
-		_, err := f.m.fs.RemoveTaken(lowlevel.As(f.m.ctx, f.hiddenBy), lowlevel.Inode(f.ino), lowlevel.Taken{Was: f.was})
+		gone := removeHidden(f)
 		unlock()
 		f.m.mu.Lock()
-		if err == nil || errors.Is(err, fserror.NotFound) {
+		if gone {
 			f.hidden = false
 		}
 	}
@@ -109,11 +109,16 @@ func (f *file) unuse() {
 func removeLater(f *file) {
 	f.m.log.Warn("leasefs: a removed file could not be removed for good with its last close; it is tried in the background", "name", f.was, "inode", f.ino)
 	for wait := time.Second; clock.Pause(f.m.ctx, wait) == nil; wait = min(2*wait, time.Minute) {
-		_, err := f.m.fs.RemoveTaken(lowlevel.As(f.m.ctx, f.hiddenBy), lowlevel.Inode(f.ino), lowlevel.Taken{Was: f.was})
-		if err == nil || errors.Is(err, fserror.NotFound) {
+		if removeHidden(f) {
 			return
 		}
 	}
+}
+
+// removeHidden removes a hidden file for good.
+func removeHidden(f *file) (gone bool) {
+	_, err := f.m.fs.RemoveTaken(lowlevel.As(f.m.ctx, f.hiddenBy), lowlevel.Inode(f.ino), lowlevel.Taken{Was: f.was})
+	return err == nil || errors.Is(err, fserror.NotFound)
 }
 
 // opener is one of those who have the file open; false if nobody has.
