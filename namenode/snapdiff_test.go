@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/namespace/snapshots"
@@ -24,8 +25,8 @@ func snapshotsOf(t *testing.T, s *service, who func(string) (*pb.CallId, *pb.Cal
 	allow, snap := &pb.AllowSnapshotsRequest{At: pb.At(dir), Allow: true}, &pb.MakeSnapshotRequest{At: pb.At(dir), Name: "s"}
 	allow.Call, allow.Caller = who("root")
 	snap.Call, snap.Caller = who("root")
-	for _, name := range []string{"/first", "/sub"} {
-		mkdir := &pb.MkdirRequest{At: pb.At(dir + name), Parents: true}
+	for _, name := range []string{"first", "sub"} {
+		mkdir := &pb.MkdirRequest{At: pb.At(fspath.Join(dir, name)), Parents: true}
 		mkdir.Call, mkdir.Caller = who("root")
 		if _, err := s.Mkdir(t.Context(), mkdir); err != nil {
 			t.Fatal(err)
@@ -54,22 +55,44 @@ func TestDifferencesAreDurable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	differ := func() (*pb.DiffSnapshotsResponse, error) {
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		defer cancel()
+	differ := func(ctx context.Context) (*pb.DiffSnapshotsResponse, error) {
 		r := &pb.DiffSnapshotsRequest{At: pb.At("/d"), From: "s"}
 		_, r.Caller = who("root")
 		return s.calls.DiffSnapshots(ctx, r)
 	}
-	if r, err := differ(); !errors.Is(err, context.DeadlineExceeded) {
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if r, err := differ(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("told too early: %v, %v", r, err)
 	}
 	open()
 	if err := s.engine.WaitDurable(t.Context(), wait); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := differ(); err != nil || len(r.GetChanges()) != 1 {
+	if r, err := differ(t.Context()); err != nil || len(r.GetChanges()) != 1 {
 		t.Errorf("%v, %v", r, err)
+	}
+}
+
+// TestDifferencesOfTheRoot: paths are relative to the directory that is compared, also to the root.
+func TestDifferencesOfTheRoot(t *testing.T) {
+	s := startAt(t, new(clock.Fake)).calls
+	who := callers()
+	snapshotsOf(t, s, who, "/")
+	mkdir := &pb.MkdirRequest{At: pb.At("/sub/new")}
+	mkdir.Call, mkdir.Caller = who("root")
+	if _, err := s.Mkdir(t.Context(), mkdir); err != nil {
+		t.Fatal(err)
+	}
+	r := &pb.DiffSnapshotsRequest{At: pb.At("/"), From: "s"}
+	_, r.Caller = who("root")
+	resp, err := s.DiffSnapshots(t.Context(), r)
+	var told []string
+	for _, c := range resp.GetChanges() {
+		told = append(told, fmt.Sprintf("%s into %s", c.GetPath(), c.GetInto()))
+	}
+	if want := "[sub into  sub/new into sub]"; err != nil || fmt.Sprint(told) != want {
+		t.Errorf("%v, want %s; %v", told, want, err)
 	}
 }
 

@@ -326,16 +326,12 @@ func (d *differ) stays(dir namespace.InodeID) bool {
 
 // below is the path of an inode on one side, relative to the directory, and whether it is there.
 func (d *differ) below(s *snapshots.Snapshot, id namespace.InodeID) (string, bool) {
-	var names []string
-	for id != d.dir {
-		a, err := d.tree.Stat(nil, namespace.Inode(number(s, id)))
-		if err != nil || a.Parent == 0 {
-			return "", false
-		}
-		names, id = append(names, a.Name), inode(a.Parent)
+	path, _ := d.tree.Path(number(s, id))
+	top, _ := d.tree.Path(number(s, d.dir))
+	if id == d.dir || path == "" {
+		return "", path != ""
 	}
-	slices.Reverse(names)
-	return strings.Join(names, "/"), true
+	return strings.CutPrefix(path, strings.TrimSuffix(top, "/")+"/")
 }
 
 // where is the path of a directory that is on both sides: where it was, if the caller may see that.
