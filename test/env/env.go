@@ -156,7 +156,7 @@ func (n *Namenode) BlockFiles(t testing.TB, term, seq uint64) (found []string) {
 // with the test.
 func (n *Namenode) Client(t testing.TB, mods ...func(*client.Config)) *client.FS {
 	t.Helper()
-	cfg := client.Config{Namenodes: []string{n.cfg.Listen}, User: "root", Timeout: 20 * time.Second}
+	cfg := client.Config{Namenodes: []string{n.cfg.Listen}, User: "root", Timeout: 45 * time.Second}
 	if n.cfg.Clock != nil {
 		cfg.Clock = n.cfg.Clock
 	}
