@@ -141,7 +141,7 @@ func richer(t tb) *rig {
 	return r
 }
 
-func TestImage(t *testing.T) {
+func TestImageOfAllThatThereIs(t *testing.T) {
 	testImage(t, rich(t))
 	testImage(t, richer(t))
 }

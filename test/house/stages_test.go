@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -34,8 +35,8 @@ func testsOf(t *testing.T, dir string) (names []string) {
 }
 
 // TestLongTests reads which tests the Makefile leaves to the long stage: each name is that of a
-// test which that stage runs, and all tests that need Chromium are among them, since make test does
-// not install it.
+// test which that stage runs, and of no test elsewhere, which no stage would run; and all tests that
+// need Chromium are among them, since make test does not install it.
 func TestLongTests(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join("..", "..", "Makefile"))
 	if err != nil {
@@ -55,7 +56,31 @@ func TestLongTests(t *testing.T) {
 			t.Errorf("%s, which needs Chromium, is not in LONG: make test would run it, and installs no Chromium", name)
 		}
 	}
-	run := slices.Concat(page, testsOf(t, "test/e2e"), testsOf(t, "namenode"), testsOf(t, "internal/journal/zk"), testsOf(t, "test/sim"))
+	looks := []string{"test/page", "test/e2e", "namenode", "internal/journal/zk", "test/sim"}
+	var run []string
+	for _, dir := range looks {
+		run = append(run, testsOf(t, dir)...)
+	}
+	skipped := regexp.MustCompile(list("LONG") + "|" + list("LONG_FULL"))
+	if err := filepath.WalkDir(filepath.Join("..", ".."), func(path string, d fs.DirEntry, err error) error {
+		switch dir := filepath.ToSlash(strings.TrimPrefix(path, filepath.Join("..", "..")+string(filepath.Separator))); {
+		case err != nil || !d.IsDir():
+		case strings.HasPrefix(d.Name(), ".") && d.Name() != "..":
+			return fs.SkipDir
+		case !slices.Contains(looks, dir):
+			if files, _ := filepath.Glob(filepath.Join(path, "*_test.go")); len(files) == 0 {
+				break
+			}
+			for _, name := range testsOf(t, dir) {
+				if skipped.MatchString(name) {
+					t.Errorf("%s of %s has a name that make test skips, and the long stage does not look there: give it another name", name, dir)
+				}
+			}
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
 	for _, lists := range []string{"FULL", "LONG", "LONG_FULL", "STORES"} {
 		names := strings.TrimSuffix(strings.TrimPrefix(list(lists), "^Test("), ")$")
 		for part := range strings.SplitSeq(names, "|") {

@@ -431,7 +431,7 @@ func TestStopWithAFailure(t *testing.T) {
 }
 
 // After Release nothing more is taken, and what was taken becomes durable.
-func TestRelease(t *testing.T) {
+func TestReleaseEndsTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSink(t, 1, nil)
 		s.add(1, 2)
