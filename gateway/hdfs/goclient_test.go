@@ -74,9 +74,9 @@ func TestOddChunks(t *testing.T) {
 		if !bytes.Equal(b, want) {
 			t.Fatalf("other bytes: %d from %d on", len(b), off)
 		}
-		at, clear := int64(off), b[:1]
-		clear[0] = ^want[0]
-		if _, err := f.ReadAt(clear, at); err != nil && !errors.Is(err, io.EOF) || clear[0] != want[0] {
+		at, one := int64(off), b[:1]
+		one[0] = ^want[0]
+		if _, err := f.ReadAt(one, at); err != nil && !errors.Is(err, io.EOF) || one[0] != want[0] {
 			t.Fatalf("another byte at %d: %v", off, err)
 		}
 	}
