@@ -61,18 +61,21 @@ func TestHadoopAndMounts(t *testing.T) {
 // soft limit another client of HDFS appends to it as to any file.
 func TestHadoopKilledWriter(t *testing.T) {
 	t.Parallel()
-	ctx := deadline(t, 2*time.Minute)
-	n := startNamenode(ctx, t, "--soft-limit", "5s")
+	ctx := deadline(t, 3*time.Minute)
+	const soft = 30 * time.Second // Hadoop's client takes some seconds until it asks
+	n := startNamenode(ctx, t, "--soft-limit", soft.String())
 	g := startGateway(ctx, n)
 	more := filepath.Join(t.TempDir(), "more")
 	if err := os.WriteFile(more, []byte("more\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	java := start(ctx, t, g.javaSpec(appender, g.hdfs, "/f"))
+	began := time.Now()
 	java.feed("one\ntwo\nthree\n")
 	java.prints(ctx, java.out, "three lines", func(s string) bool { return strings.HasSuffix(s, "three\n") })
 	java.kill()
-	for {
+	refused := 0
+	for ; ; refused++ {
 		p := g.begin(ctx, "org.apache.hadoop.fs.FsShell", "-fs", g.hdfs, "-appendToFile", more, "/f")
 		if p.wait(ctx) == 0 {
 			break
@@ -80,6 +83,9 @@ func TestHadoopKilledWriter(t *testing.T) {
 		if says := p.err.String(); !strings.Contains(says, "/f: held by DFSClient") {
 			t.Fatalf("while the file is the killed writer's: %s", says)
 		}
+	}
+	if d := time.Since(began); refused == 0 || d < soft {
+		t.Errorf("%d appends were refused, and one succeeded after %s, with a soft limit of %s", refused, d, soft)
 	}
 	if got := n.run(ctx, "cat", "/f"); got != "one\ntwo\nthree\nmore\n" {
 		t.Errorf("what was written: %q", got)

@@ -194,7 +194,7 @@ func TestHadoopClients(t *testing.T) {
 
 	_, port, _ := strings.Cut(g.addr, ":")
 	for _, argv := range [][]string{{"testdata/hadoop/use_webhdfs.py", port}, {"testdata/hadoop/use_hdfs.py", g.hdfs}} {
-		p := start(ctx, t, spec{argv: append([]string{"python3"}, argv...), env: []string{"PYTHONPATH=" + hadoop + "/python", "HADOOP_USER_NAME=root"}, stdin: reader("")})
+		p := start(ctx, t, spec{argv: append([]string{python}, argv...), env: []string{"PYTHONPATH=" + hadoop + "/python", "HADOOP_USER_NAME=root"}, stdin: reader("")})
 		p.ends(ctx, 0)
 	}
 	n.fsck(ctx)
@@ -231,13 +231,12 @@ func TestHadoopPutOverAKilledNamenode(t *testing.T) {
 	ctx := deadline(t, 4*time.Minute)
 	n := startNamenode(ctx, t)
 	g := startGateway(ctx, n)
-	content := make([]byte, 200<<20)
-	_, _ = rand.Read(content) // it never fails
-	fs := n.client(ctx)
-	file := filepath.Join(t.TempDir(), "large")
-	if err := os.WriteFile(file, content, 0o600); err != nil {
+	file := jdk(t)
+	content, err := os.ReadFile(file)
+	if err != nil {
 		t.Fatal(err)
 	}
+	fs := n.client(ctx)
 	for _, scheme := range []string{"webhdfs://" + g.addr, g.hdfs} {
 		name := "/" + scheme[:4]
 		put := g.begin(ctx, "org.apache.hadoop.fs.FsShell", "-fs", scheme, "-put", "-d", file, name)

@@ -1,8 +1,11 @@
 package files
 
 import (
+	"context"
+	"errors"
 	"sync"
 
+	"github.com/leasefs/leasefs/client/leasehistory"
 	"github.com/leasefs/leasefs/gateway/users"
 )
 
@@ -60,16 +63,42 @@ func (e *endings) of(what ending) (length int64, ok bool) {
 	return length, ok
 }
 
-// noteDropped notes of a file that was lost whether its client wrote bytes that are not in it: another
-// may have made it as long since then.
-func (t *Table) noteDropped(f *file) {
-	if f.w.Durable() < f.w.Length() {
-		t.dropped.add(ending{key: f.holder, inode: f.w.Inode()}, int64(f.w.Token())) //nolint:gosec // see add
+// noteDropped notes of a file that was lost, or that was closed without its last bytes, whether its client
+// wrote bytes that are not in it for all that is known: another may have made it as long since then.
+func (t *Table) noteDropped(f *file, lost bool) {
+	if f.w.Durable() >= f.w.Length() {
+		return
 	}
+	at := &t.cut
+	if lost { // an earlier close may have been carried out, and not answered
+		at = &t.dropped
+	}
+	at.add(ending{key: f.holder, inode: f.w.Inode()}, int64(f.w.Token())) //nolint:gosec // see add
 }
 
 // hasDropped tells whether bytes of a client were dropped who believes that last is a file's last block.
-func (t *Table) hasDropped(key users.Key, inode uint64, last *Block) bool {
-	epoch, ok := t.dropped.of(ending{key: key, inode: inode})
-	return ok && last != nil && last.epoch() <= epoch // else he has opened the file again since then
+func (t *Table) hasDropped(ctx context.Context, u *users.User, key users.Key, inode uint64, last *Block) bool {
+	noted := func(at *endings) (epoch int64, yes bool) {
+		epoch, yes = at.of(ending{key: key, inode: inode})
+		return epoch, yes && last != nil && last.epoch() <= epoch // else he has opened the file again since then
+	}
+	if _, yes := noted(&t.cut); yes {
+		return true
+	}
+	epoch, yes := noted(&t.dropped)
+	return yes && !wasClosed(ctx, u, key, inode, uint64(epoch)) //nolint:gosec // it was one
+}
+
+// wasClosed tells whether the namenode remembers that an opening of a file ended by a close of its
+// client: with all bytes, since a file of which some do not get in is noted otherwise.
+func wasClosed(ctx context.Context, u *users.User, key users.Key, inode, epoch uint64) (closed bool) {
+	enough := errors.New("it is found")
+	_, _ = leasehistory.Read(ctx, u.FS.FS, leasehistory.Filter{Holder: key.Client}, func(s *leasehistory.Span) error { // what is not known was not closed
+		if s.Inode != inode || s.Epoch != epoch {
+			return nil
+		}
+		closed = s.Why == "closed"
+		return enough
+	})
+	return closed
 }

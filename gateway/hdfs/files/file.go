@@ -25,7 +25,6 @@ type file struct {
 	gone   atomic.Bool
 	heard  atomic.Int64 // when the client was heard of last: a Duration since table.began
 	left   atomic.Int64 // when Complete said last that the file is not closed yet; 0: it did not
-	closes atomic.Bool  // Complete has tried to close it, with all that had arrived
 
 	pipe atomic.Pointer[Pipe] // that may bring bytes now
 	// trouble is why bytes could not be kept, which a connection for bytes cannot say: the
@@ -275,11 +274,7 @@ func (t *Table) Complete(ctx context.Context, u *users.User, name, path string, 
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.closeTime)
 	defer cancel()
-	first := f.closes.CompareAndSwap(false, true)
 	err = f.u.FS.CloseOrKeep(ctx, f.w)
-	if first && isLost(f.w, err) {
-		t.noteDropped(f) // no earlier call can have brought the rest
-	}
 	switch kind := fserror.KindOf(err); {
 	case err == nil:
 	case kind == fserror.Closed: // another call does it
@@ -296,6 +291,8 @@ func (t *Table) Complete(ctx context.Context, u *users.User, name, path string, 
 		f.left.Store(max(int64(t.age()), 1))
 		t.cfg.Logger.Warn("a file cannot be closed yet; its client is told to ask again", "path", f.path, "client", name, "cause", err)
 		return false, nil
+	default:
+		t.noteDropped(f, isLost(f.w, err))
 	}
 	t.forget(f)
 	f.hangUp()
@@ -324,6 +321,9 @@ func (t *Table) closeLeft(ctx context.Context, all []*file) {
 		if err != nil && (fserror.Transient(err) || fserror.KindOf(err) == fserror.Closed) {
 			return // a later renewal tries it, or another call does
 		}
+		if err != nil {
+			t.noteDropped(f, isLost(f.w, err))
+		}
 		t.forget(f)
 		f.hangUp()
 		if err != nil {
@@ -351,7 +351,7 @@ func (t *Table) wasCompleted(ctx context.Context, u *users.User, key users.Key, 
 	default:
 		i, err = u.FS.Stat(ctx, path)
 	}
-	if err != nil || i.Open != nil || t.hasDropped(key, i.Inode, last) {
+	if err != nil || i.Open != nil || t.hasDropped(ctx, u, key, i.Inode, last) {
 		return false
 	}
 	if end, ok := t.endings.of(endingOf(key, i.Inode, last)); ok && end == i.Length {

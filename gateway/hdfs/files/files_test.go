@@ -41,10 +41,14 @@ func start(t testing.TB, mods ...func(*namenode.Config)) *rig {
 }
 
 // gateway is another one of the namenode.
-func gateway(t testing.TB, nn *env.Namenode) *rig {
+func gateway(t testing.TB, nn *env.Namenode, mods ...func(*client.Config)) *rig {
 	t.Helper()
 	life, kill := context.WithCancel(context.Background()) //nolint:usetesting // it ends after the test
-	all := users.New(life, client.Config{Namenodes: []string{nn.Addr()}, Timeout: time.Minute}, 100, nil)
+	cfg := client.Config{Namenodes: []string{nn.Addr()}, Timeout: time.Minute}
+	for _, mod := range mods {
+		mod(&cfg)
+	}
+	all := users.New(life, cfg, 100, nil)
 	r := &rig{New(Config{Users: all}), t, nn, nil, nil}
 	var err error
 	if r.u, err = all.Get(t.Context(), users.Key{User: "root"}); err != nil {

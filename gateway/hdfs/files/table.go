@@ -41,7 +41,8 @@ type Table struct {
 	again  singleflight.Group // files that are being opened again
 
 	endings   endings
-	dropped   endings // of files that were lost with bytes which were not durable: the epoch
+	dropped   endings // of files that were lost with bytes which were not known to be durable: the epoch
+	cut       endings // of files that were closed without bytes of their clients: the epoch
 	asked     *asked
 	short     sync.Once // for the log
 	began     time.Time
@@ -187,9 +188,7 @@ func (t *Table) add(p *writing, w *client.Writer, path string, a hadoop.Attr, re
 // more, and not before: one who has nothing to send asks to complete the file, and learns the
 // reason, which a connection for bytes cannot say.
 func (t *Table) dropLost(f *file) {
-	if !f.closes.Load() { // else Complete knows whether that was carried out
-		t.noteDropped(f) // first: who does not find the file any more looks for that
-	}
+	t.noteDropped(f, true) // first: who does not find the file any more looks for that
 	if !t.forget(f) {
 		return
 	}

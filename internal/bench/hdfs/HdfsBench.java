@@ -36,7 +36,8 @@ import org.apache.hadoop.util.ToolRunner;
  *
  * <pre>java [-Dn=… -Dthreads=… …] HdfsBench hdfs://HOST:PORT WORK</pre>
  *
- * Works on bytes (smallfile, big, dfsio) take webhdfs://HOST:PORT, too.
+ * Works on bytes (smallfile, big, dfsio) and on names (mkdirs, create, stat, list100, rename, delete) take
+ * webhdfs://HOST:PORT, too; those on names then make the calls of FileSystem instead of ClientProtocol's.
  *
  * Every work runs twice in the same JVM: a quarter of its size to warm up, then timed. Calls are spread over several
  * connections, which Hadoop by itself would not do. System properties that begin with {@code hdfs.} go into the
@@ -112,28 +113,28 @@ public final class HdfsBench {
     fs.get(0).mkdirs(root);
     switch (work) {
       case "mkdirs":
-        twice(N, (dir, n) -> (w, i) -> nn(w).mkdirs(dir + "/d" + i, FsPermission.getDirDefault(), true));
+        twice(N, (dir, n) -> (w, i) -> check(mkdirs(w, dir + "/d" + i), "a directory was not made"));
         break;
       case "create":
         twice(N, (dir, n) -> (w, i) -> createAndClose(w, file(dir, i)));
         break;
       case "stat":
-        twice(N, withFiles((w, file) -> nn(w).getFileInfo(file)));
+        twice(N, withFiles(this::stat));
         break;
       case "open":
         twice(N, withFiles((w, file) -> nn(w).getBlockLocations(file, 0, Long.MAX_VALUE)));
         break;
       case "rename":
-        twice(N, withFiles((w, file) -> nn(w).rename(file, file + "-renamed")));
+        twice(N, withFiles((w, file) -> check(rename(w, file, file + "-renamed"), file + " was not renamed")));
         break;
       case "delete":
-        twice(N, withFiles((w, file) -> nn(w).delete(file, false)));
+        twice(N, withFiles((w, file) -> check(delete(w, file), file + " was not deleted")));
         break;
       case "list100":
         twice(N, (dir, n) -> {
           parallel(THREADS, 100, (w, i) -> createAndClose(w, dir + "/f" + i));
           return (w, i) -> {
-            int got = nn(w).getListing(dir, new byte[0], false).getPartialListing().length;
+            int got = list(w, dir);
             check(got == 100, got + " entries listed instead of 100");
           };
         });
@@ -344,6 +345,30 @@ public final class HdfsBench {
     return nn.get(worker % nn.size());
   }
 
+  // Calls on names: those of ClientProtocol, by another protocol than hdfs:// those of FileSystem.
+
+  private boolean mkdirs(int worker, String dir) throws IOException {
+    return nn.isEmpty() ? fs(worker).mkdirs(new Path(dir)) : nn(worker).mkdirs(dir, FsPermission.getDirDefault(), true);
+  }
+
+  private void stat(int worker, String file) throws IOException {
+    Object st = nn.isEmpty() ? fs(worker).getFileStatus(new Path(file)) : nn(worker).getFileInfo(file);
+    check(st != null, file + " is not there");
+  }
+
+  private boolean rename(int worker, String from, String to) throws IOException {
+    return nn.isEmpty() ? fs(worker).rename(new Path(from), new Path(to)) : nn(worker).rename(from, to);
+  }
+
+  private boolean delete(int worker, String file) throws IOException {
+    return nn.isEmpty() ? fs(worker).delete(new Path(file), false) : nn(worker).delete(file, false);
+  }
+
+  private int list(int worker, String dir) throws IOException {
+    return nn.isEmpty() ? fs(worker).listStatus(new Path(dir)).length
+        : nn(worker).getListing(dir, new byte[0], false).getPartialListing().length;
+  }
+
   private static String file(String dir, int i) {
     return dir + "/" + i % FANOUT + "/f" + i;
   }
@@ -361,6 +386,10 @@ public final class HdfsBench {
 
   /** Makes a file as Hadoop's client does, which names the inode when it is complete. */
   private void createAndClose(int worker, String file) throws IOException {
+    if (nn.isEmpty()) {
+      fs(worker).create(new Path(file), false).close();
+      return;
+    }
     String holder = "worker-" + worker;
     long inode = create(worker, file, holder);
     check(nn(worker).complete(file, holder, null, inode), file + " was not closed");

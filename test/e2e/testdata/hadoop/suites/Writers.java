@@ -18,6 +18,7 @@ import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import org.apache.hadoop.fs.BlockLocation;
 import org.apache.hadoop.fs.CreateFlag;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
@@ -197,7 +198,9 @@ public class Writers {
     assertNotEquals("done", end(out::close));
     has(file, concat(random(100_000, 1), random(5000, 2)));
     assertTrue(bob.recoverLease(file)); // of a file that nobody writes
-    assertEquals("FileNotFoundException", end(() -> bob.recoverLease(new Path(file.getParent(), "none"))));
+    Path none = new Path(file.getParent(), "none");
+    assertEquals("FileNotFoundException", end(() -> bob.recoverLease(none)));
+    assertEquals("FileNotFoundException", end(() -> bob.isFileClosed(none)));
   }
 
   @Test public void recoverLeaseOfAnEmptyFile() throws Exception {
@@ -226,6 +229,13 @@ public class Writers {
       }
     }
     has(file, all);
+    BlockLocation[] blocks = bob.getFileBlockLocations(file, 0, all.length); // three are full
+    assertEquals(4, blocks.length);
+    for (int i = 0; i < blocks.length; i++) {
+      assertEquals(i * BLOCK, blocks[i].getOffset());
+      assertEquals(Math.min(BLOCK, all.length - i * BLOCK), blocks[i].getLength());
+      assertEquals(1, blocks[i].getHosts().length);
+    }
   }
 
   @Test public void appendsInTurn() throws Exception {
