@@ -190,7 +190,7 @@ func (w *Watcher) again(err error) error {
 	e, answered := namecall.Answer(err)
 	if answered {
 		switch e.Kind {
-		case fserror.NotActive, fserror.Retry, fserror.Unavailable, fserror.Canceled:
+		case fserror.NotActive, fserror.Retry, fserror.Unavailable, fserror.Canceled, fserror.Deadline: // the last: nothing was read for a while
 		default:
 			return fserror.Under(e, "watch", cmp.Or(e.Path, w.path)) // and not of how the namenode looked for the path
 		}
