@@ -135,7 +135,9 @@ func (r *Role) Open(ctx context.Context) (*datadir.Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.dir, err = datadir.Open(r.cfg.FS, r.cfg.Data, id)
+	if r.dir, err = datadir.Open(r.cfg.FS, r.cfg.Data, id); err == nil {
+		r.dir.Probes = r.cfg.HA != nil
+	}
 	return r.dir, err
 }
 
