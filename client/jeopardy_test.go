@@ -1,9 +1,12 @@
 package client
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 // Jeopardy of a lease that is kept alive is told a grace before it can end, and when it
@@ -50,5 +53,62 @@ func TestJeopardy(t *testing.T) {
 		c := k.Jeopardy(0)
 		k.Stop()
 		<-c
+	})
+}
+
+// Who closes the client keeps nothing alive any more, and whoever relies on it is told.
+func TestJeopardyByClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.leases[7] = true
+		fs := start(t, f)
+		k, err := fs.Leases().KeepAlive(t.Context(), 7)
+		check(t, err)
+		var all [50]<-chan struct{}
+		for i := range all {
+			all[i] = k.Jeopardy(0)
+		}
+		check(t, fs.Close())
+		for _, told := range all {
+			<-told
+		}
+		<-k.Jeopardy(0)
+	})
+}
+
+// A grace that is not left now and then in perfect health is refused: for a lock before it is
+// taken; for a lease that is kept alive it is told at once, and not at some time.
+func TestTooMuchGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.leases[7] = true
+		fs := start(t, f)
+		check(t, fs.WriteFile(t.Context(), "/l", nil))
+		ttl := fs.session.SoftLimit()
+		for _, grace := range []time.Duration{ttl/3 + 1, ttl / 2, ttl, time.Hour} {
+			_, err := fs.Lock(t.Context(), "/l", LockOptions{Grace: grace})
+			wantKind(t, err, fserror.InvalidArgument)
+			for _, what := range []string{"lock /l", ttl.String(), (ttl / 3).String()} {
+				if !strings.Contains(err.Error(), what) {
+					t.Errorf("%v: does not name %s", err, what)
+				}
+			}
+		}
+		l, err := fs.Lock(t.Context(), "/l", LockOptions{Grace: ttl / 3})
+		check(t, err)
+		k, err := fs.Leases().KeepAlive(t.Context(), 7)
+		check(t, err)
+		most := k.l.TTL() / 2
+		<-k.Jeopardy(most + 1)
+		kept := k.Jeopardy(most)
+		<-time.After(10 * time.Minute)
+		select {
+		case <-l.Jeopardy():
+			t.Error("a lock is in jeopardy in perfect health")
+		case <-kept:
+			t.Error("a lease is in jeopardy in perfect health")
+		default:
+		}
+		check(t, l.Unlock(t.Context()))
 	})
 }

@@ -30,20 +30,22 @@ func (l *KeptLease) Context() context.Context { return l.l.Context() }
 func (l *KeptLease) Remaining() time.Duration { return l.l.Remaining() }
 
 // Jeopardy returns a channel that is closed when keep-alives do not come through and the
-// lease may end within grace, or when its Context ends: whatever relies on the lease should
-// stop then. A grace of 0 is a quarter of the time to live, at most ten seconds. Each call
-// costs a goroutine until then, or until Close of the FS.
+// lease may end within grace, or when its Context ends, also by Close of the FS: whatever relies
+// on the lease should stop then. A grace of 0 is a quarter of the time to live, at most ten
+// seconds. One of more than half the time to live cannot be kept, since so little can be left
+// in perfect health: the channel is closed at once, and the log says why. Each call costs a
+// goroutine until then.
 func (l *KeptLease) Jeopardy(grace time.Duration) <-chan struct{} {
-	if grace <= 0 {
-		grace = defaultGrace(l.l.TTL())
-	}
 	told := make(chan struct{})
-	if !l.fs.goRun(func() {
-		if l.fs.jeopardized(l.Remaining, grace, l.Context().Done(), nil) {
-			close(told)
-		}
+	grace, err := keepalive.Grace(grace, l.l.TTL(), l.l.TTL()/2)
+	if err != nil {
+		l.fs.cfg.Logger.Error("leasefs: a lease cannot be watched for jeopardy, which is told at once", "lease", l.id, "cause", err)
+	}
+	if err != nil || !l.fs.goRun(func() {
+		keepalive.Jeopardized(l.Remaining, grace, l.Context().Done(), l.fs.ctx.Done(), nil)
+		close(told)
 	}) {
-		close(told) // the client is closed, and keeps nothing alive
+		close(told) // or the client is closed, and keeps nothing alive
 	}
 	return told
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/keepalive"
 )
 
 // Lock is a path that this client holds as a lock: a file that it has open for
@@ -31,7 +32,8 @@ type LockOptions struct {
 	// which they came. 0: not at all.
 	Wait time.Duration
 	// Grace is how long before the lock can be another's Jeopardy is told; 0: a
-	// quarter of the session's soft limit (Config.TTL), at most ten seconds.
+	// quarter of the lock's TTL, at most ten seconds. More than a third of the TTL is an
+	// InvalidArgument: so little can be left in perfect health, just before a renewal.
 	Grace time.Duration
 }
 
@@ -41,6 +43,11 @@ type LockOptions struct {
 // survives without is Config.TTL of the FS (see TTL), or the namenode's soft limit. Held,
 // with the holder, if another has it longer than Wait.
 func (f *FS) Lock(ctx context.Context, path string, o LockOptions) (*Lock, error) {
+	ttl := f.session.SoftLimit()
+	grace, err := keepalive.Grace(o.Grace, ttl, ttl/3)
+	if err != nil {
+		return nil, fserror.With(err, "lock", path)
+	}
 	w, err := f.Append(ctx, path, WithCreate(), WithParents(), WithWait(o.Wait))
 	if err != nil {
 		var e *fserror.Error
@@ -49,10 +56,7 @@ func (f *FS) Lock(ctx context.Context, path string, o LockOptions) (*Lock, error
 		}
 		return nil, err
 	}
-	l := &Lock{w: w, f: f, jeopardy: make(chan struct{}), done: make(chan struct{}), grace: o.Grace}
-	if l.grace <= 0 {
-		l.grace = defaultGrace(f.session.SoftLimit())
-	}
+	l := &Lock{w: w, f: f, jeopardy: make(chan struct{}), done: make(chan struct{}), grace: grace}
 	if err := l.renewed(ctx); err != nil {
 		_ = w.Abort() // err says more
 		return nil, err
@@ -120,7 +124,7 @@ func (l *Lock) Remaining() time.Duration {
 
 // watch reports jeopardy.
 func (l *Lock) watch() {
-	if l.f.jeopardized(l.Remaining, l.grace, l.w.Context().Done(), l.done) {
+	if keepalive.Jeopardized(l.Remaining, l.grace, l.w.Context().Done(), l.f.ctx.Done(), l.done) {
 		close(l.jeopardy)
 	}
 }

@@ -79,6 +79,7 @@ type WatchOptions struct {
 type Watcher struct {
 	f       *engine
 	path    string
+	target  string // what is watched, links followed; empty before the namenode has said so
 	o       WatchOptions
 	ctx     context.Context //nolint:containedctx // that of Watch, which governs the Watcher
 	cancel  context.CancelFunc
@@ -146,9 +147,9 @@ func (w *Watcher) receive() ([]Event, error) {
 		context.AfterFunc(ctx, func() { stop() })
 		w.end = end
 		w.ep = w.f.nn.Active()
-		req := &pb.WatchRequest{Caller: w.f.caller, Path: w.path, Recursive: w.o.Recursive, FromTxid: w.o.From, Inode: w.o.Inode}
+		req := &pb.WatchRequest{Caller: w.f.caller, Path: cmp.Or(w.target, w.path), Recursive: w.o.Recursive, FromTxid: w.o.From, Inode: w.o.Inode}
 		if w.started {
-			req.FromTxid = w.upTo + 1
+			req.FromTxid, req.Resume = w.upTo+1, w.target != "" || w.o.Inode != 0
 		}
 		var err error
 		if w.stream, err = pb.NewNamenodeClient(w.ep.Conn()).Watch(ctx, req); err != nil {
@@ -162,7 +163,7 @@ func (w *Watcher) receive() ([]Event, error) {
 		w.stream = nil
 		return nil, err
 	}
-	w.fails, w.started = 0, true
+	w.fails, w.started, w.target = 0, true, cmp.Or(m.GetTarget(), w.target)
 	w.upTo = max(w.upTo, m.GetTxid())
 	events := make([]Event, len(m.GetEvents()))
 	for i, e := range m.GetEvents() {
@@ -189,7 +190,7 @@ func (w *Watcher) again(err error) error {
 	e, answered := namecall.Answer(err)
 	if answered {
 		switch e.Kind {
-		case fserror.NotActive, fserror.Retry, fserror.Unavailable, fserror.Canceled:
+		case fserror.NotActive, fserror.Retry, fserror.Unavailable, fserror.Canceled, fserror.Deadline: // the last: nothing was read for a while
 		default:
 			return fserror.Under(e, "watch", cmp.Or(e.Path, w.path)) // and not of how the namenode looked for the path
 		}

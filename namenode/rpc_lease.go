@@ -67,7 +67,7 @@ func (s *streams) Session(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.
 			return err
 		}
 		defer cached.Disconnect()
-		if cached != nil {
+		if welcome.CacheFull = cached == nil; cached != nil {
 			welcome.CacheTermMs = s.cfg.CacheTerm.Milliseconds()
 		}
 	}

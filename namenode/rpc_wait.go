@@ -69,12 +69,7 @@ func (s *writers) waitFor(ctx context.Context, c *namespace.Call, at namespace.R
 			return q.Held
 		}
 	}
-	if q.Inode, err = s.inodeOf(ctx, c, at); err != nil {
-		if q.Held == nil && errors.Is(err, fserror.NotFound) {
-			return q.Try() // it may create the file
-		}
-		return err
-	}
+	q.Inode = func() (namespace.InodeID, error) { return s.inodeOf(ctx, c, at) }
 	q.Over = over.C
 	q.ComesBack = func() bool { return s.comesBack(ctx, c, at, q.By) }
 	err = s.waits.Wait(ctx, &q)

@@ -51,15 +51,8 @@ func (s *watches) Watch(r *pb.WatchRequest, stream grpc.ServerStreamingServer[pb
 		return fserror.With(err, "watch", r.GetPath())
 	}
 	filter := watch.Filter{Inode: r.GetInode(), Recursive: r.GetRecursive()}
-	if filter.Inode == 0 {
-		if filter.Path, err = s.watchPath(ctx, c, r.GetPath()); err != nil {
-			return fserror.With(err, "watch", r.GetPath())
-		}
-	} else if err := s.engine.View(ctx, c, func(tx *engine.Tx) error {
-		_, err := tx.Tree.Stat(c, namespace.Inode(namespace.InodeID(filter.Inode)))
-		return err
-	}); err != nil {
-		return fserror.With(err, "watch", "")
+	if filter.Path, err = s.watched(ctx, c, r); err != nil {
+		return fserror.With(err, "watch", r.GetPath())
 	}
 	who := taker(ctx, c)
 	if !s.watchers.Take(1, who) {
@@ -72,7 +65,7 @@ func (s *watches) Watch(r *pb.WatchRequest, stream grpc.ServerStreamingServer[pb
 	}
 	defer w.Close()
 	// At once, so that the caller knows from where on nothing is missed.
-	if err := stream.Send(&pb.WatchResponse{Txid: start - 1}); err != nil {
+	if err := stream.Send(&pb.WatchResponse{Txid: start - 1, Target: filter.Path}); err != nil {
 		return err
 	}
 	// Who takes nothing of it for a while is cut off: it would keep what is
@@ -99,22 +92,32 @@ func (s *watches) Watch(r *pb.WatchRequest, stream grpc.ServerStreamingServer[pb
 	}
 }
 
-// watchPath is the path to watch, links on the way followed. What is watched
-// need not exist, but its directory has to, and to be one that the caller may
-// search.
-func (s *watches) watchPath(ctx context.Context, c *namespace.Call, path string) (string, error) {
-	if err := fspath.Check(path); err != nil {
+// watched is the path to watch, links on the way followed; empty for an inode. What is watched
+// need not exist, but its directory has to, and to be one that the caller may search. A watch that
+// goes on has its path already, and both may be gone: that is what is told next.
+func (s *watches) watched(ctx context.Context, c *namespace.Call, r *pb.WatchRequest) (where string, err error) {
+	path, at := r.GetPath(), namespace.Follow(r.GetPath())
+	switch inode := namespace.InodeID(r.GetInode()); {
+	case inode != 0:
+		at = namespace.Inode(inode)
+	case r.GetResume():
+		return path, nil
+	default:
+		err = fspath.Check(path)
+	}
+	if err != nil {
 		return "", err
 	}
-	var where string
-	err := s.engine.View(ctx, c, func(tx *engine.Tx) error {
-		a, err := tx.Tree.Stat(c, namespace.Follow(path))
-		if err == nil {
+	err = s.engine.View(ctx, c, func(tx *engine.Tx) error {
+		a, err := tx.Tree.Stat(c, at)
+		switch {
+		case err == nil && at.Path != "":
 			where, _ = tx.Tree.Path(a.ID)
 			return nil
-		}
-		if !errors.Is(err, fserror.NotFound) {
+		case !errors.Is(err, fserror.NotFound) || at.Path == "" && !r.GetResume():
 			return err
+		case at.Path == "":
+			return nil
 		}
 		dir, name := fspath.Split(path)
 		if a, err = tx.Tree.Stat(c, namespace.Follow(dir)); err != nil {

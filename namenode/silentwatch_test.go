@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fserror/wire"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -115,6 +116,44 @@ func TestStreamsOfWhoLeaves(t *testing.T) {
 	}
 	if strings.Contains(n.Metrics(t), `kind="INTERNAL"`) {
 		t.Error("who leaves is counted as a fault")
+	}
+}
+
+// A watcher that does not read for a while is cut off, and goes on where it was when it reads again.
+func TestSlowWatcherGoesOn(t *testing.T) {
+	t.Parallel()
+	n := env.Start(t)
+	n.SetPatience(200 * time.Millisecond)
+	fs := n.Client(t)
+	dir := "/" + strings.TrimSuffix(strings.Repeat(strings.Repeat("x", 200)+"/", 15), "/")
+	if err := fs.MkdirAll(t.Context(), dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w, err := n.Client(t, env.Named("slow"), func(c *client.Config) {
+		c.DialOptions = append(c.DialOptions, grpc.WithStaticStreamWindowSize(64<<10))
+	}).Watch(t.Context(), "/", client.WatchOptions{Recursive: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	const count = 100 // more than a stream takes unread
+	for i := range count {
+		if err := fs.Mkdir(t.Context(), fmt.Sprintf("%s/%d", dir, i), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	env.Eventually(t, "it is cut off", func() bool { return strings.Contains(n.Metrics(t), "\nleasefs_watchers 0\n") })
+	for i := 0; i < count; {
+		events, err := w.Next()
+		if err != nil {
+			t.Fatalf("after %d of %d: %v", i, count, err)
+		}
+		for _, e := range events {
+			if want := fmt.Sprintf("%s/%d", dir, i); e.Path != want {
+				t.Fatalf("number %d is %v of %s", i, e.Type, e.Path)
+			}
+			i++
+		}
 	}
 }
 

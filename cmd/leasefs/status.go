@@ -58,7 +58,7 @@ type statusJSON struct {
 	SafeModeWhy     *string `json:"safe_mode_why"`
 	StoreConflict   *string `json:"store_conflict"` // why nothing is deleted from the block store
 	Short           *string `json:"short"`          // why it refuses what needs room, or would if it were active, or has none for an image
-	DiskError       *string `json:"disk_error"`     // why it is not known whether it has room
+	DiskError       *string `json:"disk_error"`     // why it is not known whether it has room, or that the journal's disk hangs
 	Namespace       *string `json:"namespace"`
 	Version         *string `json:"version"`
 	Trusts          *string `json:"trusts"` // whose word it takes for who they are: machine, everybody; null: clients prove it

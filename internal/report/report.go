@@ -65,7 +65,7 @@ type Troubles struct {
 	Trusts        string
 	StoreConflict string // why nothing is deleted from the block store; empty: there is no conflict
 	Short         string // why it refuses what needs room, or would if it were active, or has none for an image; empty: there is room
-	DiskError     string // why it is not known whether one of several has room; empty: it is
+	DiskError     string // why it is not known whether one of several has room, or that the journal's disk hangs; empty: neither
 	// AuditLost is how many lines its audit log has lost, AuditProblem why it cannot be
 	// written now; empty: it can, or it keeps none.
 	AuditLost    uint64

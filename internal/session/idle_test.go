@@ -50,3 +50,33 @@ func TestIdleSessionsRenewSeldom(t *testing.T) {
 		}
 	})
 }
+
+// A session that may not cache asks again after some minutes, with a new stream, while no file is
+// open. One that may asks nothing.
+func TestAsksAgainWhetherItMayCache(t *testing.T) {
+	in(t, func(t *testing.T, r *rig) {
+		may := r.nn.welcome
+		r.nn.welcome = &pb.Welcome{NamespaceId: "ns", SoftLimitMs: 60_000, HardLimitMs: 1_200_000, RenewEveryMs: 30_000, CacheFull: true}
+		r.open()
+		hellos := func() int {
+			synctest.Wait()
+			n, _, _ := r.nn.seen()
+			return n
+		}
+		f := r.file(7)
+		pass(time.Hour)
+		if n := hellos(); n != 1 {
+			t.Fatalf("%d streams while a file is open", n)
+		}
+		r.Remove(f)
+		r.nn.set(func(n *namenode) { n.welcome = may })
+		pass(2*uncachedFor + time.Second)
+		if n := hellos(); n != 2 {
+			t.Fatalf("%d streams, want another one", n)
+		}
+		pass(time.Hour)
+		if n := hellos(); n != 2 {
+			t.Errorf("%d streams of one that may cache", n)
+		}
+	})
+}

@@ -3,7 +3,9 @@ package session
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/leasefs/leasefs/internal/fserror"
@@ -20,6 +22,8 @@ type Stream struct {
 	stream pb.Namenode_SessionClient
 	cancel context.CancelFunc
 	gone   chan struct{} // closed when the stream is
+
+	askAgain atomic.Bool // it was ended for that
 
 	sendMu sync.Mutex // gRPC wants one sender at a time
 
@@ -60,6 +64,9 @@ func (s *Session) holdStream() {
 		}
 		if welcomed {
 			n, w = 0, s.nn.Endless("connect", "")
+		}
+		if errors.Is(err, errAskAgain) {
+			continue
 		}
 		e, answered := namecall.Answer(err)
 		var own *fserror.Error
@@ -147,6 +154,9 @@ func (s *Session) runStream(ep *namecall.Node, number uint64) (welcomed bool, er
 	defer close(st.gone)
 	if s.cfg.Cache != nil {
 		s.cfg.Cache.Opened(st, w)
+		if w.GetCacheFull() {
+			s.streams.Go(func() { s.askAgain(st) })
+		}
 	}
 	s.greet(w)
 	s.stream.Store(st)
@@ -154,6 +164,9 @@ func (s *Session) runStream(ep *namecall.Node, number uint64) (welcomed bool, er
 	for {
 		m, err := stream.Recv()
 		if err != nil {
+			if st.askAgain.Load() {
+				err = errAskAgain
+			}
 			return true, err
 		}
 		switch {
@@ -169,6 +182,31 @@ func (s *Session) runStream(ep *namecall.Node, number uint64) (welcomed bool, er
 			}
 		case m.GetWelcome() != nil:
 			s.greet(m.GetWelcome())
+		}
+	}
+}
+
+// uncachedFor is how long a stream lives at least on which nothing may be cached, since too
+// many others cache: then the session asks again.
+const uncachedFor = 5 * time.Minute
+
+var errAskAgain = errors.New("the session asks whether it may cache now")
+
+// askAgain ends such a stream when no file is open, so that the session opens another; not
+// all sessions at once.
+func (s *Session) askAgain(st *Stream) {
+	t := time.NewTicker(uncachedFor + rand.N(uncachedFor)) //nolint:gosec // G404: jitter is no secret
+	defer t.Stop()
+	for {
+		select {
+		case <-st.gone:
+			return
+		case <-t.C:
+		}
+		if s.idle() {
+			st.askAgain.Store(true)
+			st.Break()
+			return
 		}
 	}
 }

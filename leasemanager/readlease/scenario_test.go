@@ -387,7 +387,7 @@ func TestLimits(t *testing.T) {
 	a.ackAll()
 	wantGrant(t, b, true, keys(6, 1)...)
 	c.Advance(shedEvery)
-	if st := tab.Stats(); st.Holdings != 3 || st.RefusedLimit != 3 || st.DropAlls != 2 {
+	if st := tab.Stats(); st.Holdings != 3 || st.Full != 1 || st.RefusedLimit != 3 || st.DropAlls != 2 {
 		t.Errorf("%+v", st)
 	}
 }

@@ -40,7 +40,7 @@ type Table struct {
 	nextShed atomic.Int64 // not before that time (Mono)
 
 	n struct {
-		grants, refused, marked, limited                atomic.Uint64
+		grants, refused, marked, limited, full          atomic.Uint64
 		revocations, dropAlls, lost, waits, waitsByTerm atomic.Uint64
 	}
 }
@@ -168,6 +168,7 @@ func (t *Table) ensure(id SessionID, limit int) *session {
 func (t *Table) Connect(id SessionID, of string, number uint64, push func(Revocation)) *Stream {
 	s := t.ensure(id, t.room(of))
 	if s == nil {
+		t.n.full.Add(1)
 		return nil
 	}
 	defer s.mu.Unlock()

@@ -108,6 +108,7 @@ type Stats struct {
 	Refused       uint64 // that were not, for whatever reason
 	RefusedMarked uint64 // of these: a key was being changed or withdrawn
 	RefusedLimit  uint64 // of these: a limit was reached
+	Full          uint64 // streams of sessions that may not cache, since too many do
 	Revocations   uint64 // that were pushed
 	DropAlls      uint64 // of these: to drop everything
 	Lost          uint64 // leases that ended with a revocation unacknowledged
@@ -124,6 +125,7 @@ func (t *Table) Stats() Stats {
 		Grants:        t.n.grants.Load(),
 		RefusedMarked: t.n.marked.Load(),
 		RefusedLimit:  t.n.limited.Load(),
+		Full:          t.n.full.Load(),
 		Revocations:   t.n.revocations.Load(),
 		DropAlls:      t.n.dropAlls.Load(),
 		Lost:          t.n.lost.Load(),

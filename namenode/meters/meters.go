@@ -118,6 +118,7 @@ func Leases(set Set, st leasemanager.Stats) {
 // Caches shows what sessions may have cached, and what that has cost.
 func Caches(set Set, st readlease.Stats) {
 	set("cache_sessions", float64(st.Sessions), "Sessions that may cache what they read.")
+	set("cache_sessions_refused_total", float64(st.Full), "Streams of sessions that may not cache, since too many others do.")
 	set("cache_keys", float64(st.Holdings), "Names, attributes and entries that sessions may have cached, one held by two counted twice.")
 	set("cache_grants_total", float64(st.Grants), "Answers that sessions were allowed to keep.")
 	set("cache_refused_total", float64(st.Refused), "Answers that sessions were not allowed to keep.")

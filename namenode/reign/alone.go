@@ -28,7 +28,8 @@ const starting = "starting"
 // alone is the role of a namenode whose namespace is in its data folder.
 type alone struct {
 	*Role
-	begun func() uint64 // the last term in the journal
+	begun   func() uint64        // the last term in the journal
+	stalled func() time.Duration // for how long the journal's disk has not answered
 }
 
 func (*alone) namespace(context.Context) (*[16]byte, error) { return nil, nil }
@@ -49,7 +50,7 @@ func (a *alone) openJournal(_ context.Context, image uint64) (journal.Journal, e
 	if err != nil {
 		return nil, err
 	}
-	a.begun = j.Term
+	a.begun, a.stalled = j.Term, j.Stalled
 	return j, nil
 }
 
@@ -76,6 +77,7 @@ func (a *alone) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	a.warnOfSilence()
 	began := a.cfg.Clock.Mono()
 	if err := a.journal.BeginTerm(ctx, term); err != nil {
 		return err
@@ -113,7 +115,38 @@ func (*alone) waits() (role, why, active string) { return starting, "the namenod
 
 func (*alone) follows() bool { return false }
 
-func (*alone) tell(*Status) {}
+// stuck: nobody can take over from a namenode alone, so it lets its disk take as long as that
+// wants, and reads are answered meanwhile.
+func (a *alone) stuck() error {
+	if a.ready.Load() && a.stalled() > datadir.Patience {
+		return datadir.ErrSilent
+	}
+	return nil
+}
+
+func (a *alone) tell(to *Status) {
+	if err := a.stuck(); err != nil {
+		to.DiskError = err.Error()
+	}
+}
+
+// warnOfSilence has the log say when the journal's disk stops to answer, and when it does again.
+func (a *alone) warnOfSilence() {
+	silent := false
+	a.cfg.Loops.Every("look at the journal's disk", time.Second, nil, func(context.Context) error {
+		stalled := a.stalled()
+		switch now := stalled > datadir.Patience; {
+		case now == silent:
+			return nil
+		case now:
+			a.log.Warn("changes wait, and are not answered: the disk of the journal takes nothing; look for its errors in the kernel's log", "folder", a.cfg.Data, "for", stalled)
+		default:
+			a.log.Info("the disk of the journal answers again", "folder", a.cfg.Data)
+		}
+		silent = !silent
+		return nil
+	})
+}
 
 func (*alone) compareClock(context.Context) (clock.Skew, error) {
 	return clock.Skew{}, errors.ErrUnsupported

@@ -1,6 +1,7 @@
 package reign
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -101,6 +102,8 @@ type form interface {
 	begin(ctx context.Context) error
 	// confirmed returns why an answer may not be given though nobody has ended the reign.
 	confirmed() error
+	// stuck returns why no change becomes durable though answers are given.
+	stuck() error
 	// waits says what a namenode is that is not active, why, and who is as far as it
 	// knows; follows reports whether it does what is asked of it then.
 	waits() (role, why, active string)
@@ -135,7 +138,9 @@ func (r *Role) Open(ctx context.Context) (*datadir.Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.dir, err = datadir.Open(r.cfg.FS, r.cfg.Data, id)
+	if r.dir, err = datadir.Open(r.cfg.FS, r.cfg.Data, id); err == nil {
+		r.dir.Probes = r.cfg.HA != nil
+	}
 	return r.dir, err
 }
 
@@ -285,13 +290,19 @@ func (r *Role) String() string {
 	return "active"
 }
 
-// Serves reports whether the namenode does what its role asks of it: it answers, or it
-// follows the one that does.
-func (r *Role) Serves() bool {
-	if r.ready.Load() {
-		return r.form.confirmed() == nil
+// stuck is for one of several: a journal that nothing leaves ends by itself there, and with it the reign.
+func (*Role) stuck() error { return nil }
+
+// Serves is nil if the namenode does what its role asks of it: it answers, also to changes, or
+// it follows the one that does. Else it says why not.
+func (r *Role) Serves() error {
+	switch {
+	case r.ready.Load():
+		return cmp.Or(r.form.confirmed(), r.form.stuck())
+	case r.form.follows():
+		return nil
 	}
-	return r.form.follows()
+	return r.Active()
 }
 
 // Status is what a namenode knows of itself among several.
@@ -303,7 +314,8 @@ type Status struct {
 	// takes of ZooKeeper.
 	Several         bool
 	Kept, KeptNodes int64
-	// Short is why growth would be refused here, DiskError why that is not known.
+	// Short is why growth would be refused here, DiskError why that is not known, or what is
+	// wrong with the disk of a namenode alone.
 	Short, DiskError string
 }
 

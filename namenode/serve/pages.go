@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -18,7 +19,7 @@ func (f *Front) addBlocks(mux *http.ServeMux) {
 			(*h).ServeHTTP(w, r)
 			return
 		}
-		answer(w, false)
+		answer(w, errNotYet)
 	})
 }
 
@@ -26,9 +27,15 @@ func (f *Front) addBlocks(mux *http.ServeMux) {
 func (f *Front) addPages(mux *http.ServeMux, metrics prometheus.Gatherer) {
 	page := func(pattern string, h http.HandlerFunc) { mux.HandleFunc(pattern, f.unrevoked(h)) }
 	page("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{EnableOpenMetrics: f.cfg.Tracer != nil}).ServeHTTP)
-	page("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, f.cfg.Loops.Err() == nil) })
+	page("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, f.cfg.Loops.Err()) })
 	page("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, f.role.Serves()) })
-	page("GET /activez", func(w http.ResponseWriter, _ *http.Request) { answer(w, f.role.String() == "active") })
+	page("GET /activez", func(w http.ResponseWriter, _ *http.Request) {
+		if role := f.role.String(); role != "active" {
+			answer(w, errors.New(role))
+			return
+		}
+		answer(w, nil)
+	})
 	if f.cfg.Page != nil {
 		page("GET /{$}", http.RedirectHandler("/page/", http.StatusSeeOther).ServeHTTP)
 		page("/page/", f.asPeer(f.cfg.Page(f.call)).ServeHTTP)
@@ -56,10 +63,13 @@ func (f *Front) unrevoked(h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-func answer(w http.ResponseWriter, ok bool) {
-	if !ok {
+var errNotYet = errors.New("the namenode is starting")
+
+// answer says that all is well, or why it is not.
+func answer(w http.ResponseWriter, err error) {
+	if err != nil {
 		w.WriteHeader(http.StatusServiceUnavailable)
-		_, _ = fmt.Fprintln(w, "not ready")
+		_, _ = fmt.Fprintln(w, "not ready:", err)
 		return
 	}
 	_, _ = fmt.Fprintln(w, "ok")

@@ -80,8 +80,27 @@ func (t *Table) join(inode namespace.InodeID, by namespace.Holder, now time.Dura
 		q[i] = w
 		return w
 	}
-	t.queues[inode] = append(q, w)
+	t.insert(w)
 	return w
+}
+
+// insert puts a waiter behind those in its queue who have waited for as long.
+func (t *Table) insert(w *waiter) {
+	q := t.queues[w.inode]
+	i := slices.IndexFunc(q, func(o *waiter) bool { return o.since > w.since })
+	if i < 0 {
+		i = len(q)
+	}
+	t.queues[w.inode] = slices.Insert(q, i, w)
+}
+
+// move puts a waiter into the queue of another inode, with the time for which it has waited.
+func (t *Table) move(w *waiter, inode namespace.InodeID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.takeOut(w)
+	w.inode = inode
+	t.insert(w)
 }
 
 // keep keeps the place of a waiter whose call ends, and who asks again, if there is room for it.

@@ -4,13 +4,17 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/leasefs/leasefs/internal/clock"
+	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
 	"github.com/leasefs/leasefs/namenode/share"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -142,6 +146,64 @@ func TestAppliedWithoutAFile(t *testing.T) {
 		w.mu.Lock() // with which this would never end
 		w.Applied(namespace.Result{})
 		w.mu.Unlock()
+	})
+}
+
+// The name for which some wait leads to another file now, as after a rename: they go on in the order in
+// which they came, before one who came later and waits for that file already.
+func TestWaitersMoveWithTheName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := New(Config{Clock: clock.System{}, Stopping: t.Context().Done()})
+		var mu sync.Mutex
+		var got []byte
+		free, inode := false, namespace.InodeID(1)
+		said := make(chan error)
+		wait := func(who byte) {
+			c := &Call{
+				By: by(who), ComesBack: func() bool { return false },
+				Inode: func() (namespace.InodeID, error) {
+					mu.Lock()
+					defer mu.Unlock()
+					return inode, nil
+				},
+				Held: &fserror.Error{Kind: fserror.Held, Holder: &fserror.Holder{}, TakeableIn: time.Hour},
+			}
+			held := c.Held
+			c.Try = func() error {
+				mu.Lock()
+				defer mu.Unlock()
+				if !free {
+					return held
+				}
+				got = append(got, who)
+				return nil
+			}
+			go func() { said <- w.Wait(t.Context(), c) }()
+			<-time.After(10 * time.Millisecond)
+		}
+		wait('a')
+		wait('b')
+		wait('c')
+		mu.Lock()
+		inode = 2
+		mu.Unlock()
+		wait('d')
+		<-time.After(10 * time.Second) // all have looked
+		if n, m := w.Waiting(1, 0), w.Waiting(2, 0); n != 0 || m != 4 {
+			t.Errorf("%d wait for the old file, %d for the new one", n, m)
+		}
+		mu.Lock()
+		free = true
+		mu.Unlock()
+		w.Applied(namespace.Result{Closed: []calls.ClosedFile{{Inode: 2}}})
+		for range 4 {
+			if err := <-said; err != nil {
+				t.Error(err)
+			}
+		}
+		if string(got) != "abcd" || w.Any() {
+			t.Errorf("served in the order %s; left: %v", got, w.Any())
+		}
 	})
 }
 

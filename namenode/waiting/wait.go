@@ -15,7 +15,9 @@ var ErrOver = errors.New("the wait is over")
 
 // Call is a call that waits for a file.
 type Call struct {
-	Inode namespace.InodeID
+	// Inode is what the name leads to now. It may be another file's later, as when a new one
+	// is renamed to it.
+	Inode func() (namespace.InodeID, error)
 	By    namespace.Holder
 	Who   share.Taker      // whose place it is, by user and address
 	Over  <-chan time.Time // ends the wait
@@ -29,9 +31,17 @@ type Call struct {
 }
 
 // Wait tries in the file's queue until the wait is over: at each freeing of the
-// file, and when its holder can be dispossessed.
+// file, and when its holder can be dispossessed. If the name leads to another file then, it
+// goes on in the queue of that one, before those who began to wait later.
 func (t *Table) Wait(ctx context.Context, c *Call) (err error) {
-	w := t.join(c.Inode, c.By, t.cfg.Clock.Mono())
+	inode, err := c.Inode()
+	switch {
+	case c.Held == nil && errors.Is(err, fserror.NotFound):
+		return c.Try() // it may create the file
+	case err != nil:
+		return err
+	}
+	w := t.join(inode, c.By, t.cfg.Clock.Mono())
 	w.who = c.Who
 	defer func() {
 		if c.Again && errors.Is(err, ErrOver) {
@@ -56,6 +66,10 @@ func (t *Table) Wait(ctx context.Context, c *Call) (err error) {
 		}
 		if c.Held = c.Try(); !errors.Is(c.Held, fserror.Held) {
 			return c.Held
+		}
+		if inode, err := c.Inode(); err == nil && inode != w.inode { // else the next try says what is wrong
+			t.move(w, inode)
+			tried = false
 		}
 	}
 }

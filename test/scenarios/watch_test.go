@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fserror/wire"
 	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -283,6 +284,77 @@ func TestScenario59Resumes(t *testing.T) {
 	n.Restart(t)
 	_, err = b.Watch(ctx, "/d", client.WatchOptions{From: middle})
 	wantTooOld(t, err)
+}
+
+// A watch that goes on after its line was down is of what it was of before: a link that it came by
+// may lead elsewhere, and what it watches, or the directory of that, may be deleted.
+func TestScenario59ResumesWhatItBegan(t *testing.T) {
+	t.Parallel()
+	n, _ := frozen(t)
+	ctx := t.Context()
+	a := n.Client(t, env.Named("A"))
+	b, wire := n.Wired(t, env.Named("B"))
+	for _, dir := range []string{"/v1", "/v2", "/gone/d"} {
+		must(t, a.MkdirAll(ctx, dir, 0o755))
+	}
+	must(t, a.Symlink(ctx, "/v1", "/current"))
+	must(t, a.WriteFile(ctx, "/v1/f", nil))
+	link := watch(t, b, "/current", client.WatchOptions{Recursive: true})
+	inode := watch(t, b, "", client.WatchOptions{Inode: stat(t, a, "/v1/f").Inode})
+	below := watch(t, b, "/gone/d/f", client.WatchOptions{})
+	for range 2 { // that a watch goes on is not forgotten
+		wire.Cut()
+		wire.Mend()
+		must(t, a.Chmod(ctx, "/v1/f", 0o600))
+		wantEvents(t, link, "attr /v1/f")
+		wantEvents(t, inode, "attr /v1/f")
+	}
+	wire.Cut()
+	must(t, a.Remove(ctx, "/current"))
+	must(t, a.Symlink(ctx, "/v2", "/current"))
+	must(t, a.WriteFile(ctx, "/v1/g", nil))
+	must(t, a.Remove(ctx, "/v1/f"))
+	must(t, a.RemoveAll(ctx, "/gone"))
+	wire.Mend()
+	wantEvents(t, link, "create /v1/g", "delete /v1/f")
+	wantEvents(t, inode, "delete /v1/f")
+	wantEvents(t, below, "delete /gone/")
+	fresh := watch(t, b, "/current", client.WatchOptions{})
+	must(t, a.WriteFile(ctx, "/v2/f", nil))
+	wantEvents(t, fresh, "create /v2/f")
+}
+
+// Who says that a watch goes on, of what he may not see, learns nothing of it.
+func TestScenario59ResumePermissions(t *testing.T) {
+	t.Parallel()
+	n, _ := frozen(t)
+	ctx := t.Context()
+	root := n.Client(t, env.Named("A"))
+	must(t, root.Mkdir(ctx, "/closed", 0o700))
+	must(t, root.WriteFile(ctx, "/closed/secret", nil))
+	ann := &pb.Caller{User: "ann", Client: "B", Session: pb.NewSession("ann")}
+	nn := n.Raw(t, "raw").NN
+	path, err := nn.Watch(ctx, &pb.WatchRequest{Caller: ann, Path: "/closed/secret", Resume: true})
+	must(t, err)
+	_, err = path.Recv()
+	must(t, err)
+	inode, err := nn.Watch(ctx, &pb.WatchRequest{Caller: ann, Inode: stat(t, root, "/closed/secret").Inode, Resume: true})
+	if err == nil {
+		_, err = inode.Recv()
+	}
+	wantKind(t, wire.FromStatus(err), fserror.Permission)
+	must(t, root.Chmod(ctx, "/closed/secret", 0o666))
+	must(t, root.Rename(ctx, "/closed", "/moved", false))
+	for {
+		told, err := path.Recv()
+		must(t, err)
+		if e := told.GetEvents(); len(e) > 0 {
+			if len(e) > 1 || e[0].GetType() != pb.EventType_EVENT_TYPE_RENAME {
+				t.Errorf("told of %v", e)
+			}
+			break
+		}
+	}
 }
 
 func wantTooOld(t *testing.T, err error) {

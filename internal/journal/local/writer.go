@@ -2,6 +2,7 @@ package local
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/leasefs/leasefs/internal/journal/group"
 	"github.com/leasefs/leasefs/internal/vfs"
@@ -73,6 +74,9 @@ func (j *Journal) writeBatch(buf []byte, count uint32) error {
 	j.mu.Unlock()
 	return nil
 }
+
+// Stalled is for how long something waits and nothing has become durable: the disk may hang.
+func (j *Journal) Stalled() time.Duration { return j.group.Stalled() }
 
 // Size implements journal.Journal. It leaves room ahead out, once the first
 // Replay has said where the last segment ends. After a start sinceRoll is the size of the

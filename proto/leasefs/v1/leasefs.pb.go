@@ -1574,6 +1574,7 @@ type Welcome struct {
 	SmallFile     int64                  `protobuf:"varint,9,opt,name=small_file,json=smallFile,proto3" json:"small_file,omitempty"`          // bytes that a Create with data may carry
 	CacheTermMs   int64                  `protobuf:"varint,10,opt,name=cache_term_ms,json=cacheTermMs,proto3" json:"cache_term_ms,omitempty"` // how long a CacheRenew is good; 0: no caching
 	FailoverMs    int64                  `protobuf:"varint,11,opt,name=failover_ms,json=failoverMs,proto3" json:"failover_ms,omitempty"`      // what lives shorter may be lost to a failover; 0: of a namenode alone
+	CacheFull     bool                   `protobuf:"varint,12,opt,name=cache_full,json=cacheFull,proto3" json:"cache_full,omitempty"`         // no caching, since too many sessions do; ask again later, with another stream
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1683,6 +1684,13 @@ func (x *Welcome) GetFailoverMs() int64 {
 		return x.FailoverMs
 	}
 	return 0
+}
+
+func (x *Welcome) GetCacheFull() bool {
+	if x != nil {
+		return x.CacheFull
+	}
+	return false
 }
 
 // A client that leaves drops all that it kept and then closes its side of the
@@ -4244,12 +4252,15 @@ func (x *DetachLeaseRequest) GetAt() *Ref {
 }
 
 type WatchRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
-	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	Recursive     bool                   `protobuf:"varint,3,opt,name=recursive,proto3" json:"recursive,omitempty"`
-	FromTxid      uint64                 `protobuf:"varint,4,opt,name=from_txid,json=fromTxid,proto3" json:"from_txid,omitempty"` // events of this record and later ones; 0: from now on
-	Inode         uint64                 `protobuf:"varint,5,opt,name=inode,proto3" json:"inode,omitempty"`                       // instead of path: this file, wherever it goes
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Caller    *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	Path      string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	Recursive bool                   `protobuf:"varint,3,opt,name=recursive,proto3" json:"recursive,omitempty"`
+	FromTxid  uint64                 `protobuf:"varint,4,opt,name=from_txid,json=fromTxid,proto3" json:"from_txid,omitempty"` // events of this record and later ones; 0: from now on
+	Inode     uint64                 `protobuf:"varint,5,opt,name=inode,proto3" json:"inode,omitempty"`                       // instead of path: this file, wherever it goes
+	// A watch goes on that was begun before: path is its target, in which no link is followed, and
+	// it is no error if the file, or its directory, is gone by now.
+	Resume        bool `protobuf:"varint,6,opt,name=resume,proto3" json:"resume,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4319,12 +4330,20 @@ func (x *WatchRequest) GetInode() uint64 {
 	return 0
 }
 
+func (x *WatchRequest) GetResume() bool {
+	if x != nil {
+		return x.Resume
+	}
+	return false
+}
+
 type WatchResponse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Events []*Event               `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"` // those of one record are never split
 	// All events up to this transaction id have been sent: watch from the next
 	// one to continue later.
 	Txid          uint64 `protobuf:"varint,2,opt,name=txid,proto3" json:"txid,omitempty"`
+	Target        string `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"` // of the first answer for a path: what is watched, links followed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4371,6 +4390,13 @@ func (x *WatchResponse) GetTxid() uint64 {
 		return x.Txid
 	}
 	return 0
+}
+
+func (x *WatchResponse) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
 }
 
 type Event struct {
@@ -10367,7 +10393,7 @@ type StatusResponse struct {
 	GrantedLeases       uint64                 `protobuf:"varint,33,opt,name=granted_leases,json=grantedLeases,proto3" json:"granted_leases,omitempty"`
 	StoreConflict       string                 `protobuf:"bytes,40,opt,name=store_conflict,json=storeConflict,proto3" json:"store_conflict,omitempty"` // why nothing is deleted from the block store; empty: there is no conflict
 	Short               string                 `protobuf:"bytes,41,opt,name=short,proto3" json:"short,omitempty"`                                      // why it refuses what needs room, or would if it were active; empty: there is room
-	DiskError           string                 `protobuf:"bytes,42,opt,name=disk_error,json=diskError,proto3" json:"disk_error,omitempty"`             // why it is not known whether one of several has room; empty: it is
+	DiskError           string                 `protobuf:"bytes,42,opt,name=disk_error,json=diskError,proto3" json:"disk_error,omitempty"`             // why it is not known whether one of several has room, or that the journal's disk hangs; empty: neither
 	ActiveAddress       string                 `protobuf:"bytes,50,opt,name=active_address,json=activeAddress,proto3" json:"active_address,omitempty"` // of a standby: where the active namenode is, for clients; empty: not known
 	Clocks              []*ClockSkew           `protobuf:"bytes,51,rep,name=clocks,proto3" json:"clocks,omitempty"`                                    // what this machine's clock was compared with
 	Trusts              string                 `protobuf:"bytes,52,opt,name=trusts,proto3" json:"trusts,omitempty"`                                    // whose word it takes for who they are: "machine" (programs on its own), "everybody"; empty: nobody's
@@ -13453,7 +13479,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x14\n" +
 	"\x05cache\x18\x02 \x01(\bR\x05cache\x12\x16\n" +
 	"\x06stream\x18\x03 \x01(\x04R\x06stream\x12\x18\n" +
-	"\arelease\x18\x04 \x01(\tR\arelease\"\xed\x02\n" +
+	"\arelease\x18\x04 \x01(\tR\arelease\"\x8c\x03\n" +
 	"\aWelcome\x12!\n" +
 	"\fnamespace_id\x18\x01 \x01(\tR\vnamespaceId\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\"\n" +
@@ -13470,7 +13496,9 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\rcache_term_ms\x18\n" +
 	" \x01(\x03R\vcacheTermMs\x12\x1f\n" +
 	"\vfailover_ms\x18\v \x01(\x03R\n" +
-	"failoverMs\"\xea\x01\n" +
+	"failoverMs\x12\x1d\n" +
+	"\n" +
+	"cache_full\x18\f \x01(\bR\tcacheFull\"\xea\x01\n" +
 	"\x0eSessionRequest\x12)\n" +
 	"\x05hello\x18\x01 \x01(\v2\x11.leasefs.v1.HelloH\x00R\x05hello\x125\n" +
 	"\x05renew\x18\x02 \x01(\v2\x1d.leasefs.v1.RenewLeaseRequestH\x00R\x05renew\x129\n" +
@@ -13672,16 +13700,18 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x12DetachLeaseRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
-	"\x02at\x18\x03 \x01(\v2\x0f.leasefs.v1.RefR\x02at\"\x9f\x01\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.leasefs.v1.RefR\x02at\"\xb7\x01\n" +
 	"\fWatchRequest\x12*\n" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x1c\n" +
 	"\trecursive\x18\x03 \x01(\bR\trecursive\x12\x1b\n" +
 	"\tfrom_txid\x18\x04 \x01(\x04R\bfromTxid\x12\x14\n" +
-	"\x05inode\x18\x05 \x01(\x04R\x05inode\"N\n" +
+	"\x05inode\x18\x05 \x01(\x04R\x05inode\x12\x16\n" +
+	"\x06resume\x18\x06 \x01(\bR\x06resume\"f\n" +
 	"\rWatchResponse\x12)\n" +
 	"\x06events\x18\x01 \x03(\v2\x11.leasefs.v1.EventR\x06events\x12\x12\n" +
-	"\x04txid\x18\x02 \x01(\x04R\x04txid\"\xd5\x02\n" +
+	"\x04txid\x18\x02 \x01(\x04R\x04txid\x12\x16\n" +
+	"\x06target\x18\x03 \x01(\tR\x06target\"\xd5\x02\n" +
 	"\x05Event\x12\x12\n" +
 	"\x04txid\x18\x01 \x01(\x04R\x04txid\x12)\n" +
 	"\x04type\x18\x02 \x01(\x0e2\x15.leasefs.v1.EventTypeR\x04type\x12\x12\n" +

@@ -316,7 +316,7 @@ class Hello(_message.Message):
     def __init__(self, caller: _Optional[_Union[Caller, _Mapping]] = ..., cache: bool = ..., stream: _Optional[int] = ..., release: _Optional[str] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("namespace_id", "term", "soft_limit_ms", "hard_limit_ms", "block_size", "max_tail", "max_message", "renew_every_ms", "small_file", "cache_term_ms", "failover_ms")
+    __slots__ = ("namespace_id", "term", "soft_limit_ms", "hard_limit_ms", "block_size", "max_tail", "max_message", "renew_every_ms", "small_file", "cache_term_ms", "failover_ms", "cache_full")
     NAMESPACE_ID_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
     SOFT_LIMIT_MS_FIELD_NUMBER: _ClassVar[int]
@@ -328,6 +328,7 @@ class Welcome(_message.Message):
     SMALL_FILE_FIELD_NUMBER: _ClassVar[int]
     CACHE_TERM_MS_FIELD_NUMBER: _ClassVar[int]
     FAILOVER_MS_FIELD_NUMBER: _ClassVar[int]
+    CACHE_FULL_FIELD_NUMBER: _ClassVar[int]
     namespace_id: str
     term: int
     soft_limit_ms: int
@@ -339,7 +340,8 @@ class Welcome(_message.Message):
     small_file: int
     cache_term_ms: int
     failover_ms: int
-    def __init__(self, namespace_id: _Optional[str] = ..., term: _Optional[int] = ..., soft_limit_ms: _Optional[int] = ..., hard_limit_ms: _Optional[int] = ..., block_size: _Optional[int] = ..., max_tail: _Optional[int] = ..., max_message: _Optional[int] = ..., renew_every_ms: _Optional[int] = ..., small_file: _Optional[int] = ..., cache_term_ms: _Optional[int] = ..., failover_ms: _Optional[int] = ...) -> None: ...
+    cache_full: bool
+    def __init__(self, namespace_id: _Optional[str] = ..., term: _Optional[int] = ..., soft_limit_ms: _Optional[int] = ..., hard_limit_ms: _Optional[int] = ..., block_size: _Optional[int] = ..., max_tail: _Optional[int] = ..., max_message: _Optional[int] = ..., renew_every_ms: _Optional[int] = ..., small_file: _Optional[int] = ..., cache_term_ms: _Optional[int] = ..., failover_ms: _Optional[int] = ..., cache_full: bool = ...) -> None: ...
 
 class SessionRequest(_message.Message):
     __slots__ = ("hello", "renew", "cache_renew", "cache_ack")
@@ -778,26 +780,30 @@ class DetachLeaseRequest(_message.Message):
     def __init__(self, call: _Optional[_Union[CallId, _Mapping]] = ..., caller: _Optional[_Union[Caller, _Mapping]] = ..., at: _Optional[_Union[Ref, _Mapping]] = ...) -> None: ...
 
 class WatchRequest(_message.Message):
-    __slots__ = ("caller", "path", "recursive", "from_txid", "inode")
+    __slots__ = ("caller", "path", "recursive", "from_txid", "inode", "resume")
     CALLER_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
     RECURSIVE_FIELD_NUMBER: _ClassVar[int]
     FROM_TXID_FIELD_NUMBER: _ClassVar[int]
     INODE_FIELD_NUMBER: _ClassVar[int]
+    RESUME_FIELD_NUMBER: _ClassVar[int]
     caller: Caller
     path: str
     recursive: bool
     from_txid: int
     inode: int
-    def __init__(self, caller: _Optional[_Union[Caller, _Mapping]] = ..., path: _Optional[str] = ..., recursive: bool = ..., from_txid: _Optional[int] = ..., inode: _Optional[int] = ...) -> None: ...
+    resume: bool
+    def __init__(self, caller: _Optional[_Union[Caller, _Mapping]] = ..., path: _Optional[str] = ..., recursive: bool = ..., from_txid: _Optional[int] = ..., inode: _Optional[int] = ..., resume: bool = ...) -> None: ...
 
 class WatchResponse(_message.Message):
-    __slots__ = ("events", "txid")
+    __slots__ = ("events", "txid", "target")
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     TXID_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
     events: _containers.RepeatedCompositeFieldContainer[Event]
     txid: int
-    def __init__(self, events: _Optional[_Iterable[_Union[Event, _Mapping]]] = ..., txid: _Optional[int] = ...) -> None: ...
+    target: str
+    def __init__(self, events: _Optional[_Iterable[_Union[Event, _Mapping]]] = ..., txid: _Optional[int] = ..., target: _Optional[str] = ...) -> None: ...
 
 class Event(_message.Message):
     __slots__ = ("txid", "type", "path", "new_path", "inode", "time_unix_ms", "length", "directory", "holder", "reason", "by", "trashed")
