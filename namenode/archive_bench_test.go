@@ -1,6 +1,7 @@
 package namenode_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -14,7 +15,8 @@ import (
 
 // BenchmarkArchive makes empty files by turns at two namenodes, of which one
 // archives its journal, and tells what that adds: the median and the 99th percentile of the ratios of
-// pairs of hundreds. The journals are on a disk, fsync on, or in a ZooKeeper of three servers.
+// pairs of hundreds; and how far the archive was behind, at most. The journals are on a disk, fsync on, or in
+// a ZooKeeper of three servers.
 func BenchmarkArchive(b *testing.B) {
 	b.Run("disk", func(b *testing.B) { benchArchive(b, nil) })
 	b.Run("zookeeper", func(b *testing.B) { benchArchive(b, env.StartZooKeeper(b, 3).Addrs()) })
@@ -47,6 +49,7 @@ func benchArchive(b *testing.B, zookeeper []string) {
 		at[i] = fs
 	}
 	var ratios []float64
+	lag := lagOf(b, at[1])
 	b.ResetTimer()
 	for i := 0; i < b.N; i += batch {
 		var took [2]time.Duration
@@ -66,4 +69,32 @@ func benchArchive(b *testing.B, zookeeper []string) {
 	slices.Sort(ratios)
 	b.ReportMetric(ratios[len(ratios)/2], "median-ratio")
 	b.ReportMetric(ratios[len(ratios)*99/100], "p99-ratio")
+	b.ReportMetric(float64(lag().Milliseconds()), "lag-ms")
+}
+
+// lagOf asks again and again how far an archive is behind, until most is called, which returns
+// the most of it.
+func lagOf(b *testing.B, fs *client.FS) (most func() time.Duration) {
+	b.Helper()
+	ctx, stop := context.WithCancel(b.Context())
+	result := make(chan time.Duration)
+	go func() {
+		most := time.Duration(0)
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			if st, err := fs.Status(ctx); err == nil && len(st) == 1 && st[0].Archive != nil && st[0].Archive.Problem == "" {
+				most = max(most, st[0].Archive.Lag)
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+			}
+		}
+		result <- most
+	}()
+	return func() time.Duration {
+		stop()
+		return <-result
+	}
 }

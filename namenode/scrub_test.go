@@ -92,3 +92,82 @@ func TestScrub(t *testing.T) {
 		t.Errorf("without a scrub: %+v; %v", st, err)
 	}
 }
+
+// TestScrubOfArchive: blocks that only the archive keeps, and its objects, are read like those of files; what
+// is damaged or gone of them is told by status, metrics and fsck, until it is put back or not needed.
+func TestScrubOfArchive(t *testing.T) {
+	keep := func(archive, every time.Duration) func(*namenode.Config) {
+		return func(c *namenode.Config) { c.Archive, c.Scrub, c.ScrubRate = archive, every, 1<<30 }
+	}
+	n := env.Start(t, keep(time.Hour, time.Hour))
+	r := n.Raw(t, "a")
+	var files []string
+	for i := range 3 {
+		b := withBlock(t, r, fmt.Sprintf("/f%d", i), strings.Repeat(fmt.Sprint(i), 1000))
+		remove(t, r, fmt.Sprintf("/f%d", i))
+		files = append(files, n.BlockFile(t, b.GetTerm(), b.GetSeq()))
+	}
+	whole, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	damage(t, files[0])
+	if err := os.Remove(files[1]); err != nil {
+		t.Fatal(err)
+	}
+	var object string
+	env.Eventually(t, "the journal is archived", func() bool {
+		objects, err := filepath.Glob(filepath.Join(n.Config().Data, "blocks", "*", "named", "archive-*"))
+		if len(objects) > 0 {
+			object = objects[0]
+		}
+		return err == nil && object != ""
+	})
+	damage(t, object)
+
+	n.Restart(t, keep(time.Hour, 50*time.Millisecond))
+	fs := n.Client(t)
+	damaged := func(what string, want uint64) {
+		t.Helper()
+		env.Until(t.Context(), t, what, func() bool {
+			st, err := fs.Status(t.Context())
+			return err == nil && len(st) == 1 && st[0].DamagedBlocks == want && !st[0].Scrubbed.IsZero()
+		})
+	}
+	damaged("two blocks and an object are found", 3)
+	if m := n.Metrics(t); !strings.Contains(m, "\nleasefs_scrub_damaged_blocks 3\n") {
+		t.Errorf("the metrics tell nothing of it:\n%s", m)
+	}
+	for _, read := range []bool{false, true} {
+		var problems []string
+		if _, err := fs.Admin().Fsck(t.Context(), "", read, func(p client.FsckProblem) error {
+			problems = append(problems, p.Path+": "+p.Problem)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		kept, objects := 0, 0
+		for _, p := range problems {
+			if strings.Contains(p, ", which the archive keeps, scrubbed ") {
+				kept++
+			}
+			if strings.Contains(p, "the archive's object "+filepath.Base(object)+", scrubbed ") {
+				objects++
+			}
+		}
+		if len(problems) != 3 || kept != 2 || objects != 1 {
+			t.Errorf("fsck says %q", problems)
+		}
+	}
+	if err := os.WriteFile(files[0], whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	damaged("one is put back", 2)
+	if err := os.Remove(object); err != nil {
+		t.Fatal(err)
+	}
+	damaged("one is no more", 1)
+	n.Restart(t, keep(-1, 50*time.Millisecond))
+	fs = n.Client(t)
+	damaged("without an archive nothing is needed", 0)
+}

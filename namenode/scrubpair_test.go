@@ -11,12 +11,13 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/namenode"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env"
 )
 
 // TestScrubOfSeveral: what the scrub of one namenode has found the next active one tells at once,
 // by status, metrics and fsck, and the first one, a standby, tells no more; and once the block
-// is back, nobody does, whoever is active.
+// is back, nobody does, whoever is active. Another image takes the place of a damaged one in the store.
 func TestScrubOfSeveral(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
@@ -81,6 +82,21 @@ func TestScrubOfSeveral(t *testing.T) {
 	}
 	p.becomes(a, "active")
 	p.eventually("what is mended is told no more", func() bool { return tells(a, 0) })
+
+	r = env.RawAt(t, acfg.Listen, "c")
+	if _, err := r.Admin.Checkpoint(t.Context(), &pb.CheckpointRequest{Caller: r.Who}); err != nil {
+		t.Fatal(err)
+	}
+	newest := func() string {
+		images, err := filepath.Glob(filepath.Join(p.blocks, "*", "named", "image-*"))
+		if err != nil || len(images) == 0 {
+			t.Fatal(images, err)
+		}
+		return images[len(images)-1]
+	}
+	image := newest()
+	damage(t, image)
+	p.eventually("another image takes the place of the damaged one", func() bool { return newest() > image })
 	if err := a.Close(); err != nil {
 		t.Error(err)
 	}

@@ -35,6 +35,9 @@ func (k *Keeper) Load(ctx context.Context) (*namespace.Tree, error) {
 			return t, err
 		}
 		now, lerr := k.cfg.Store.List(ctx)
+		if Unknown(lerr) { // and so whether this namenode was overtaken, which is no end
+			return nil, lerr
+		}
 		had := k.found
 		i := slices.IndexFunc(now, func(img Image) bool { return !slices.Contains(had, img) })
 		if lerr != nil || i < 0 || ctx.Err() != nil {

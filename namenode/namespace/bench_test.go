@@ -130,6 +130,9 @@ func BenchmarkImage(b *testing.B) {
 		b.ReportMetric(time.Since(start).Seconds(), "s/write")
 		b.ReportMetric((processor(b) - used).Seconds(), "cpu-s/write")
 		files := tree.Counts().Files
+		if info, err := f.Stat(); err == nil {
+			b.ReportMetric(float64(info.Size())/float64(files), "image-B/file")
+		}
 		tree = nil
 		before := heap()
 		if _, err := f.Seek(0, io.SeekStart); err != nil {

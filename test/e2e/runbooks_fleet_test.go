@@ -23,7 +23,7 @@ import (
 	"github.com/leasefs/leasefs/test/env/zkproxy"
 )
 
-// ofSeveral are the alarms that TestRunbooksOfSeveral tries.
+// ofSeveral are the alarms of which TestRunbooksOfSeveral tries the runbooks, all of them.
 var ofSeveral = []string{
 	"LeasefsNoStandby", "LeasefsJournalSlow", "LeasefsJournalBacklog", "LeasefsLeaseMonitorLate", "LeasefsOverloaded",
 	"LeasefsStandbyBehind", "LeasefsZooKeeperFull", "LeasefsClockWrong", "LeasefsFlapping", "LeasefsTwoActiveNamenodes",
@@ -156,11 +156,26 @@ func aheadIn(t *testing.T, dir string) func(name string, by time.Duration) {
 // TestRunbooksOfSeveral is TestRunbooks of what concerns several namenodes.
 func TestRunbooksOfSeveral(t *testing.T) {
 	t.Parallel()
-	for name, run := range map[string]func(context.Context, *testing.T){"journal": drillJournal, "standby": drillStandby, "deposed": drillDeposed} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			run(deadline(t, 5*time.Minute), t)
-		})
+	drills := map[string]func(context.Context, *testing.T) *drill{"journal": drillJournal, "standby": drillStandby, "deposed": drillDeposed}
+	tried := make(chan *drill, len(drills))
+	t.Run("drills", func(t *testing.T) {
+		for name, run := range drills {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				tried <- run(deadline(t, 5*time.Minute), t)
+			})
+		}
+	})
+	if t.Failed() || len(tried) < len(drills) {
+		return // or -run chose some
+	}
+	close(tried)
+	untried := slices.Clone(ofSeveral)
+	for d := range tried {
+		untried = slices.DeleteFunc(untried, func(name string) bool { return d.followed[name] })
+	}
+	if len(untried) > 0 {
+		t.Errorf("ofSeveral has %q, of which no drill follows the runbook", untried)
 	}
 }
 
@@ -223,7 +238,7 @@ func (b behind) firesWhileStopped(ctx context.Context, name string, before, mean
 }
 
 // drillJournal: a namenode is gone; ZooKeeper answers late; and more comes than it takes.
-func drillJournal(ctx context.Context, t *testing.T) {
+func drillJournal(ctx context.Context, t *testing.T) *drill {
 	zk := env.StartZooKeeper(t, 1)
 	shares := filepath.Join(t.TempDir(), "shares")
 	limit := func(lines string) {
@@ -301,6 +316,7 @@ func drillJournal(ctx context.Context, t *testing.T) {
 	d.fires(ctx, late, false)
 	eventually(ctx, t, "no lease is overdue any more", func() bool { return !e.says(ctx, overdue) })
 	drillOverload(ctx, b, limit)
+	return d
 }
 
 // drillOverload: somebody makes more calls than the namenode serves at once, and then, when his
@@ -355,7 +371,7 @@ func drillOverload(ctx context.Context, b behind, limit func(lines string)) {
 
 // drillStandby: the way of a standby to ZooKeeper is slow, its clock is wrong, and no image can
 // be stored.
-func drillStandby(ctx context.Context, t *testing.T) {
+func drillStandby(ctx context.Context, t *testing.T) *drill {
 	zk := env.StartZooKeeper(t, 1)
 	d, e, active, standby := fleetDrill(ctx, t, func(c *fleetConfig) {
 		c.zk, c.direct, c.flags = zk, true, []string{"--session-timeout", sessionOfDrills.String()}
@@ -396,6 +412,7 @@ func drillStandby(ctx context.Context, t *testing.T) {
 	d.fires(ctx, full, false)
 
 	drillFlapping(ctx, d, e)
+	return d
 }
 
 // drillFlapping: namenodes take over from each other. Each half of the rule is tried: how often the
@@ -420,7 +437,7 @@ func drillFlapping(ctx context.Context, d *drill, e *fleet) {
 
 // drillDeposed: the active namenode is cut off from ZooKeeper, and its clocks stand, as those of a
 // virtual machine that its host has stopped: it cannot know that it was deposed.
-func drillDeposed(ctx context.Context, t *testing.T) {
+func drillDeposed(ctx context.Context, t *testing.T) *drill {
 	const name = "LeasefsTwoActiveNamenodes"
 	d, e, _, _ := fleetDrill(ctx, t, func(c *fleetConfig) { c.flags = []string{"--session-timeout", "8s"} })
 	clocks := map[*member]func(string, time.Duration){}
@@ -454,6 +471,7 @@ func drillDeposed(ctx context.Context, t *testing.T) {
 	deposed.standby(ctx)
 	e.run(ctx, "stat", "/d")
 	e.fails(ctx, fserror.ExitNotFound, "", "stat", "/e")
+	return d
 }
 
 // drillBehind: a standby reads slowly.

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,6 +71,51 @@ type day struct {
 	made   int // snapshots
 	done   int // restores
 	before int // moments that were older than what is kept, and restored
+}
+
+// TestArchiveKeepsUp: while the store answers, the archive is seconds behind at most, whatever is written,
+// while bases are put, too.
+func TestArchiveKeepsUp(t *testing.T) {
+	const most = 5 * time.Second // it looks every two
+	synctest.Test(t, func(t *testing.T) {
+		w := calmWorld(t, Config{Seed: 20, S3: true, Archive: 4 * time.Minute}, 3, func(c *worker) { c.plain = true })
+		end := time.Now().Add(2 * time.Minute)
+		var writers sync.WaitGroup
+		for i, c := range w.clients[:3] {
+			writers.Go(func() {
+				for n := 0; time.Now().Before(end); n++ {
+					if err := c.fs.WriteFile(t.Context(), fmt.Sprintf("/f%d-%d", i, n%100), []byte(strings.Repeat("x", n)), client.WithOverwrite()); err != nil {
+						t.Errorf("it does not write: %v", err)
+						return
+					}
+					<-time.After(50 * time.Millisecond)
+				}
+			})
+		}
+		lag, behind := time.Duration(0), 0
+		for time.Now().Before(end) {
+			list, err := w.clients[0].fs.Status(t.Context())
+			must(t, err)
+			for _, st := range list {
+				if a := st.Archive; a != nil && a.TxID > 0 {
+					if a.Problem != "" {
+						t.Errorf("nothing is archived: %s", a.Problem)
+					}
+					lag = max(lag, a.Lag)
+					if a.Lag > 0 {
+						behind++
+					}
+				}
+			}
+			<-time.After(137 * time.Millisecond)
+		}
+		writers.Wait()
+		if lag > most || behind < 100 {
+			t.Errorf("the archive was %s behind; it was seen behind %d times", lag, behind)
+		}
+		t.Logf("the archive was %s behind at most, and seen behind %d times", lag, behind)
+		w.check(t)
+	})
 }
 
 // think is about how long the client thinks between two calls.
