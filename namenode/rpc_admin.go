@@ -214,12 +214,12 @@ func (f *fsck) whole() error {
 			return err
 		}
 	}
+	if f.read { // what was found before is read again
+		return nil
+	}
 	for _, b := range f.scrub.Findings() {
-		if f.read && b.Inode != 0 { // it is read again
-			continue
-		}
 		path, _ := t.Path(t.SnapshotTable().Holder(b.Inode, b.Block.Key)) // none: it is being freed
-		if err := f.problem(cmp.Or(path, "/"), "%s, scrubbed %s: %s", b.What(), time.UnixMilli(b.UnixMS).UTC().Format(time.RFC3339), b.Problem); err != nil {
+		if err := f.problem(cmp.Or(path, "/"), "block %s, scrubbed %s: %s", b.Block.Key, time.UnixMilli(b.UnixMS).UTC().Format(time.RFC3339), b.Problem); err != nil {
 			return err
 		}
 	}

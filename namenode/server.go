@@ -186,7 +186,7 @@ func (s *Server) open(ctx context.Context) error {
 	s.images = s.newImages()
 	s.scrub = scrub.New(scrub.Config{
 		FS: s.cfg.FS, File: s.dir.File(datadir.ScrubFile), Clock: s.cfg.Clock, Log: s.log, Every: s.cfg.Scrub, Rate: s.cfg.ScrubRate,
-		Snapshot: s.engine.Snapshot, Has: s.blocks.Has, Fetch: s.blocks.Fetch, Kept: blocks.Kept{Of: s.blocks}, Archive: s.archive, Images: s.images.Verify, Objects: s.blocks.Noting(s.objects), Several: s.cfg.HA != nil, Term: s.role.Term, Remove: s.owner.Remove,
+		Snapshot: s.engine.Snapshot, Has: s.blocks.Has, Fetch: s.blocks.Fetch, Images: s.images.Verify, Objects: s.blocks.Noting(s.objects), Several: s.cfg.HA != nil, Term: s.role.Term, Remove: s.owner.Remove,
 	})
 	return s.openHistory()
 }

@@ -30,7 +30,7 @@ func statusCommand(p *program) *cli.Command {
 			"or its own disk cannot be written; --json says why. One that \"(trusts clients)\" believes whoever\n" +
 			"reaches it who he is (--insecure-trust-clients): anybody can act as any user. One \"(audit lost)\"\n" +
 			"has lost lines of its audit log, or cannot write it now; --json says how many, and why. One\n" +
-			"\"(damaged blocks)\" has found blocks damaged or gone; leasefs admin fsck names their files.\nA namenode marked \"(archive behind)\" cannot archive its journal, or is over a minute late;\n--json says why.\n" +
+			"\"(damaged blocks)\" has found blocks of files damaged or gone; leasefs admin fsck names the files.\nA namenode marked \"(archive behind)\" cannot archive its journal, or is over a minute late;\n--json says why.\n" +
 			"Then it shows what will be used up within 30 days at the rate of the last hour, or is nearly used up,\n" +
 			"and what is refused then; --json shows all that is bounded.\n" +
 			"Superusers are told which quotas are nearly used up, and who is greedy: who holds\nmuch of what all share, was refused more, had to wait, or whose watches fell behind.",

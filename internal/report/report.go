@@ -70,7 +70,7 @@ type Troubles struct {
 	// written now; empty: it can, or it keeps none.
 	AuditLost    uint64
 	AuditProblem string
-	// DamagedBlocks is how many blocks, and objects of the archive, its scrub has found damaged or gone,
+	// DamagedBlocks is how many blocks of files its scrub has found damaged or gone,
 	// Scrubbed when that last ended a pass over all blocks, zero: never; ScrubLate is by how much
 	// it takes longer than its period. All are zero of one that does not scrub: only the active
 	// one does.

@@ -9,7 +9,6 @@ import (
 	"math"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
@@ -92,14 +91,11 @@ type Archive struct {
 	pruneAt time.Duration // when that is due
 	baseAt  time.Duration // when the next base is tried, after one that failed
 	baseErr error         // why it failed
+	holed   uint64        // the first record that the last hole lacks
 	told    bool          // that Objects are Beside
 	keep    time.Duration // in this reign
 
-	wanted  atomic.Uint64 // a base is wanted that goes up to this record, at least
-	listing sync.Mutex    // while held nothing is removed
-
 	mu      sync.Mutex
-	holed   uint64        // the first record that the last hole lacks
 	durable func() uint64 // of the journal; nil: it does not run
 	covered time.Duration // what was durable then is archived
 	known   bool          // that, and what is archived, in this reign
@@ -144,7 +140,7 @@ func (a *Archive) Measure(set func(name string, value float64, help string)) {
 	set("archive_lag_seconds", lag, "Age of the oldest change that the archive of the journal does not have; +Inf: not known yet.")
 	set("archive_lag_records", float64(st.Records), "Changes that the archive of the journal does not have.")
 	set("archive_bytes_total", float64(st.Bytes), "Bytes put into the archive of the journal.")
-	set("archive_holes_total", float64(st.Holes), "Times that changes were found missing in the archive: purged from the journal before they were archived, or deleted from the store.")
+	set("archive_holes_total", float64(st.Holes), "Times that changes were purged from the journal before they were archived.")
 }
 
 // Needs is the first record that the journal must still have; 0: none.
@@ -296,10 +292,10 @@ func (a *Archive) find(ctx context.Context, term uint64) error {
 	case txid > 0 || len(c.spans) == 0:
 	case n > 0 && before > 0 && c.spans[0].from <= before+1:
 		// What the journal still has may begin within the other history: it must not continue that.
-		a.hole(others[n-1].from, purged)
+		a.hole(others[n-1].from)
 		return a.makeBase(ctx, true)
 	case n == 0 && c.spans[len(c.spans)-1].to < before: // what a restore brought back begins right behind
-		a.hole(c.spans[len(c.spans)-1].to+1, purged)
+		a.hole(c.spans[len(c.spans)-1].to + 1)
 	}
 	a.newest, a.based, a.since = 0, 0, 0
 	for _, b := range c.bases {
@@ -382,20 +378,16 @@ func (a *Archive) record(ctx context.Context, txid uint64) (first *journal.Recor
 var errEnough = errors.New("enough")
 
 // hole tells that records are missing, once: it is tried again until a base closes it.
-func (a *Archive) hole(first uint64, why string) {
+func (a *Archive) hole(first uint64) {
+	if a.holed == first {
+		return
+	}
+	a.holed = first
 	a.mu.Lock()
-	told := a.holed == first
-	if a.holed = first; !told {
-		a.stats.Holes++
-	}
+	a.stats.Holes++
 	a.mu.Unlock()
-	if !told {
-		a.cfg.Log.Error(why+": the archive has a hole; no moment from there to the next base can be had", "reason", fserror.ReasonArchive, "from record", first)
-	}
+	a.cfg.Log.Error("the journal was purged before it was archived: the archive has a hole; no moment from there to the next base can be had", "reason", fserror.ReasonArchive, "from record", first)
 }
-
-// purged is why the archive has most holes.
-const purged = "the journal was purged before it was archived"
 
 // reached notes that all up to a record is archived, and what was durable at a time.
 func (a *Archive) reached(txid uint64, covered time.Duration, put int) {
@@ -423,7 +415,7 @@ func (a *Archive) step(ctx context.Context) (more bool, err error) {
 		return nil
 	})
 	if errors.Is(err, journal.ErrPurged) {
-		a.hole(txid+1, purged)
+		a.hole(txid + 1)
 		return true, a.makeBase(ctx, true)
 	}
 	if err != nil && !errors.Is(err, errEnough) {
@@ -467,7 +459,7 @@ func (a *Archive) put(ctx context.Context, s Segment, object []byte) error {
 // upkeep makes a base if one is due.
 func (a *Archive) upkeep(ctx context.Context) error {
 	if txid := a.Stats().TxID; txid > a.newest+2 && (a.cfg.Now()-a.based >= min(longest, a.keep/basesKept).Milliseconds() ||
-		a.since >= max(baseBytes, baseShare*a.size) || a.newest < a.wanted.Load()) {
+		a.since >= max(baseBytes, baseShare*a.size)) {
 		return a.makeBase(ctx, false)
 	}
 	return nil
@@ -502,10 +494,9 @@ func (a *Archive) makeBase(ctx context.Context, begins bool) error {
 // can be damaged.
 func (a *Archive) prune(ctx context.Context) error {
 	now := a.cfg.Clock.Mono()
-	if now < a.pruneAt || !a.listing.TryLock() {
+	if now < a.pruneAt {
 		return nil
 	}
-	defer a.listing.Unlock()
 	a.pruneAt = now + min(pruneEvery, a.keep/4)
 	c, err := Open(ctx, a.cfg.Objects, a.cfg.ID, a.cfg.Log)
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -196,60 +195,15 @@ func (bs *Blocks) MayCommit(w namespace.Writer, b namespace.Block) error {
 	return nil
 }
 
-// Has reports whether a file has the block now, or the archive keeps it: another may be gone.
+// Has reports whether a file has the block now: one that none has any more may be gone.
 func (bs *Blocks) Has(k blockstore.Key) (has bool) {
-	bs.Engine.Look(func(t *namespace.Tree) {
-		since, garbage := t.Garbage().Time(k)
-		has = t.HasBlock(k) || garbage && since > archived(bs, t)
-	})
+	bs.Engine.Look(func(t *namespace.Tree) { has = t.HasBlock(k) })
 	return has
-}
-
-// Kept are blocks that no file has any more and the archive keeps.
-type Kept struct{ Of *Blocks }
-
-// Behind returns up to so many of a tree, in the order of keys from behind one on. What their checksums
-// are the tree does not tell.
-func (k Kept) Behind(t *namespace.Tree, after blockstore.Key, most int) (kept []namespace.Block) {
-	before := archived(k.Of, t)
-	t.Garbage().From(after, func(b tables.StoredBlock, since int64) bool {
-		if since > before && b.Key != after {
-			kept = append(kept, namespace.Block{Key: b.Key, Stored: b.Stored})
-		}
-		return len(kept) < most
-	})
-	return kept
-}
-
-// archived is when the newest garbage became such that no archive needs.
-func archived(bs *Blocks, t *namespace.Tree) int64 {
-	if keep := bs.Owner.Kept(); keep > 0 {
-		return aged(bs, t, keep)
-	}
-	return math.MaxInt64
-}
-
-// Fetch is that of Blocks, but a block is held against the checksums in it.
-func (k Kept) Fetch(ctx context.Context, b namespace.Block) ([]byte, error) {
-	object, err := read(ctx, k.Of, b)
-	if err == nil {
-		err = blockstore.Verify(b.Key, object, blockstore.CRC(object))
-	}
-	return object, err
 }
 
 // Fetch reads a whole object and verifies it. It is Damaged only if the store has
 // another: else it may be whole.
 func (bs *Blocks) Fetch(ctx context.Context, b namespace.Block) ([]byte, error) {
-	object, err := read(ctx, bs, b)
-	if err == nil {
-		err = blockstore.Verify(b.Key, object, b.CRC)
-	}
-	return object, err
-}
-
-// read reads a whole object.
-func read(ctx context.Context, bs *Blocks, b namespace.Block) ([]byte, error) {
 	rc, err := bs.Store.Get(ctx, b.Key, 0, -1)
 	if fserror.KindOf(err) == fserror.InvalidArgument { // no byte is there to begin at
 		return nil, fserror.New(fserror.Damaged, "", "", "block %d/%d is empty, and %d bytes were written", b.Key.Term, b.Key.Seq, b.Stored)
@@ -270,5 +224,5 @@ func read(ctx context.Context, bs *Blocks, b namespace.Block) ([]byte, error) {
 	if n, _ := io.ReadFull(rc, make([]byte, 1)); n > 0 {
 		return nil, fserror.New(fserror.Damaged, "", "", "block %d/%d is longer than the %d bytes written", b.Key.Term, b.Key.Seq, b.Stored)
 	}
-	return object, nil
+	return object, blockstore.Verify(b.Key, object, b.CRC)
 }

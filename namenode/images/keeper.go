@@ -325,7 +325,7 @@ func (k *Keeper) prune(ctx context.Context) error {
 // verify reads a published image, and marks it if it is damaged or gone. The error says why
 // that is not known.
 func (k *Keeper) verify(ctx context.Context, img Image) (good bool, err error) {
-	switch err := Check(ctx, k.cfg.Store, img); {
+	switch err := check(ctx, k.cfg.Store, img); {
 	case ctx.Err() != nil:
 		return false, context.Cause(ctx)
 	case Unknown(err):

@@ -43,8 +43,8 @@ func objectName(prefix string, txid, term uint64) string {
 
 func (o *Objects) prefix() string { return cmp.Or(o.Prefix, Prefix) }
 
-// Image is the image of a name; false: that is none.
-func (o *Objects) Image(name string) (Image, bool) {
+// image is the image of a name.
+func (o *Objects) image(name string) (Image, bool) {
 	digits, ok := strings.CutPrefix(name, o.prefix())
 	digits, _, _ = strings.Cut(digits, "-")
 	txid, err := strconv.ParseUint(digits, 10, 64)
@@ -72,7 +72,7 @@ func (o *Objects) List(ctx context.Context) ([]Image, error) {
 	}
 	var all []Image
 	for _, name := range names {
-		if img, ok := o.Image(name); ok {
+		if img, ok := o.image(name); ok {
 			all = append(all, img)
 		}
 	}

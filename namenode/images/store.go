@@ -76,9 +76,9 @@ func Read(ctx context.Context, from Store, img Image) (t *namespace.Tree, err er
 	return t, err
 }
 
-// Check reads an image without loading it: its checksums show whether it is as it was
+// check reads an image without loading it: its checksums show whether it is as it was
 // written.
-func Check(ctx context.Context, from Store, img Image) error {
+func check(ctx context.Context, from Store, img Image) error {
 	return read(ctx, from, img, namespace.CheckImage)
 }
 

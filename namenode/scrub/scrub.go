@@ -1,13 +1,12 @@
-// Package scrub reads what is stored and seldom read: every block of every file, the
-// published images, and what the archive of the journal keeps, each once in a period, at a bounded
-// rate, and tells what is damaged or gone while a copy of it may still be somewhere.
+// Package scrub reads what is stored and seldom read: every block of every file, and the
+// published images, each once in a period, at a bounded rate, and tells what is damaged or gone
+// while a copy of it may still be somewhere.
 //
 // # Order
 //
 // A pass takes files by the numbers of their inodes, from a snapshot of the tree that it holds
 // for one batch only. What is written behind it meanwhile was verified when it was put, and
-// is read by the next pass. Then it takes the blocks that only the archive keeps, by their keys, and the
-// objects of the archive, by their names. A pass whose blocks take less than the period rests until the
+// is read by the next pass. A pass whose blocks take less than the period rests until the
 // period is over; one that takes more is told of as late, and reads at the highest rate. What
 // a listing of the store lacks (Suspect) and what was found before is read first.
 //
@@ -67,24 +66,6 @@ const (
 	longestWait  = 10 * time.Minute // between two looks at whether there is anything to do
 )
 
-// Kept are the blocks that only the archive keeps.
-type Kept interface {
-	// Behind returns up to so many of a tree that are behind a key.
-	Behind(t *namespace.Tree, after blockstore.Key, most int) []namespace.Block
-	// Fetch is that of a Config.
-	Fetch(context.Context, namespace.Block) ([]byte, error)
-}
-
-// Archive is that of the journal: it may have no objects.
-type Archive interface {
-	// Survey returns how many bytes they have.
-	Survey(context.Context) (bytes int64, err error)
-	// Next returns up to so many that are behind a name.
-	Next(ctx context.Context, after string, most int) ([]blockstore.NamedInfo, error)
-	// Check reads and verifies one: Damaged, or what else the store said.
-	Check(ctx context.Context, name string) error
-}
-
 // Config is what a Scrub works with. All but Every and Rate is required; Objects, Term and
 // Remove only of Several.
 type Config struct {
@@ -100,12 +81,10 @@ type Config struct {
 	Objects blockstore.Objects
 	Term    func() uint64
 	Remove  func(ctx context.Context, remove func(context.Context) error) error
-	// Has reports whether a file has the block now, or the archive keeps it.
+	// Has reports whether a file has the block now.
 	Has func(blockstore.Key) bool
 	// Fetch reads and verifies a block: Damaged, NotFound, or what else the store said.
-	Fetch   func(context.Context, namespace.Block) ([]byte, error)
-	Kept    Kept
-	Archive Archive
+	Fetch func(context.Context, namespace.Block) ([]byte, error)
 	// Images reads and verifies the published images, tells what it finds, and
 	// returns an error only if it could not do that.
 	Images func(context.Context) error
@@ -114,12 +93,10 @@ type Config struct {
 	Rate  int64         // bytes a second at most; 0: DefaultRate
 }
 
-// Finding is a block that is damaged or gone, or a damaged object of the archive.
+// Finding is a block that is damaged or gone.
 type Finding struct {
-	Inode   namespace.InodeID `json:"inode"` // 0: only the archive keeps the block
+	Inode   namespace.InodeID `json:"inode"`
 	Block   namespace.Block   `json:"block"`
-	Object  string            `json:"object,omitempty"` // of the archive, instead
-	Bytes   int64             `json:"bytes,omitempty"`  // of the Object
 	Problem string            `json:"problem"`
 	UnixMS  int64             `json:"unix_ms"` // when it was found, by this machine's time of day
 }
@@ -132,7 +109,7 @@ type Stats struct {
 	Read  int64 // bytes of the present pass
 	Whole int64 // end of the last whole pass
 	Bytes int64 // read since the namenode was started
-	Found int   // blocks, and objects of the archive, that are damaged or gone, those included that MostFound leaves out
+	Found int   // blocks that are damaged or gone, those included that MostFound leaves out
 	// Late is how much longer than its period the present pass takes so far, or how much longer
 	// a pass takes at the highest rate, if that is more.
 	Late time.Duration
@@ -145,14 +122,11 @@ type state struct {
 	Read  int64             `json:"pass_bytes"`
 	Next  namespace.InodeID `json:"next_inode"`
 	Block int               `json:"next_block"` // index in that file
-	// Behind the files: the last block that only the archive keeps, and its last object.
-	Kept   blockstore.Key `json:"last_kept_block"`
-	Object string         `json:"last_archive_object"`
-	Last   int64          `json:"last_whole_pass_began_unix_ms"`
-	Whole  int64          `json:"last_whole_pass_unix_ms"`
-	Found  []Finding      `json:"found"`
-	More   int            `json:"found_more"`      // in the present pass, over MostFound
-	Most   int            `json:"found_more_last"` // in the last one
+	Last  int64             `json:"last_whole_pass_began_unix_ms"`
+	Whole int64             `json:"last_whole_pass_unix_ms"`
+	Found []Finding         `json:"found"`
+	More  int               `json:"found_more"`      // in the present pass, over MostFound
+	Most  int               `json:"found_more_last"` // in the last one
 }
 
 // more is how many blocks are known to be damaged or gone besides Found. It does not fall when a
@@ -166,24 +140,22 @@ type Scrub struct {
 
 	// Of Run alone:
 
-	saved, shared           time.Duration // when that was last done
-	images, recheckAt, next time.Duration // when images, what was found, and the next block are due
-	queue                   []item        // the blocks to be read next
-	begun                   bool          // in this reign
-	told                    bool          // that it is late, in this reign
-	surveyed                bool          // what the archive has, in this reign
-	refused                 string        // what the store did not answer for the last time
-	since                   time.Duration // when it first did not
-	witness, asked          item          // the last blocks that the store answered for, and that answers chose
-	names                   []string      // of objects that the next one takes the place of
+	saved, shared           time.Duration  // when that was last done
+	images, recheckAt, next time.Duration  // when images, what was found, and the next block are due
+	queue                   []item         // the blocks to be read next
+	begun                   bool           // in this reign
+	told                    bool           // that it is late, in this reign
+	refused                 blockstore.Key // what the store did not answer for the last time
+	since                   time.Duration  // when it first did not
+	witness, asked          item           // the last blocks that the store answered for, and that answers chose
+	names                   []string       // of objects that the next one takes the place of
 
 	suspected chan struct{} // has an element when there may be suspects
 
 	mu       sync.Mutex
 	state    state
 	bytes    int64
-	stored   int64  // bytes of all that there is to read
-	archived int64  // bytes of the archive's objects of it
+	stored   int64  // bytes of all blocks
 	changed  bool   // what the next active one must know, since it was put into the store
 	suspects []item // read before others
 }
@@ -240,14 +212,13 @@ func (s *Scrub) Measure(set func(name string, value float64, help string)) {
 	if !st.On {
 		return
 	}
-	set("scrub_bytes_total", float64(st.Bytes), "Bytes that the scrub has read, of blocks and of the archive.")
-	set("scrub_damaged_blocks", float64(st.Found), "Blocks of files, and of what the archive keeps, that the scrub has found damaged or gone, and damaged objects of the archive.")
+	set("scrub_bytes_total", float64(st.Bytes), "Bytes of blocks that the scrub has read.")
+	set("scrub_damaged_blocks", float64(st.Found), "Blocks of files that the scrub has found damaged or gone.")
 	set("scrub_late_seconds", st.Late.Seconds(), "By how much the scrub takes longer than its period: for the present pass so far, or for any at its highest rate.")
 	set("scrub_last_pass_timestamp_seconds", float64(st.Whole)/1000, "When the scrub last ended a pass over all blocks, Unix time; 0: never.")
 }
 
-// Findings are the blocks known to be damaged or gone that files still have or the archive keeps, and its
-// objects of that kind.
+// Findings are the blocks known to be damaged or gone that files still have.
 func (s *Scrub) Findings() []Finding {
 	if s == nil {
 		return nil
@@ -255,29 +226,8 @@ func (s *Scrub) Findings() []Finding {
 	s.mu.Lock()
 	found := slices.Clone(s.state.Found)
 	s.mu.Unlock()
-	return slices.DeleteFunc(found, func(f Finding) bool { return !s.has(f.item()) })
+	return slices.DeleteFunc(found, func(f Finding) bool { return !s.cfg.Has(f.Block.Key) })
 }
-
-// What names it to people.
-func (f *Finding) What() string {
-	switch {
-	case f.Object != "":
-		return "the archive's object " + f.Object
-	case f.Inode == 0:
-		return "block " + f.Block.Key.String() + ", which the archive keeps"
-	}
-	return "block " + f.Block.Key.String()
-}
-
-// is reports whether it is of this one.
-func (f *Finding) is(it item) bool { return f.Object == it.object && f.Block.Key == it.block.Key }
-
-func (f *Finding) item() item {
-	return item{id: f.Inode, block: f.Block, object: f.Object, length: f.Bytes}
-}
-
-// has reports whether it is still to be as it was.
-func (s *Scrub) has(it item) bool { return it.object != "" || s.cfg.Has(it.block.Key) }
 
 // Run scrubs until ctx ends. It is called while the namenode is active, and returns nil.
 func (s *Scrub) Run(ctx context.Context) error {
@@ -288,7 +238,7 @@ func (s *Scrub) Run(ctx context.Context) error {
 	// Images and what was found are read soon, or a namenode that is often restarted never reads them.
 	soon := now + min(afterStart, s.cfg.Every)
 	s.saved, s.shared, s.images, s.recheckAt, s.next = now, now, soon, soon, soon
-	s.begun, s.told, s.surveyed = false, false, false
+	s.begun, s.told = false, false
 	for {
 		wait, err := s.step(ctx)
 		if ctx.Err() != nil {
@@ -341,7 +291,7 @@ func (s *Scrub) step(ctx context.Context) (wait time.Duration, err error) {
 	if it, some := s.suspect(); some {
 		if held = s.block(ctx, it); held == nil {
 			s.cleared()
-			return s.least(it.bytes()), nil
+			return s.least(int64(it.block.Stored)), nil
 		}
 	}
 	if now >= s.images {
@@ -375,17 +325,10 @@ func (s *Scrub) step(ctx context.Context) (wait time.Duration, err error) {
 		return 0, err
 	}
 	s.queue = s.queue[1:]
-	s.next = now + s.pace(it.bytes())
+	s.next = now + s.pace(int64(it.block.Stored))
 	s.mu.Lock()
-	switch {
-	case it.object != "":
-		s.state.Object = it.object
-	case it.id == 0:
-		s.state.Kept = it.block.Key
-	default:
-		s.state.Next, s.state.Block = it.id, it.index+1
-	}
-	s.state.Read += it.bytes()
+	s.state.Next, s.state.Block = it.id, it.index+1
+	s.state.Read += int64(it.block.Stored)
 	s.mu.Unlock()
 	if len(s.queue) == 0 {
 		return 0, s.fill(ctx)
@@ -409,29 +352,15 @@ func (s *Scrub) rest() time.Duration {
 		return time.Duration(over-now) * time.Millisecond
 	}
 	s.state.Began, s.state.Read, s.state.Next, s.state.Block, s.state.More = now, 0, 0, 0, 0
-	s.state.Kept, s.state.Object = blockstore.Key{}, ""
 	return 0
 }
 
-// item is what a pass reads next: the block at that index of a file; without a file one that only the archive
-// keeps; or an object of that.
+// item is a block of a pass: the one at that index of the file.
 type item struct {
-	id     namespace.InodeID
-	index  int
-	block  namespace.Block
-	object string
-	length int64 // of the object
+	id    namespace.InodeID
+	index int
+	block namespace.Block
 }
-
-// name tells one from others.
-func (it *item) name() string {
-	if it.object != "" {
-		return it.object
-	}
-	return it.block.Key.String()
-}
-
-func (it *item) bytes() int64 { return max(it.length, int64(it.block.Stored)) }
 
 // fill takes the next blocks of the pass, or ends it.
 func (s *Scrub) fill(ctx context.Context) error {
@@ -440,53 +369,14 @@ func (s *Scrub) fill(ctx context.Context) error {
 		return err
 	}
 	s.mu.Lock()
-	next, from, begins := s.state.Next, s.state.Block, s.state.Read == 0
+	next, from := s.state.Next, s.state.Block
 	s.mu.Unlock()
-	if !s.surveyed || begins {
-		if err := s.survey(ctx); err != nil {
-			return err
-		}
-	}
 	s.queue = follow(t, s.queue[:0], next, from, batch)
 	s.measure(t)
 	if len(s.queue) == 0 {
-		s.queue, err = s.kept(ctx, t)
-	}
-	if len(s.queue) == 0 && err == nil {
 		s.end()
 	}
-	return err
-}
-
-// survey learns how much the archive has.
-func (s *Scrub) survey(ctx context.Context) error {
-	bytes, err := s.cfg.Archive.Survey(ctx)
-	if err != nil {
-		return err
-	}
-	s.surveyed = true
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.archived = bytes
 	return nil
-}
-
-// kept are the next blocks of the pass that only the archive keeps, and behind those the next objects of that.
-func (s *Scrub) kept(ctx context.Context, t *namespace.Tree) (items []item, err error) {
-	s.mu.Lock()
-	key, name := s.state.Kept, s.state.Object
-	s.mu.Unlock()
-	for _, b := range s.cfg.Kept.Behind(t, key, batch) {
-		items = append(items, item{block: b})
-	}
-	if len(items) > 0 {
-		return items, nil
-	}
-	list, err := s.cfg.Archive.Next(ctx, name, batch)
-	for _, o := range list {
-		items = append(items, item{object: o.Name, length: o.Length})
-	}
-	return items, err
 }
 
 // follow appends up to so many blocks of the tree, from that one of a file on.
@@ -497,7 +387,7 @@ func follow(t *namespace.Tree, items []item, next namespace.InodeID, from, most 
 			id, index = file, 0
 		}
 		if id != snapshots.FileOf(next) || index >= from {
-			items = append(items, item{id: of, index: index, block: b})
+			items = append(items, item{of, index, b})
 		}
 		index++
 		return len(items) < most
@@ -509,10 +399,7 @@ func follow(t *namespace.Tree, items []item, next namespace.InodeID, from, most 
 func (s *Scrub) measure(t *namespace.Tree) {
 	c := t.Counts()
 	s.mu.Lock()
-	s.stored = c.StoredBytes + c.HeldBytes + s.archived
-	if s.archived > 0 {
-		s.stored += c.GarbageBytes // which the archive keeps, most of it
-	}
+	s.stored = c.StoredBytes + c.HeldBytes
 	late, stored := s.late(), s.stored
 	s.mu.Unlock()
 	if late > 0 && !s.told {
@@ -543,11 +430,11 @@ func (s *Scrub) end() {
 	s.mu.Lock()
 	began, read := s.state.Began, s.state.Read
 	s.state.Began, s.state.Last, s.state.Whole, s.state.More, s.state.Most = 0, began, s.cfg.Clock.Wall().UnixMilli(), 0, s.state.More
-	s.state.Found = slices.DeleteFunc(s.state.Found, func(f Finding) bool { return !s.has(f.item()) })
+	s.state.Found = slices.DeleteFunc(s.state.Found, func(f Finding) bool { return !s.cfg.Has(f.Block.Key) })
 	s.changed = true
 	found := len(s.state.Found) + s.state.more()
 	s.mu.Unlock()
-	s.cfg.Log.Info("scrubbed: all was read", "bytes", read, "damaged or gone", found, "began", time.UnixMilli(began).UTC())
+	s.cfg.Log.Info("scrubbed: all blocks were read", "bytes", read, "damaged or gone", found, "began", time.UnixMilli(began).UTC())
 	s.save()
 }
 
@@ -555,19 +442,19 @@ func (s *Scrub) end() {
 // answer; a block for which it has not for a while, though it does for another, is found.
 func (s *Scrub) block(ctx context.Context, it item) (err error) {
 	for range patience {
-		if !s.has(it) { // deleted meanwhile
-			s.good(it)
+		if !s.cfg.Has(it.block.Key) { // deleted meanwhile
+			s.good(it.block.Key)
 			return nil
 		}
 		err = s.fetch(ctx, it)
 		switch kind := fserror.KindOf(err); {
 		case err == nil:
-			s.good(it)
+			s.good(it.block.Key)
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case !answered(err):
-			if !s.waited(it) || !s.answers(ctx, it) {
+			if !s.waited(it.block.Key) || !s.answers(ctx, it.block.Key) {
 				return err // of the store, not of the block
 			}
 			s.found(it, fmt.Errorf("cannot be read: %w", err))
@@ -581,26 +468,15 @@ func (s *Scrub) block(ctx context.Context, it item) (err error) {
 	return nil
 }
 
-// fetch reads a block, or an object.
-func (s *Scrub) fetch(ctx context.Context, it item) (err error) {
-	var block []byte
-	switch {
-	case it.object != "":
-		err = s.cfg.Archive.Check(ctx, it.object)
-	case it.id == 0:
-		block, err = s.cfg.Kept.Fetch(ctx, it.block)
-	default:
-		block, err = s.cfg.Fetch(ctx, it.block)
-	}
+// fetch reads a block.
+func (s *Scrub) fetch(ctx context.Context, it item) error {
+	object, err := s.cfg.Fetch(ctx, it.block)
 	s.mu.Lock()
-	s.bytes += int64(len(block)) + it.length
+	s.bytes += int64(len(object))
 	s.mu.Unlock()
 	if answered(err) {
-		if s.refused == it.name() {
-			s.refused = ""
-		}
-		if it.object == "" { // which may be large
-			s.witness = it
+		if s.witness = it; s.refused == it.block.Key {
+			s.refused = blockstore.Key{}
 		}
 	}
 	return err
@@ -614,23 +490,23 @@ func answered(err error) bool {
 }
 
 // waited reports whether the store has not answered for a block, and for none after it, for a while.
-func (s *Scrub) waited(it item) bool {
+func (s *Scrub) waited(k blockstore.Key) bool {
 	now := s.cfg.Clock.Mono()
-	if name := it.name(); s.refused != name {
-		s.refused, s.since = name, now
+	if s.refused != k {
+		s.refused, s.since = k, now
 	}
 	return now-s.since >= patience*pause
 }
 
 // answers reports whether the store answers for another block: for the last one that it answered
 // for, else for the next one each time, since many may be on a bad disk.
-func (s *Scrub) answers(ctx context.Context, not item) bool {
-	if k := s.witness.block.Key; k == (blockstore.Key{}) || k == not.block.Key || !s.cfg.Has(k) {
+func (s *Scrub) answers(ctx context.Context, not blockstore.Key) bool {
+	if k := s.witness.block.Key; k == (blockstore.Key{}) || k == not || !s.cfg.Has(k) {
 		t, err := s.cfg.Snapshot(ctx)
 		if err != nil {
 			return false
 		}
-		isNot := func(it item) bool { return it.block.Key == not.block.Key }
+		isNot := func(it item) bool { return it.block.Key == not }
 		some := slices.DeleteFunc(follow(t, nil, s.asked.id, s.asked.index+1, 2), isNot)
 		if len(some) == 0 {
 			some = slices.DeleteFunc(follow(t, nil, 0, 0, 2), isNot)
@@ -647,41 +523,33 @@ func (s *Scrub) answers(ctx context.Context, not item) bool {
 	return false
 }
 
-// found notes a block that is damaged or gone, if it is still needed, or an object.
+// found notes a block that is damaged or gone, if a file still has it.
 func (s *Scrub) found(it item, err error) {
-	if !s.has(it) {
+	if !s.cfg.Has(it.block.Key) {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	is := func(f Finding) bool { return f.is(it) }
+	is := func(f Finding) bool { return f.Block.Key == it.block.Key }
 	switch {
 	case slices.ContainsFunc(s.state.Found, is):
 		return
 	case len(s.state.Found) >= MostFound:
 		s.state.More++
 	default:
-		s.state.Found = append(s.state.Found, Finding{it.id, it.block, it.object, it.length, err.Error(), s.cfg.Clock.Wall().UnixMilli()})
+		s.state.Found = append(s.state.Found, Finding{it.id, it.block, err.Error(), s.cfg.Clock.Wall().UnixMilli()})
 		s.changed = true
 	}
-	switch {
-	case it.object != "":
-		s.cfg.Log.Error("an object of the archive is damaged; moments behind it can be had from the next base on", "reason", fserror.ReasonArchive, "object", it.object, "cause", err)
-	case it.id == 0:
-		s.cfg.Log.Error("a block is damaged or gone that the archive keeps: files that were deleted, and had it, cannot be brought back from there", "reason", fserror.ReasonDamagedBlock,
-			"block", it.block.Key.String(), "cause", err)
-	default:
-		s.cfg.Log.Error("a block of a file is damaged or gone; a backup may have it", "reason", fserror.ReasonDamagedBlock,
-			"inode", uint64(it.id), "block", it.block.Key.String(), "cause", err)
-	}
+	s.cfg.Log.Error("a block of a file is damaged or gone; a backup may have it", "reason", fserror.ReasonDamagedBlock,
+		"inode", uint64(it.id), "block", it.block.Key.String(), "cause", err)
 }
 
-// good takes back what was found of a block, or an object.
-func (s *Scrub) good(it item) {
+// good takes back what was found of a block.
+func (s *Scrub) good(k blockstore.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := len(s.state.Found)
-	s.state.Found = slices.DeleteFunc(s.state.Found, func(f Finding) bool { return f.is(it) })
+	s.state.Found = slices.DeleteFunc(s.state.Found, func(f Finding) bool { return f.Block.Key == k })
 	s.changed = s.changed || len(s.state.Found) < n
 }
 
@@ -691,11 +559,10 @@ func (s *Scrub) recheck(ctx context.Context) error {
 	found := slices.Clone(s.state.Found)
 	s.mu.Unlock()
 	for _, f := range found {
-		it := f.item()
-		if err := s.block(ctx, it); err != nil && (ctx.Err() != nil || !s.answers(ctx, it)) {
+		if err := s.block(ctx, item{id: f.Inode, block: f.Block}); err != nil && (ctx.Err() != nil || !s.answers(ctx, f.Block.Key)) {
 			return err // else only this one, which is found already
 		}
-		if err := clock.Pause(ctx, s.least(it.bytes())); err != nil {
+		if err := clock.Pause(ctx, s.least(int64(f.Block.Stored))); err != nil {
 			return err
 		}
 	}

@@ -37,66 +37,9 @@ type rig struct {
 	name  string             // of its file
 	term  uint64
 
-	// Of the archive; its blocks and objects are read in this order.
-	kept    []namespace.Block
-	objects []blockstore.NamedInfo
-	check   func(name string) error // nil: all is good
-
 	mu     sync.Mutex // held by the test, but while time passes
 	reads  []namespace.Block
-	keeps  []string // blocks and objects of the archive that were read
 	images int
-}
-
-// Behind implements Kept, and Survey, Next and Check Archive.
-func (r *rig) Behind(_ *namespace.Tree, after blockstore.Key, most int) (kept []namespace.Block) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, b := range r.kept {
-		if after.Less(b.Key) && len(kept) < most {
-			kept = append(kept, b)
-		}
-	}
-	return kept
-}
-
-func (r *rig) Fetch(_ context.Context, b namespace.Block) ([]byte, error) {
-	return make([]byte, b.Stored), r.Check(nil, b.Key.String())
-}
-
-func (r *rig) Survey(context.Context) (bytes int64, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, o := range r.objects {
-		bytes += o.Length
-	}
-	return bytes, nil
-}
-
-func (r *rig) Next(_ context.Context, after string, most int) (list []blockstore.NamedInfo, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, o := range r.objects {
-		if o.Name > after && len(list) < most {
-			list = append(list, o)
-		}
-	}
-	return list, nil
-}
-
-func (r *rig) Check(_ context.Context, name string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.keeps = append(r.keeps, name)
-	if r.check == nil {
-		return nil
-	}
-	return r.check(name)
-}
-
-// has is what Config.Has tells of.
-func (r *rig) has(k blockstore.Key) bool {
-	return r.tree.HasBlock(k) || slices.ContainsFunc(r.kept, func(b namespace.Block) bool { return b.Key == k })
 }
 
 func newRig(t *testing.T) *rig {
@@ -135,9 +78,7 @@ func (r *rig) start() (s *Scrub, stop func()) {
 		Several: r.store != nil, Objects: r.store, Term: func() uint64 { return term },
 		Remove:   func(ctx context.Context, remove func(context.Context) error) error { return remove(ctx) },
 		Snapshot: func(context.Context) (*namespace.Tree, error) { return r.tree, nil },
-		Has:      r.has,
-		Kept:     r,
-		Archive:  r,
+		Has:      r.tree.HasBlock,
 		Fetch: func(_ context.Context, b namespace.Block) ([]byte, error) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -298,67 +239,6 @@ func TestFindings(t *testing.T) {
 		r.passes(2 * recheckEvery)
 		if got := s.Findings(); len(got) != 0 {
 			t.Errorf("they are good now, and it says %+v", got)
-		}
-		stop()
-	})
-}
-
-// TestArchiveIsRead: a pass reads the blocks that only the archive keeps, and its objects, once each and
-// behind those of files, also over restarts; and tells of what is damaged until it is good.
-func TestArchiveIsRead(t *testing.T) {
-	r := newRig(t)
-	files := len(r.blocks())
-	var want []string
-	for i := range 2*batch + 1 {
-		b := namespace.Block{Key: blockstore.Key{Term: 9, Seq: uint64(i)}, Stored: 100} //nolint:gosec // small
-		r.kept, want = append(r.kept, b), append(want, b.Key.String())
-	}
-	for i := range 2*batch + 1 {
-		r.objects = append(r.objects, blockstore.NamedInfo{Name: fmt.Sprintf("archive-%04d", i), Length: 1000})
-		want = append(want, r.objects[i].Name)
-	}
-	bad := map[string]bool{want[3]: true, want[len(want)-2]: true}
-	r.check = func(name string) error {
-		if bad[name] {
-			return fserror.New(fserror.Damaged, "", "", "a bit has turned")
-		}
-		return nil
-	}
-	var log bytes.Buffer
-	r.log = slog.NewTextHandler(&log, nil)
-	synctest.Test(t, func(t *testing.T) {
-		r.t = t
-		early := 0
-		s, stop := r.start()
-		for range 12 {
-			r.passes(2 * time.Hour)
-			stop()
-			if early == 0 && len(r.keeps) > 0 {
-				early = len(r.reads)
-			}
-			r.keeps = slices.DeleteFunc(r.keeps, func(name string) bool { return bad[name] }) // they are read again each hour
-			s, stop = r.start()
-		}
-		found := s.Findings()
-		if len(found) != 2 || s.Stats().Found != 2 || !strings.Contains(found[0].What(), want[3]) || !strings.HasSuffix(found[1].What(), want[len(want)-2]) {
-			t.Errorf("found %+v", found)
-		}
-		good := slices.DeleteFunc(slices.Clone(want), func(name string) bool { return bad[name] })
-		if !slices.Equal(r.keeps, good) || early != files {
-			t.Errorf("of the archive it read, behind %d of %d blocks of files,\n%v, not\n%v", early, files, r.keeps, good)
-		}
-		if st := s.Stats(); st.Whole == 0 || st.Late != 0 {
-			t.Errorf("%+v", st)
-		}
-		for name := range bad {
-			if n := strings.Count(log.String(), name+" cause"); n != 1 {
-				t.Errorf("%s is logged %d times:\n%s", name, n, log.String())
-			}
-		}
-		clear(bad)
-		r.passes(2 * recheckEvery)
-		if found := s.Findings(); len(found) != 0 {
-			t.Errorf("they are good now, and it says %+v", found)
 		}
 		stop()
 	})
@@ -630,7 +510,7 @@ func TestSuspects(t *testing.T) {
 			return nil
 		}
 		for range 2 {
-			if !s.Suspect(1, all[0]) || !s.Suspect(1, gone) {
+			if !s.Suspect(0, all[0]) || !s.Suspect(1, gone) {
 				t.Error("there are too many")
 			}
 		}

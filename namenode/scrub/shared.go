@@ -51,7 +51,7 @@ func (s *Scrub) merge(before state) {
 	defer s.mu.Unlock()
 	found := s.state.Found
 	for _, f := range before.Found {
-		if len(found) < MostFound && !slices.ContainsFunc(found, func(g Finding) bool { return g.is(f.item()) }) {
+		if len(found) < MostFound && !slices.ContainsFunc(found, func(g Finding) bool { return g.Block.Key == f.Block.Key }) {
 			found = append(found, f)
 		}
 	}

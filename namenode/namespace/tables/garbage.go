@@ -93,17 +93,6 @@ func (t *Garbage) Since() (time int64, there bool) {
 	return time, there
 }
 
-// Time is when a block became garbage; false: it is none.
-func (t *Garbage) Time(k blockstore.Key) (time int64, is bool) {
-	g, is := t.byKey.Get(garbage{StoredBlock: StoredBlock{Key: k}})
-	return g.time, is
-}
-
-// From calls fn for the blocks from a key on, in the order of keys, until it returns false.
-func (t *Garbage) From(k blockstore.Key, fn func(b StoredBlock, time int64) (more bool)) {
-	t.byKey.From(garbage{StoredBlock: StoredBlock{Key: k}}, func(g garbage) bool { return fn(g.StoredBlock, g.time) })
-}
-
 // Newest is when the newest block became garbage; false: there is none.
 func (t *Garbage) Newest() (time int64, there bool) {
 	g, there := t.byTime.Max()

@@ -10870,7 +10870,7 @@ type ScrubStatus struct {
 	BeganUnixMs   int64                  `protobuf:"varint,1,opt,name=began_unix_ms,json=beganUnixMs,proto3" json:"began_unix_ms,omitempty"` // of the present pass; 0: it rests
 	ReadBytes     int64                  `protobuf:"varint,2,opt,name=read_bytes,json=readBytes,proto3" json:"read_bytes,omitempty"`         // of the present pass
 	WholeUnixMs   int64                  `protobuf:"varint,3,opt,name=whole_unix_ms,json=wholeUnixMs,proto3" json:"whole_unix_ms,omitempty"` // end of its last whole pass; 0: there was none
-	Damaged       uint64                 `protobuf:"varint,4,opt,name=damaged,proto3" json:"damaged,omitempty"`                              // blocks that it has found damaged or gone, and damaged objects of the archive
+	Damaged       uint64                 `protobuf:"varint,4,opt,name=damaged,proto3" json:"damaged,omitempty"`                              // blocks of files that it has found damaged or gone
 	LateMs        int64                  `protobuf:"varint,5,opt,name=late_ms,json=lateMs,proto3" json:"late_ms,omitempty"`                  // by how much it takes longer than its period: for the present pass so far, or for any at its highest rate
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
