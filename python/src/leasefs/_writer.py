@@ -27,6 +27,7 @@ from leasefs.errors import (
     RetryError,
     TooLargeError,
     UnavailableError,
+    told,
     transient,
 )
 from leasefs.v1 import leasefs_pb2 as pb
@@ -273,8 +274,8 @@ class CoreWriter:
         me = asyncio.current_task()
         try:
             await self._get_block_in(b, before)
-        except LeasefsError as raised:
-            e = self._seen(raised.within("write", self.path))
+        except Exception as raised:  # noqa: BLE001 (whatever it is, who waits for the block has to learn of it)
+            e = self._seen(told(raised).within("write", self.path))
             if b.task is me and not isinstance(raised, _BeforeError):
                 self._block_error = e
             self._notify()
@@ -418,8 +419,8 @@ class CoreWriter:
         async def run() -> LeasefsError | None:
             try:
                 await self._flush(for_close=for_close)
-            except LeasefsError as e:
-                return self._seen(e)
+            except Exception as e:  # noqa: BLE001 (so have those who wait for the round)
+                return self._seen(told(e))
             except asyncio.CancelledError:  # by _stop_work alone
                 return ClosedError("the writer was closed meanwhile")
             finally:
@@ -493,13 +494,13 @@ class CoreWriter:
 
         Whatever is raised, the writer is done with.
         """
-        failed: LeasefsError | None = None
+        failed: Exception | None = None
         try:
             if last and not self.closing:
                 if self._block_error is not None:  # of a trouble that may be over: they are tried once more
                     self._restart()
                 await self.write(last)
-        except LeasefsError as refused:
+        except Exception as refused:  # noqa: BLE001 (it is raised below)
             failed = refused
         except asyncio.CancelledError:
             self._core.spawn(self._abort_quietly())
@@ -510,8 +511,8 @@ class CoreWriter:
                 raise failed
             await self._settle()
             await self._close_with_rest()
-        except LeasefsError as raised:
-            why = self._seen(raised.within("close", self.path))
+        except Exception as raised:
+            why = self._seen(told(raised).within("close", self.path))
             await self._end_unflushed(why)
             raise why from raised
         except asyncio.CancelledError:
@@ -526,8 +527,8 @@ class CoreWriter:
         self._stop_work()
         try:
             await self._close_at()
-        except LeasefsError as raised:
-            e = self._seen(raised.within("close", self.path))
+        except Exception as raised:
+            e = self._seen(told(raised).within("close", self.path))
             self._abandon(e)
             self._end()
             raise e from raised
@@ -611,7 +612,7 @@ class CoreWriter:
                 try:
                     async with asyncio.timeout(_CLOSE_GRACE):
                         await self._close_at()
-                except (LeasefsError, TimeoutError) as e:
+                except Exception as e:  # noqa: BLE001 (whatever it is, the writer ends)
                     self._abandon(e)
         self._end()
 
