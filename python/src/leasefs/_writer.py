@@ -109,6 +109,7 @@ class CoreWriter:
         self._pending: list[_Block] = []
         self._block_error: LeasefsError | None = None  # who meets it starts the blocks again
         self._round: asyncio.Task[LeasefsError | None] | None = None
+        self.kept = bytearray()  # what append has taken, and is not written yet
         self._unsure: _Piece | None = None  # must be sent again just so, before anything else
         self._changed = asyncio.Event()
         self._writing = asyncio.Lock()
@@ -207,6 +208,12 @@ class CoreWriter:
                         self._dispatch()
         except LeasefsError as e:
             raise e.within("write", self.path) from e
+
+    async def append(self, data: bytearray) -> None:
+        """Appends all of data: what an error leaves of it is kept, and goes with the next call."""
+        if self.lost is None and not self.closing:
+            self.kept += data
+        await self.write(self.kept)
 
     async def _make_room(self) -> None:
         """Waits until the current buffer has room."""
@@ -403,6 +410,8 @@ class CoreWriter:
 
     async def flush(self) -> None:
         """Returns once all that was written before is durable. It continues if the caller gives up."""
+        if self.kept:
+            await self.write(self.kept)
         target = self.length
         try:
             while True:
@@ -490,10 +499,11 @@ class CoreWriter:
     # --- the end ---
 
     async def close(self, last: bytearray | None = None) -> None:
-        """Writes the last bytes, makes all durable and closes the file.
+        """Writes the last bytes, or what was kept, makes all durable and closes the file.
 
         Whatever is raised, the writer is done with.
         """
+        last = last or self.kept
         failed: Exception | None = None
         try:
             if last and not self.closing:
@@ -630,6 +640,7 @@ class CoreWriter:
         self.ended.set()
         self.on_lost.set()
         self._cur = None
+        self.kept.clear()
         self._pending.clear()
         self._notify()
 
