@@ -6,6 +6,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode"
 	"github.com/leasefs/leasefs/namenode/offline"
 )
@@ -16,19 +17,17 @@ func formatCommand(p *program) *cli.Command {
 		Usage: "make the namespace of several namenodes",
 		UsageText: "leasefs admin format --zookeeper HOSTS --namespace NAME --blocks URL\n\nExample:\n" +
 			"  leasefs admin format --zookeeper zk1:2181,zk2:2181,zk3:2181 --namespace main \\\n    --blocks 's3://bucket/leasefs?endpoint=https://s3.example:9000'",
-		Description: "Makes a new, empty namespace: claims the block store for it, then makes it known to ZooKeeper.\n" +
-			"This is done once, before the first start; namenodes started with the same three flags then serve\n" +
-			"it. They never make one themselves: an empty ZooKeeper, a mistyped name or another store is refused.\n" +
-			"--zookeeper, --namespace and --blocks are needed. It speaks to ZooKeeper and the block store, to\n" +
-			"no namenode: --namenode, --user and --timeout mean nothing here. A bucket's credentials are those\n" +
-			"of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or of ~/.aws/credentials, as for leasefs namenode.\n" +
-			"It refuses (exit code 4) a name that ZooKeeper has, and a store that has files of a namespace of\n" +
-			"that name: admin restore brings that one back. After a failure it can be repeated. A namenode\n" +
-			"alone needs no format.",
+		Description: "Makes a new, empty namespace: claims the block store for it, then makes it known to ZooKeeper. This is done\n" +
+			"once, before the first start; namenodes started with the same three flags then serve it. They never make\n" +
+			"one themselves: an empty ZooKeeper, a mistyped name or another store is refused. It asks no namenode. A\n" +
+			"bucket's credentials are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or ~/.aws/credentials, as for namenodes.\n" +
+			"It refuses (exit code 4) a name that ZooKeeper has, and a store that has files of a namespace of that name:\n" +
+			"admin restore brings that one back. After a failure it can be repeated. A namenode alone needs no format.",
 		Flags: offlineFlags(
 			"`HOSTS` of the ZooKeeper ensemble, which runs already, HOST:PORT with commas between",
 			"the `NAME` under which the namenodes are to meet there",
 			&cli.StringFlag{Name: "blocks", Usage: "where blocks go: a `URL` such as s3://bucket/prefix?endpoint=https://s3.example:9000 or file:///shared/dir"},
+			&cli.BoolFlag{Name: "if-missing", Usage: "do nothing, and succeed, if ZooKeeper has a namespace of that name"},
 		),
 		Action: p.action(operands{}, format),
 	}
@@ -43,6 +42,9 @@ func format(e *invocation) error {
 	var id [16]byte
 	if err == nil {
 		id, err = offline.Format(e.ctx, how)
+	}
+	if e.flags.Bool("if-missing") && fserror.ReasonOf(err) == fserror.ReasonNamespaceTaken {
+		return e.Result(map[string]any{"namespace": cfg.HA.Name, "id": nil}, "%v\n", err)
 	}
 	if err != nil {
 		return e.fail(err, cfg.Blocks)

@@ -142,6 +142,9 @@ func TestUnit(t *testing.T) {
 	}
 	const program = "/usr/bin/leasefs"
 	unit := string(raw)
+	if strings.Contains(unit, "RestartPreventExitStatus") {
+		t.Error("a panic ends with the exit code of wrong settings: it has to be started again after either")
+	}
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -196,6 +199,9 @@ func TestUnit(t *testing.T) {
 		if cfg.Data != "/var/lib/leasefs/prod" || cfg.Listen != env["LISTEN"] || cfg.HTTP != env["HTTP"] || cfg.Blocks == "" {
 			t.Errorf("%+v", cfg)
 		}
+		if dir, local := strings.CutPrefix(cfg.Blocks, "file://"); local && !strings.Contains(unit, "\nReadWritePaths=-"+filepath.Dir(dir)+"\n") {
+			t.Errorf("the unit may not write to %s", dir)
+		}
 	}
 }
 
@@ -211,6 +217,9 @@ func TestAppendUnit(t *testing.T) {
 		files[i] = string(raw)
 	}
 	unit := files[0]
+	if strings.Contains(unit, "RestartPreventExitStatus") {
+		t.Error("a panic ends with the exit code of wrong settings: it has to be started again after either")
+	}
 	program, err := exec.LookPath("leasefs")
 	if err != nil {
 		t.Fatal(err)

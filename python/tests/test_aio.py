@@ -14,7 +14,7 @@ from conftest import Meddle, Namenode, Send, as_ever, eventually
 
 import leasefs
 import leasefs.aio
-from leasefs import _clock
+from leasefs import _clock, _format
 
 
 def test_everything(shared: Namenode) -> None:
@@ -111,6 +111,64 @@ def test_cancellation(own: Namenode) -> None:
             # Whether it was made or not, nobody keeps it.
             async with await leasefs.aio.connect(own.address) as other:
                 await (await other.append("/b", create=True, wait=120)).close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("then", ["write", "flush", "close", "the connection's close"])
+def test_a_failed_write_keeps_its_bytes(own: Namenode, meddle: Meddle, then: str) -> None:
+    """Who continues after the error of a block loses none of them."""
+
+    async def refuse(_: object) -> None:
+        raise leasefs.NoSpaceError("there is no room")
+
+    async def main() -> None:
+        async with await leasefs.aio.connect(own.address) as fs:
+            block, more = bytes(fs._core.session.welcome.block_size), b""
+            w = await fs.create("/a")
+            meddle("AllocateBlock", refuse)
+            await w.write(block)
+            eventually("the block is refused", lambda: w._core._block_error is not None)
+            meddle("AllocateBlock", as_ever)
+            with pytest.raises(leasefs.NoSpaceError):
+                await w.write(b"the rest")
+            assert w.tell() == len(block) + 8
+            if then == "write":
+                more = b" and more"
+                await w.write(more)
+            if then == "flush":
+                await w.flush()
+                assert w.durable == len(block) + 8
+            if then != "the connection's close":
+                await w.close()
+        async with await leasefs.aio.connect(own.address) as fs:
+            assert await fs.read_file("/a") == block + b"the rest" + more
+
+    asyncio.run(main())
+
+
+def test_no_error_of_a_block_is_unseen(own: Namenode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it is, who waits for the block learns of it, and can try again."""
+    seal, rounds = _format.seal, [MemoryError(), None]
+
+    def fail(data: bytearray) -> int:
+        if (e := rounds.pop(0)) is not None:
+            raise e
+        return seal(data)
+
+    async def main() -> None:
+        async with await leasefs.aio.connect(own.address) as fs:
+            w = await fs.create("/a")
+            block = bytes(fs._core.session.welcome.block_size)
+            monkeypatch.setattr(_format, "seal", fail)
+            await w.write(block)
+            async with asyncio.timeout(60):
+                eventually("it has failed", lambda: w._core._block_error is not None)
+                with pytest.raises(leasefs.LeasefsError, match="MemoryError"):
+                    await w.write(b"x")
+                await w.flush()
+            assert await fs.read_file("/a") == block + b"x"
+            await w.close()
 
     asyncio.run(main())
 

@@ -369,7 +369,12 @@ def test_close_after_a_trouble(fs: leasefs.FileSystem, root: str, meddle: Meddle
 def python(code: str, *args: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PYTHONPATH": str(Path(leasefs.__file__).parents[1])}
     return subprocess.run(
-        [sys.executable, "-X", "dev", "-c", code, *args], env=env, capture_output=True, text=True, check=False
+        [sys.executable, "-X", "dev", "-c", code, *args],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
 
 
@@ -388,6 +393,30 @@ def test_the_end_of_the_program(shared: Namenode, fs: leasefs.FileSystem, root: 
     assert (info.size, info.open) == (7, None)
     p = python("import leasefs, sys; fs = leasefs.connect(sys.argv[1]); fs.stat('/')", shared.address)
     assert (p.returncode, p.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "when", ["atexit.register(rest)", "Thread(target=lambda: (main_thread().join(), rest())).start()"]
+)
+def test_after_main_has_returned(shared: Namenode, fs: leasefs.FileSystem, root: str, when: str) -> None:
+    """Functions of atexit, and threads that outlive main, write and read whole blocks as ever."""
+    code = f"""if True:
+        import atexit, leasefs, sys
+        from threading import Thread, main_thread
+        fs = leasefs.connect(sys.argv[1])
+        w = fs.create(sys.argv[2])
+        def rest():
+            w.write(bytes(20 << 20))
+            w.close()
+            assert fs.read_file(sys.argv[2]) == bytes(20 << 20)
+            fs.close()
+        {when}
+    """
+    p = python(code, shared.address, f"{root}/a")
+    assert p.returncode == 0, p.stderr
+    assert "Traceback" not in p.stderr, p.stderr
+    info = fs.stat(f"{root}/a")
+    assert (info.size, info.open) == (20 << 20, None)
 
 
 def test_forks(shared: Namenode, fs: leasefs.FileSystem, root: str) -> None:

@@ -36,6 +36,9 @@ func TestNamespaceIsMadeOnce(t *testing.T) {
 	p.ends(ctx, fserror.ExitExists)
 	oneLine(t, p.err.String())
 	names(t, p.err.String(), "has a namespace once already", "--namespace")
+	p = start(ctx, t, spec{argv: append(format, "--if-missing"), stdin: reader("")})
+	p.ends(ctx, 0)
+	names(t, p.out.String(), "has a namespace once already")
 
 	refused(on("onec", blocks), "no namespace onec (it has ", "once", "--namespace")
 	refused(on("once", blocks+"2"), "blocks2", "--blocks", "mount")

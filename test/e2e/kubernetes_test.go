@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,9 +18,17 @@ import (
 type manifest struct {
 	Kind     string `json:"kind"`
 	Metadata struct {
-		Name string `json:"name"`
+		Name        string            `json:"name"`
+		Annotations map[string]string `json:"annotations"`
 	} `json:"metadata"`
 	Spec struct {
+		Ingress []struct { // of a NetworkPolicy
+			From []struct {
+				IPBlock           *struct{ CIDR string } `json:"ipBlock"`
+				NamespaceSelector any                    `json:"namespaceSelector"`
+			} `json:"from"`
+			Ports []struct{ Port int } `json:"ports"`
+		} `json:"ingress"`
 		Template struct {
 			Spec struct {
 				Containers []struct {
@@ -135,8 +144,11 @@ func TestHelmChart(t *testing.T) {
 		if want := map[string]int{"alone.yaml": 3, "three.yaml": 4, "elsewhere.yaml": 2}[name]; ours != want {
 			t.Errorf("%s has %d containers of leasefs, want %d", name, ours, want)
 		}
-		if name == "alone.yaml" {
+		switch name {
+		case "alone.yaml":
 			runPods(ctx, t, all)
+		case "three.yaml":
+			reachable(t, all)
 		}
 	}
 	// What would not work, or would let everybody in, is refused.
@@ -146,6 +158,38 @@ func TestHelmChart(t *testing.T) {
 	} {
 		if _, errs, err := tool(ctx, t, "", "helm", "template", "try", chart, "--set", set); err == nil || !strings.Contains(errs, "namenode") {
 			t.Errorf("--set %s: %v %s", set, err, errs)
+		}
+	}
+}
+
+// reachable: the namespace is made before any pod has to be ready, by what has the same way to ZooKeeper as
+// namenodes, and may be there; nodes, whose drivers are no pods to a policy, reach namenodes, and those who are
+// to read metrics the pages.
+func reachable(t *testing.T, all []manifest) {
+	t.Helper()
+	for _, m := range all {
+		var args []string
+		for _, c := range m.Spec.Template.Spec.Containers {
+			args = append(args, c.Args...)
+		}
+		switch m.Kind {
+		case "Job":
+			if hook := m.Metadata.Annotations["helm.sh/hook"]; hook != "pre-install" || !slices.Contains(args, "--if-missing") {
+				t.Errorf("the namespace is made by a hook %q: %q", hook, args)
+			}
+			fallthrough
+		case "StatefulSet":
+			if !slices.Contains(args, "--zookeeper-tls-ca=/etc/leasefs/files/zookeeper-ca.pem") || len(m.Spec.Template.Spec.Volumes) == 0 {
+				t.Errorf("%s %s: %q", m.Kind, m.Metadata.Name, args)
+			}
+		case "NetworkPolicy":
+			in := m.Spec.Ingress
+			if len(in) != 2 || len(in[0].Ports) != 2 || len(in[1].Ports) != 1 || in[1].Ports[0].Port != 8022 || len(in[1].From) != 1 || in[1].From[0].NamespaceSelector == nil {
+				t.Fatalf("%+v", in)
+			}
+			if last := in[0].From[len(in[0].From)-1].IPBlock; last == nil || last.CIDR != "192.0.2.0/24" {
+				t.Errorf("nodes do not reach namenodes: %+v", in[0])
+			}
 		}
 	}
 }

@@ -111,7 +111,11 @@ class Core:
     async def connect(cls, config: Config) -> Self:
         """Connects, and opens a session."""
         core = cls(config)
-        user = config.user or await core._learn_user()
+        try:
+            user = config.user or await core._learn_user()
+        except BaseException:
+            core.store.close()
+            raise
         core.caller = core._caller(user)
         core.names = Namenodes(config, core.caller, core._inactive)
         core.session = Session(config, core.names, core.caller)

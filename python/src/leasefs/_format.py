@@ -63,8 +63,9 @@ def seal(data: bytearray) -> int:
     for i, s in enumerate(sums):
         whole = combine(whole, s, min(CHUNK, len(data) - i * CHUNK))
     table = b"".join(struct.pack("<I", _mask(s)) for s in sums)
-    data += table
-    return _extend(whole, table)
+    whole = _extend(whole, table)
+    data += table  # at the end: if there is no memory for it all, nothing is changed
+    return whole
 
 
 def check_table(table: bytes, data: int, whole: int) -> list[int]:

@@ -6,17 +6,22 @@ HTTP runs in threads of its own, so that the event loop never waits for it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import threading
 import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
+from functools import partial
+from queue import SimpleQueue
 from typing import TypeVar
 
 import urllib3
 
 from leasefs._config import Config, loopback
+from leasefs.errors import ClosedError
 
 T = TypeVar("T")
 
@@ -48,24 +53,83 @@ class ShortError(StoreError):
     """The store has fewer bytes of an object than the file's block list says."""
 
 
+class _Threads:
+    """Threads that work is done in, begun as they are needed.
+
+    Those of ThreadPoolExecutor take nothing once main has returned, when other threads, and functions of
+    atexit, may write yet. No thread can be begun in the latter, so there is one from the start.
+    """
+
+    def __init__(self) -> None:
+        self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._due = 0  # how much is being done or waits
+        self._threads = 0
+        self._closed = False
+        self._begin()
+
+    def _begin(self) -> None:
+        threading.Thread(target=self._serve, name=f"leasefs-blocks-{self._threads}", daemon=True).start()
+        self._threads += 1
+
+    def submit(self, work: Callable[[], T]) -> Future[T]:
+        """Has work done. It is called by the event loop alone."""
+        if self._closed:
+            raise ClosedError("the client is closed")
+        with self._lock:
+            self._due += 1
+            more = self._due > self._threads
+        if more and self._threads < _THREADS:
+            with contextlib.suppress(RuntimeError):  # the interpreter ends: those that are there do it
+                self._begin()
+        future: Future[T] = Future()
+        self._work.put(partial(self._do, future, work))
+        return future
+
+    def close(self) -> None:
+        """Ends the threads; what is being done is done first, and what waits is cancelled."""
+        self._closed = True
+        for _ in range(self._threads):
+            self._work.put(None)
+
+    def _serve(self) -> None:
+        while (do := self._work.get()) is not None:
+            do()
+            del do  # and the block that it has
+
+    def _do(self, future: Future[T], work: Callable[[], T]) -> None:
+        if self._closed:
+            future.cancel()
+        tell: Callable[[], object] = future.done
+        if future.set_running_or_notify_cancel():
+            try:
+                tell = partial(future.set_result, work())
+            except BaseException as e:  # noqa: BLE001 (whatever it is, who asked for the work has to learn of it)
+                tell = partial(future.set_exception, e)
+        with self._lock:
+            self._due -= 1
+        tell()
+        del future, work, tell  # or an exception would keep them, by its traceback
+
+
 class Store:
     """Connections to the block store, which any number of transfers share."""
 
     def __init__(self, config: Config) -> None:
         self._stall = min(_STALL, config.timeout)
-        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="leasefs-blocks")
+        self._threads = _Threads()
         self._tls = config.tls
         self._managers: dict[str, urllib3.PoolManager] = {}
 
     def close(self) -> None:
         """Ends idle connections; transfers under way end by themselves."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
         for m in self._managers.values():
             m.clear()
 
     async def run(self, work: Callable[[], T]) -> T:
         """Runs work that waits, or keeps the processor busy, in one of the threads."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        return await asyncio.wrap_future(self._threads.submit(work))
 
     def _manager(self, url: str) -> urllib3.PoolManager:
         parts = urllib.parse.urlsplit(url)

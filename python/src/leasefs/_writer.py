@@ -27,6 +27,7 @@ from leasefs.errors import (
     RetryError,
     TooLargeError,
     UnavailableError,
+    told,
     transient,
 )
 from leasefs.v1 import leasefs_pb2 as pb
@@ -108,6 +109,7 @@ class CoreWriter:
         self._pending: list[_Block] = []
         self._block_error: LeasefsError | None = None  # who meets it starts the blocks again
         self._round: asyncio.Task[LeasefsError | None] | None = None
+        self.kept = bytearray()  # what append has taken, and is not written yet
         self._unsure: _Piece | None = None  # must be sent again just so, before anything else
         self._changed = asyncio.Event()
         self._writing = asyncio.Lock()
@@ -207,6 +209,12 @@ class CoreWriter:
         except LeasefsError as e:
             raise e.within("write", self.path) from e
 
+    async def append(self, data: bytearray) -> None:
+        """Appends all of data: what an error leaves of it is kept, and goes with the next call."""
+        if self.lost is None and not self.closing:
+            self.kept += data
+        await self.write(self.kept)
+
     async def _make_room(self) -> None:
         """Waits until the current buffer has room."""
         while True:
@@ -273,8 +281,8 @@ class CoreWriter:
         me = asyncio.current_task()
         try:
             await self._get_block_in(b, before)
-        except LeasefsError as raised:
-            e = self._seen(raised.within("write", self.path))
+        except Exception as raised:  # noqa: BLE001 (whatever it is, who waits for the block has to learn of it)
+            e = self._seen(told(raised).within("write", self.path))
             if b.task is me and not isinstance(raised, _BeforeError):
                 self._block_error = e
             self._notify()
@@ -402,6 +410,8 @@ class CoreWriter:
 
     async def flush(self) -> None:
         """Returns once all that was written before is durable. It continues if the caller gives up."""
+        if self.kept:
+            await self.write(self.kept)
         target = self.length
         try:
             while True:
@@ -418,8 +428,8 @@ class CoreWriter:
         async def run() -> LeasefsError | None:
             try:
                 await self._flush(for_close=for_close)
-            except LeasefsError as e:
-                return self._seen(e)
+            except Exception as e:  # noqa: BLE001 (so have those who wait for the round)
+                return self._seen(told(e))
             except asyncio.CancelledError:  # by _stop_work alone
                 return ClosedError("the writer was closed meanwhile")
             finally:
@@ -489,17 +499,18 @@ class CoreWriter:
     # --- the end ---
 
     async def close(self, last: bytearray | None = None) -> None:
-        """Writes the last bytes, makes all durable and closes the file.
+        """Writes the last bytes, or what was kept, makes all durable and closes the file.
 
         Whatever is raised, the writer is done with.
         """
-        failed: LeasefsError | None = None
+        last = last or self.kept
+        failed: Exception | None = None
         try:
             if last and not self.closing:
                 if self._block_error is not None:  # of a trouble that may be over: they are tried once more
                     self._restart()
                 await self.write(last)
-        except LeasefsError as refused:
+        except Exception as refused:  # noqa: BLE001 (it is raised below)
             failed = refused
         except asyncio.CancelledError:
             self._core.spawn(self._abort_quietly())
@@ -510,8 +521,8 @@ class CoreWriter:
                 raise failed
             await self._settle()
             await self._close_with_rest()
-        except LeasefsError as raised:
-            why = self._seen(raised.within("close", self.path))
+        except Exception as raised:
+            why = self._seen(told(raised).within("close", self.path))
             await self._end_unflushed(why)
             raise why from raised
         except asyncio.CancelledError:
@@ -526,8 +537,8 @@ class CoreWriter:
         self._stop_work()
         try:
             await self._close_at()
-        except LeasefsError as raised:
-            e = self._seen(raised.within("close", self.path))
+        except Exception as raised:
+            e = self._seen(told(raised).within("close", self.path))
             self._abandon(e)
             self._end()
             raise e from raised
@@ -611,7 +622,7 @@ class CoreWriter:
                 try:
                     async with asyncio.timeout(_CLOSE_GRACE):
                         await self._close_at()
-                except (LeasefsError, TimeoutError) as e:
+                except Exception as e:  # noqa: BLE001 (whatever it is, the writer ends)
                     self._abandon(e)
         self._end()
 
@@ -629,6 +640,7 @@ class CoreWriter:
         self.ended.set()
         self.on_lost.set()
         self._cur = None
+        self.kept.clear()
         self._pending.clear()
         self._notify()
 

@@ -446,11 +446,15 @@ class AsyncWriter(_Held):
 
     def tell(self) -> int:
         """The length of the file with all that was written."""
-        return self._core.length
+        return self._core.length + len(self._core.kept)
 
     async def write(self, data: Bytes) -> int:
-        """Appends all of data."""
-        await self._fs._run(self._core.write(bytearray(data)))
+        """Appends all of data. It buffers; full blocks are stored in the background.
+
+        An error of a block that was under way is raised here, with the bytes still kept, and the block is
+        tried again. A write that is cancelled keeps its bytes, too.
+        """
+        await self._fs._run(self._core.append(bytearray(data)))
         return len(data)
 
     async def flush(self) -> None:

@@ -100,6 +100,15 @@ class LeasefsError(OSError):
         return copy
 
 
+def told(e: Exception) -> LeasefsError:
+    """An error of any kind as one of leasefs."""
+    if isinstance(e, LeasefsError):
+        return e
+    ours = LeasefsError(repr(e))
+    ours.__cause__ = e
+    return ours
+
+
 def _rebuild(cls: type[LeasefsError], fields: dict[str, Any]) -> LeasefsError:
     return cls(**fields)
 

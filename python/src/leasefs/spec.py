@@ -8,8 +8,9 @@ Several namenodes have commas between them. ``leasefs:///path`` asks those that 
 ``namenodes``, or the environment variable ``LEASEFS_NAMENODE``, names. All other storage options are
 arguments of :func:`leasefs.connect`.
 
-A file that is opened with ``w`` or ``x``, or written whole, gets its name when it is closed: it is
-there whole or not at all. ``a`` appends to the file itself, under its lease.
+A file that is opened with ``w`` or ``x``, or written whole, gets its name when it is closed. The ``with``
+of ``fs.open(path, "wb")`` drops it after an exception; that of ``fsspec.open`` closes it. ``a`` appends to
+the file itself, under its lease.
 """
 
 from __future__ import annotations

@@ -35,6 +35,9 @@ imagePullPolicy: {{ .Values.image.pullPolicy }}
 - --zookeeper={{ .zookeeper.hosts }}
 - --namespace={{ .zookeeper.namespace }}
 - --session-timeout={{ .zookeeper.sessionTimeout }}
+{{- range .zookeeper.extraArgs }}
+- {{ . | quote }}
+{{- end }}
 {{- end }}
 {{- end }}
 
