@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/namecall"
+	"github.com/leasefs/leasefs/internal/report"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -17,6 +18,9 @@ type Identity struct {
 	Superuser bool
 	Proven    bool      // by a certificate or a token; if not, the namenode takes the client's word
 	Until     time.Time // when the proof expires; zero: never, or not until it is revoked
+	// Held is what User holds of what all callers of the namenode share, open files among it, as far
+	// as that is something, or has a limit of his own. An older namenode does not tell.
+	Held []Holding
 }
 
 // WhoAmI asks the namenode whom it takes a client of this configuration for, and by which
@@ -36,20 +40,18 @@ func WhoAmI(ctx context.Context, cfg Config) (Identity, error) {
 	defer nn.Close()
 	id, err := whoAmI(ctx, nn, &pb.Caller{User: cfg.User, RealUser: cfg.RealUser})
 	if err == nil && !id.Proven {
-		if err = cfg.loginName(); err == nil {
-			id.User = cfg.User
-		}
+		err = cfg.loginName()
+		id.User = cfg.User
 	}
 	return id, err
 }
 
 func whoAmI(ctx context.Context, nn *namecall.Namenodes, caller *pb.Caller) (id Identity, err error) {
-	resp := new(pb.WhoAmIResponse)
-	req := &pb.WhoAmIRequest{Caller: caller}
+	req, resp := &pb.WhoAmIRequest{Caller: caller}, new(pb.WhoAmIResponse)
 	if err := nn.Do(ctx, &namecall.Call{Op: "whoami"}, pb.Namenode_WhoAmI_FullMethodName, req, resp); err != nil {
 		return id, err
 	}
-	id = Identity{User: resp.GetUser(), Groups: resp.GetGroups(), Superuser: resp.GetSuperuser(), Proven: resp.GetUser() != ""}
+	id = Identity{User: resp.GetUser(), Groups: resp.GetGroups(), Superuser: resp.GetSuperuser(), Proven: resp.GetUser() != "", Held: report.Holdings(resp.GetHeld())}
 	if until := resp.GetUntilUnix(); until != 0 {
 		id.Until = time.Unix(until, 0)
 	}

@@ -4,12 +4,13 @@ import (
 	"context"
 
 	"github.com/leasefs/leasefs/namenode/identity"
+	"github.com/leasefs/leasefs/namenode/serve"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
 // WhoAmI says who the caller is by what it has proven: some tokens do not tell their bearers
 // under which name they are known here. Of callers that prove nothing it has their word. Who
-// acts for another asks about that one.
+// acts for another asks about that one. It also says what that user holds of what all share.
 func (s *tree) WhoAmI(ctx context.Context, r *pb.WhoAmIRequest) (*pb.WhoAmIResponse, error) {
 	if err := s.role.Active(); err != nil {
 		return nil, err
@@ -34,6 +35,6 @@ func (s *tree) WhoAmI(ctx context.Context, r *pb.WhoAmIRequest) (*pb.WhoAmIRespo
 	if who != nil {
 		resp.User = user
 	}
-	resp.Groups, resp.Superuser = c.Groups, c.Super
+	resp.Groups, resp.Superuser, resp.Held = c.Groups, c.Super, serve.Holdings(s.held(user))
 	return resp, nil
 }

@@ -80,6 +80,7 @@ type tree struct {
 	removals removals
 	trash    *trash.Room
 	walkers  *share.Turns // of walks of the whole tree
+	held     func(user string) []share.Holding
 }
 
 // writers serves those who write files, or want to.
@@ -144,7 +145,7 @@ type operators struct {
 // is loaded.
 func (s *Server) newService() *service {
 	d := &desk{cfg: &s.cfg, loops: s.loops, engine: s.engine, role: s.role, front: s.front, sessions: &s.sessions, patience: time.Minute}
-	t := &tree{desk: d, walkers: share.NewTurns(2)}
+	t := &tree{desk: d, walkers: share.NewTurns(2), held: rooms{s}.held}
 	bin := trash.Config{Log: s.log, Engine: s.engine, Caller: d.caller, Attr: d.attr, Emptied: func() { s.blocks.Wake() }, Short: func(ctx context.Context) (store bool, heap int64) {
 		few, err := s.blocks.RoomShort(ctx)
 		return err == nil && few, s.space.MemoryShort()

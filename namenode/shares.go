@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
@@ -67,13 +68,7 @@ func (s *Server) checkShares(context.Context) error {
 const maxWritten = 1 << 40
 
 // openedFor counts the files that sessions of a user have open for write.
-func (w *writers) openedFor(user string, n int) {
-	if n < 0 {
-		w.files.Give(int64(-n), share.User(user))
-		return
-	}
-	w.files.Hold(int64(n), share.User(user))
-}
+func (w *writers) openedFor(user string, n int) { w.files.Hold(int64(n), share.User(user)) }
 
 // mayHold refuses one more file to a user who has as many open for write as he may. One that he has
 // already is no more; nil: nobody has it. The namespace is locked, so that it is counted
@@ -117,11 +112,16 @@ func (r rooms) readings(context.Context) []forecast.Reading {
 
 // greedy are those who hold much of what all share, or were refused more.
 func (s *Server) greedy() []share.Holding {
-	all := s.front.Callers()
-	for _, l := range (rooms{s}).limits() {
+	all := s.front.Rates().Greedy(time.Now())
+	for _, l := range append((rooms{s}).limits(), s.front.Served) {
 		all = append(all, l.Greedy()...)
 	}
 	return all
+}
+
+// held is what a user holds of what all share.
+func (r rooms) held(user string) []share.Holding {
+	return append(share.Held(user, r.limits()), r.s.front.Rates().Held(user, time.Now())...)
 }
 
 // refusals is how often somebody was refused more of what all share.
@@ -134,10 +134,7 @@ func (s *operators) tellGreedy(ctx context.Context, caller *pb.Caller, resp *pb.
 	if c, err := s.caller(ctx, caller); err != nil || !c.Super {
 		return
 	}
-	resp.Quotas = s.quotas.Fullest()
-	for _, h := range s.greedy() {
-		resp.Greedy = append(resp.Greedy, &pb.Holding{What: h.What, Who: h.Who, Held: h.Held, Most: h.Most, Refused: h.Refused, Delayed: h.Delayed})
-	}
+	resp.Quotas, resp.Greedy = s.quotas.Fullest(), serve.Holdings(s.greedy())
 }
 
 // operator reports whether a user looks after the namenode. It is asked before anything of a

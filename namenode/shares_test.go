@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -110,6 +111,17 @@ func TestSharesOfStreams(t *testing.T) {
 	st, err := n.Raw(t, "op").Admin.Status(t.Context(), &pb.StatusRequest{Caller: first.Who})
 	if err != nil || len(st.GetGreedy()) != 0 {
 		t.Errorf("a user is told who is greedy: %v, %v", st.GetGreedy(), err)
+	}
+	who, err := first.NN.WhoAmI(t.Context(), &pb.WhoAmIRequest{Caller: first.Who})
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := map[string]string{}
+	for _, h := range who.GetHeld() {
+		own[h.GetWhat()] = fmt.Sprintf("%s %d of %d", h.GetWho(), h.GetHeld(), h.GetMost())
+	}
+	if want := map[string]string{"sessions": "user ann 2 of 2", "keepalives": "user ann 1 of 1", "watches": "user ann 1 of 1", "leases": "user ann 1 of 1"}; !maps.Equal(own, want) {
+		t.Errorf("a user is told that he holds %v, want %v", own, want)
 	}
 	op := n.Raw(t, "op")
 	st, err = op.Admin.Status(t.Context(), &pb.StatusRequest{Caller: op.Who})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/login"
+	"github.com/leasefs/leasefs/cmd/leasefs/room"
 )
 
 func loginCommand(p *program) *cli.Command {
@@ -67,7 +68,7 @@ func whoamiCommand(p *program) *cli.Command {
 		Name:        "whoami",
 		Usage:       "show who you are to the namenode",
 		UsageText:   "leasefs whoami\n\nExample:\n  leasefs whoami",
-		Description: "Shows the user and the groups for whom the namenode takes you, whether you have proven that, by a\ncertificate or a token, and until when.",
+		Description: "Shows the user and the groups for whom the namenode takes you, whether you have proven that, by a\ncertificate or a token, and until when; then what you hold of what all share (files: those open for\nwrite), and how much of it you may have, as far as you hold some or have a limit of your own.",
 		Action: p.action(operands{}, func(e *invocation) error {
 			cfg, err := e.clientConfig()
 			if err != nil {
@@ -89,8 +90,12 @@ func whoamiCommand(p *program) *cli.Command {
 			if id.Superuser {
 				how += ", superuser"
 			}
-			return e.Result(map[string]any{"user": id.User, "groups": append([]string{}, id.Groups...), "superuser": id.Superuser, "proven": id.Proven, "until": until},
+			err = e.Result(map[string]any{"user": id.User, "groups": append([]string{}, id.Groups...), "superuser": id.Superuser, "proven": id.Proven, "until": until, "held": room.HeldOf(id.Held)},
 				"%s (%s)%s\n", id.User, how, groupList(id.Groups))
+			if err != nil || e.JSON {
+				return err
+			}
+			return room.OwnTable(&e.Printer, id.Held)
 		}),
 	}
 }

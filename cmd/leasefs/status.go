@@ -71,7 +71,7 @@ type statusJSON struct {
 	DiskTotal      *int64 `json:"disk_total"`
 	scrubJSON
 	clocksJSON
-	sharesJSON
+	auditJSON
 }
 
 // dataJSON is how many bytes files have, what was deleted, and what is nearly used up.
@@ -95,21 +95,10 @@ type scrubJSON struct {
 	rewind.Status
 }
 
-// sharesJSON is who asks for what, and for how much.
-type sharesJSON struct {
-	AuditLost    *uint64      `json:"audit_lost"`    // lines of its audit log that could not be written
-	AuditProblem *string      `json:"audit_problem"` // why it cannot be written now
-	Greedy       []greedyJSON `json:"greedy"`        // to superusers: who holds much of what all share, or was refused more
-}
-
-// greedyJSON is what somebody holds of what all share.
-type greedyJSON struct {
-	What    string `json:"what"`
-	Who     string `json:"who"`
-	Held    int64  `json:"held"`
-	Most    *int64 `json:"most"` // null: there is no limit of his own
-	Refused uint64 `json:"refused"`
-	Delayed uint64 `json:"delayed"`
+// auditJSON is how its audit log is.
+type auditJSON struct {
+	AuditLost    *uint64 `json:"audit_lost"`    // lines of its audit log that could not be written
+	AuditProblem *string `json:"audit_problem"` // why it cannot be written now
 }
 
 // countsJSON is how many there are of what the namespace holds.
@@ -183,10 +172,6 @@ func statusToJSON(s *client.NamenodeStatus) statusJSON {
 	j.Inodes, j.Files, j.Directories, j.Blocks, j.GarbageBlocks, j.OpenFiles, j.GrantedLeases = &s.Inodes, &s.Files, &s.Directories, &s.Blocks, &s.GarbageBlocks, &s.OpenFiles, &s.GrantedLeases
 	j.SafeMode, j.SafeModeWhy, j.Namespace, j.Trusts = &s.SafeMode, screen.OrNull(s.SafeModeWhy), screen.OrNull(s.NamespaceID), screen.OrNull(s.Trusts)
 	j.StoreConflict, j.Short, j.DiskError = screen.OrNull(s.StoreConflict), screen.OrNull(s.Short), screen.OrNull(s.DiskError)
-	j.Greedy = []greedyJSON{}
-	for _, g := range s.Greedy {
-		j.Greedy = append(j.Greedy, greedyJSON{g.What, g.Who, g.Held, screen.OrNull(g.Most), g.Refused, g.Delayed})
-	}
 	if !s.Scrubbed.IsZero() {
 		ms := s.Scrubbed.UnixMilli()
 		j.ScrubbedMS = &ms
@@ -283,30 +268,5 @@ func (p *program) statusTable(list []client.NamenodeStatus) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	if err := room.Tables(&p.Printer, list); err != nil {
-		return err
-	}
-	return p.greedyTable(list)
-}
-
-// greedyTable tells superusers who is greedy, if anybody is.
-func (p *program) greedyTable(list []client.NamenodeStatus) error {
-	w, some := p.Table(), false
-	for i := range list {
-		for _, g := range list[i].Greedy {
-			if !some {
-				fmt.Fprintln(w, "\nGREEDY\tOF\tAT\tHELD\tMOST\tREFUSED\tDELAYED")
-				some = true
-			}
-			most := "-"
-			if g.Most > 0 {
-				most = strconv.FormatInt(g.Most, 10)
-			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%d\t%d\n", g.Who, g.What, list[i].Address, g.Held, most, g.Refused, g.Delayed)
-		}
-	}
-	if !some {
-		return nil
-	}
-	return w.Flush()
+	return room.Tables(&p.Printer, list)
 }

@@ -108,6 +108,14 @@ type Holding struct {
 	Refused, Delayed uint64
 }
 
+// Holdings are what the namenode says that somebody holds.
+func Holdings(told []*pb.Holding) (all []Holding) {
+	for _, h := range told {
+		all = append(all, Holding{What: h.GetWhat(), Who: h.GetWho(), Held: h.GetHeld(), Most: h.GetMost(), Refused: h.GetRefused(), Delayed: h.GetDelayed()})
+	}
+	return all
+}
+
 // RoomStatus is what is stored, and how much of the disk is free.
 type RoomStatus struct {
 	TailBytes    int64
@@ -233,9 +241,7 @@ func Of(ctx context.Context, ep *namecall.Node, caller *pb.Caller) NamenodeStatu
 		out.Archive = &ArchiveStatus{a.GetTxid(), a.GetRecords(), ms(a.GetLagMs()), a.GetHoles(), a.GetProblem()}
 	}
 	out.AuditLost, out.AuditProblem = r.GetAudit().GetLost(), r.GetAudit().GetProblem()
-	for _, h := range r.GetGreedy() {
-		out.Greedy = append(out.Greedy, Holding{What: h.GetWhat(), Who: h.GetWho(), Held: h.GetHeld(), Most: h.GetMost(), Refused: h.GetRefused(), Delayed: h.GetDelayed()})
-	}
+	out.Greedy = Holdings(r.GetGreedy())
 	for _, room := range r.GetRooms() {
 		out.Rooms = append(out.Rooms, Room{room.GetResource(), room.GetUsed(), room.GetLimit(), full(room), room.GetRefused()})
 	}

@@ -50,10 +50,15 @@ func (f *Front) Refusals() uint64 {
 	return n
 }
 
-// Callers are those whose calls had to wait, or were refused, of late, and those who have many
-// under way.
-func (f *Front) Callers() []share.Holding {
-	return append(f.shared.rates.Greedy(time.Now()), f.Served.Greedy()...)
+// Rates are how many calls callers begin.
+func (f *Front) Rates() *share.Rates { return f.shared.rates }
+
+// Holdings are what somebody holds, as it is told.
+func Holdings(all []share.Holding) (told []*pb.Holding) {
+	for _, h := range all {
+		told = append(told, &pb.Holding{What: h.What, Who: h.Who, Held: h.Held, Most: h.Most, Refused: h.Refused, Delayed: h.Delayed})
+	}
+	return told
 }
 
 // TooMany is the error of who was refused n of something.

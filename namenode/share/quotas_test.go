@@ -99,7 +99,21 @@ func TestQuotasBind(t *testing.T) {
 	if told != (Holding{What: Watches, Who: "user ann", Held: 3, Most: 2, Refused: 3}) || l.Refusals() != 3 {
 		t.Errorf("%+v, %d", told, l.Refusals())
 	}
+	few := New(10) // of which nobody can have a quota
+	few.Hold(1, ann)
+	if held := Held("ann", []*Limit{few, l}); !slices.Equal(held, []Holding{told}) {
+		t.Errorf("ann holds %+v", held)
+	}
+	if held := Held("bob", []*Limit{few, l}); !slices.Equal(held, []Holding{{What: Watches, Who: "user bob", Held: 10}}) {
+		t.Errorf("bob holds %+v", held)
+	}
+	if held := Held("cid", []*Limit{few, l}); len(held) > 0 {
+		t.Errorf("who holds nothing and has no quota holds %+v", held)
+	}
 	l.Give(3, ann)
+	if held := Held("ann", []*Limit{l}); !slices.Equal(held, []Holding{{What: Watches, Who: "user ann", Most: 2}}) {
+		t.Errorf("who holds nothing and has a quota holds %+v", held)
+	}
 	for _, h := range l.Greedy() {
 		if h.Who == "user ann" {
 			t.Errorf("%+v holds nothing any more", h)
@@ -146,6 +160,12 @@ func TestRates(t *testing.T) {
 	}
 	if g := r.Greedy(now); len(g) != 1 || g[0].Who != "user ann" || g[0].Delayed != 50 || g[0].Refused != 3 || g[0].Most != 10 {
 		t.Errorf("%+v", g)
+	}
+	if held := r.Held("ann", now); !slices.Equal(held, r.Greedy(now)) {
+		t.Errorf("ann is told of %+v", held)
+	}
+	if held := append(r.Held("bob", now), r.Held("10.0.0.1", now)...); len(held) > 0 {
+		t.Errorf("who has no limit is told of %+v", held)
 	}
 	if n := r.Refusals(); n != 3 {
 		t.Errorf("%d refusals in all", n)

@@ -109,9 +109,25 @@ func (r *Rates) Greedy(now time.Time) (all []Holding) {
 	defer r.mu.Unlock()
 	for name, b := range r.of {
 		if b.delayed+b.refused > 0 {
-			free := max(b.TokensAt(now), 0)
-			all = append(all, Holding{What: Calls, Who: holder(name), Held: int64((float64(b.Burst()) - free) / 2), Most: b.most, Refused: b.refused, Delayed: b.delayed})
+			all = append(all, b.holding(name, now))
 		}
 	}
 	return first(all)
+}
+
+// holding is what the holder of a name has begun.
+func (b *bucket) holding(name string, now time.Time) Holding {
+	free := max(b.TokensAt(now), 0)
+	return Holding{What: Calls, Who: holder(name), Held: int64((float64(b.Burst()) - free) / 2), Most: b.most, Refused: b.refused, Delayed: b.delayed}
+}
+
+// Held is what a user has begun, if his calls have a limit.
+func (r *Rates) Held(user string, now time.Time) (all []Holding) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	name := userPrefix + user
+	if b := r.bucket(name, now); b != nil {
+		all = append(all, b.holding(name, now))
+	}
+	return all
 }

@@ -186,24 +186,43 @@ func (l *Limit) slowness(name string) uint64 {
 func (l *Limit) Greedy() (all []Holding) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	of := func(name string) Holding {
-		h := Holding{What: l.what, Who: holder(name), Held: l.held[name], Refused: l.refused[name], Delayed: l.slowness(name)}
-		if l.quota != nil {
-			h.Most = l.quota(name)
-		}
-		return h
-	}
 	for name, n := range l.held {
-		if h := of(name); h.Refused+h.Delayed > 0 || n > 1 && n >= l.most/8 || h.Most > 0 && n >= h.Most-h.Most/5 {
+		if h := l.holding(name); h.Refused+h.Delayed > 0 || n > 1 && n >= l.most/8 || h.Most > 0 && n >= h.Most-h.Most/5 {
 			all = append(all, h)
 		}
 	}
 	for _, s := range l.slow {
 		if l.held[s.name] == 0 {
-			all = append(all, of(s.name))
+			all = append(all, l.holding(s.name))
 		}
 	}
 	return first(all)
+}
+
+// holding is what the holder of a name has.
+func (l *Limit) holding(name string) Holding {
+	h := Holding{What: l.what, Who: holder(name), Held: l.held[name], Refused: l.refused[name], Delayed: l.slowness(name)}
+	if l.quota != nil {
+		h.Most = l.quota(name)
+	}
+	return h
+}
+
+// Held is what a user holds of several Limits, and what he may. Left out are those of which nobody
+// can have a quota, and those of which he holds nothing and has none.
+func Held(user string, limits []*Limit) (all []Holding) {
+	for _, l := range limits {
+		if l.quota == nil {
+			continue
+		}
+		l.mu.Lock()
+		h := l.holding(userPrefix + user)
+		l.mu.Unlock()
+		if h.Held > 0 || h.Most > 0 {
+			all = append(all, h)
+		}
+	}
+	return all
 }
 
 // first are the greediest.
@@ -224,7 +243,7 @@ func (l *Limit) FitsOnce(given, n int64, who Taker) bool {
 	return l.over(n, who) == "" && l.used-given+n <= l.room(n, who)
 }
 
-// Hold takes n whatever there is: it was found to fit, or is held already.
+// Hold takes n whatever there is: it was found to fit, or is held already. Less than 0 is given back.
 func (l *Limit) Hold(n int64, who Taker) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

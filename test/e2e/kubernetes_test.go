@@ -151,6 +151,20 @@ func TestHelmChart(t *testing.T) {
 			reachable(t, all)
 		}
 	}
+	// What docs/KUBERNETES.md says: without a cluster helm install shows what it would make by helm template. The
+	// lines that are not typed look at that.
+	typed := toType(t, "docs/KUBERNETES.md", "With Helm, in ten lines",
+		"kubectl -n leasefs rollout status statefulset/leasefs-namenode", "kubectl apply -f deploy/helm/examples/pod.yaml",
+		"kubectl wait --for=condition=Ready pod/writer", "kubectl exec writer -- cat /data/hello")
+	out := shell(ctx, t, "../..", `helm() { [ "$1" = install ] && .cache/bin/helm template "${@:2}"; }; `+typed, "HOME="+t.TempDir())
+	made, errs, err := tool(ctx, t, out, "chart")
+	if err != nil {
+		t.Fatalf("%s: %s", typed, errs)
+	}
+	var all []manifest
+	if err := json.Unmarshal([]byte(made), &all); err != nil || !slices.ContainsFunc(all, func(m manifest) bool { return m.Kind == "StatefulSet" && m.Metadata.Name == "leasefs-namenode" }) {
+		t.Errorf("%s makes no leasefs-namenode: %v, %s", typed, err, out)
+	}
 	// What would not work, or would let everybody in, is refused.
 	for _, set := range []string{
 		"namenode.replicas=1", "namenode.replicas=3,namenode.insecureTrustClients=true", "namenode.tokensSecret=x",
@@ -253,6 +267,9 @@ func runPods(ctx context.Context, t *testing.T, all []manifest) {
 func TestImage(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t, 5*time.Minute)
+	toType(t, "docs/INSTALL.md", "With a container", // needs that runtime
+		"docker build -f deploy/Containerfile -t leasefs .", "docker volume create leasefs", "docker run -d --name leasefs -v leasefs:/data leasefs namenode",
+		"echo hello | docker exec -i leasefs leasefs create /hello", "docker exec leasefs leasefs cat /hello")
 	raw, err := os.ReadFile("../../deploy/Containerfile")
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,19 +16,34 @@ import (
 // python is where scripts/setup puts Python and what the package in python/ needs.
 const python = "../../.cache/python/bin/python"
 
-// pythonPackage makes the wheel of the package in python/ and has pip install it, with nothing else and no
-// index to ask, into a fresh environment, which imports it. It returns the folder that has it.
+// pythonPackage types what python/README.md says of installing the package, and runs the first program there, in
+// a network of its own: pip installs it, with nothing else and no index to ask, into a fresh environment. It
+// returns the folder that has it.
 func pythonPackage(ctx context.Context, t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
-	dist, fresh := filepath.Join(dir, "dist"), filepath.Join(dir, "fresh")
-	runPython(ctx, t, "-m", "hatchling", "build", "-t", "wheel", "-d", dist)
-	wheels, err := filepath.Glob(filepath.Join(dist, "*-py3-none-any.whl"))
-	if err != nil || len(wheels) != 1 {
-		t.Fatalf("the wheels that need no compiler: %v, %v", wheels, err)
+	needs, err := filepath.Glob("../../.cache/python/lib/python3*/site-packages") // what pip would fetch, and what tests of the package need
+	if err == nil && len(needs) == 1 {
+		needs[0], err = filepath.Abs(needs[0])
 	}
+	if err != nil || len(needs) != 1 {
+		t.Fatalf("%v, %v", needs, err)
+	}
+	fresh := filepath.Join(t.TempDir(), "fresh")
 	runPython(ctx, t, "-m", "venv", "--without-pip", fresh)
-	shell(ctx, t, ".", "python3 -m pip --python "+fresh+"/bin/python install -q --disable-pip-version-check --root-user-action ignore --no-index --find-links "+dist+" --no-deps leasefs")
+	page, err := os.ReadFile("../../python/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := regexp.MustCompile("(?s)## In ten lines\n.*?```python\n(.*?)```").FindStringSubmatch(string(page))
+	python3, err := exec.LookPath("python3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pip := standIns(t, map[string]string{"pip": `exec ` + python3 + ` -m pip --python ` + fresh + `/bin/python "$@" --disable-pip-version-check --root-user-action ignore --no-index --no-build-isolation`})
+	out := shell(ctx, t, "../..", `unshare --net --pid --fork --kill-child --mount-proc bash -eo pipefail -c "ip link set lo up; $TYPED python -c \"\$PROGRAM\""`,
+		"TYPED="+toType(t, "python/README.md", "In ten lines"), "PROGRAM="+program[1], "HOME="+t.TempDir(), "PYTHONPATH="+needs[0], "PYTHONDONTWRITEBYTECODE=1",
+		"PATH="+strings.Join([]string{pip, fresh + "/bin", filepath.Dir(leasefs), os.Getenv("PATH")}, ":"))
+	names(t, out, "fence with ", "a line", "mine for ")
 	site, err := filepath.Glob(filepath.Join(fresh, "lib/python3*/site-packages"))
 	if err != nil || len(site) != 1 {
 		t.Fatalf("%v, %v", site, err)
@@ -35,13 +51,7 @@ func pythonPackage(ctx context.Context, t *testing.T) string {
 	if _, err := os.Stat(filepath.Join(site[0], "leasefs", "py.typed")); err != nil {
 		t.Error(err)
 	}
-	needs, err := filepath.Glob("../../.cache/python/lib/python3*/site-packages") // for the tests of the package, too
-	if err == nil && len(needs) == 1 {
-		needs[0], err = filepath.Abs(needs[0])
-	}
-	if err != nil || len(needs) != 1 {
-		t.Fatalf("%v, %v", needs, err)
-	}
+	names(t, shell(ctx, t, site[0], "cat leasefs-*.dist-info/WHEEL"), "Tag: py3-none-any\n") // which needs no compiler
 	if from := shell(ctx, t, "/", fresh+"/bin/python -c 'import leasefs; print(leasefs.__file__)'", "PYTHONPATH="+needs[0]); !strings.HasPrefix(from, site[0]+"/leasefs/") {
 		t.Errorf("it is imported from %s", from)
 	}

@@ -75,6 +75,14 @@ func TestRelease(t *testing.T) {
 	if got := shell(ctx, t, root, "./leasefs --version; bash -n completions/leasefs.bash; test -s completions/_leasefs -a -s leasefs.1 -a -s LICENSE -a -s deploy/compose.yaml"); got != "leasefs v"+version+"\n" {
 		t.Errorf("the program says %q", got)
 	}
+	onCopy := map[string]string{"/usr/local/bin/sudo": standIns(t, map[string]string{"sudo": sudo}) + "/sudo"}
+	for _, f := range want {
+		onCopy["/root/"+f] = filepath.Join(made, f)
+	}
+	typed := strings.ReplaceAll(toType(t, "docs/INSTALL.md", "From a release"), "leasefs_0.1.0_linux_amd64", name)
+	if out := onACopy(ctx, t, onCopy, "cd\n"+typed+"man -w leasefs\n"); !strings.HasSuffix(out, "\nleasefs v"+version+"\n+ man -w leasefs\n/usr/local/share/man/man1/leasefs.1\n") {
+		t.Errorf("docs/INSTALL.md shows %s", out)
+	}
 	list, err := os.ReadFile(filepath.Join(made, name+".cdx.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -106,8 +114,8 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// TestGoInstall: go installs the program from the module as a proxy hands it out, it knows its
-// version, and what docs/INSTALL.md says next can be typed, in a network of its own.
+// TestGoInstall types what docs/INSTALL.md says of Go, in a network of its own: go installs the program
+// from the module as a proxy hands it out, and it knows its version.
 func TestGoInstall(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t, 8*time.Minute)
@@ -116,24 +124,12 @@ func TestGoInstall(t *testing.T) {
 	at := filepath.Join(proxy, module, "@v")
 	shell(ctx, t, "../..", "mkdir -p $AT; echo $V >$AT/list; echo '{\"Version\":\"'$V'\"}' >$AT/$V.info; cp go.mod $AT/$V.mod", "AT="+at, "V="+version)
 	packModule(ctx, t, filepath.Join(at, version+".zip"), module+"@"+version+"/")
-	cache := strings.TrimSpace(shell(ctx, t, "../..", "go env GOMODCACHE"))
-	bin := t.TempDir()
-	shell(ctx, t, bin, "go install "+module+"/cmd/leasefs@"+version, "GOBIN="+bin, "GOPROXY=file://"+proxy+",file://"+filepath.Join(cache, "cache/download"), "GOSUMDB=off",
-		"GOMODCACHE="+filepath.Join(bin, "mod"), "GOFLAGS=-modcacherw -trimpath", "CGO_ENABLED=0", "GOWORK=off")
-	if got := shell(ctx, t, bin, "./leasefs --version"); got != "leasefs "+version+"\n" {
-		t.Errorf("the program says %q", got)
-	}
-	page, err := os.ReadFile("../../docs/INSTALL.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	block := regexp.MustCompile("(?s)## With Go\n\n```sh\n(go install .+?)```").FindStringSubmatch(string(page))
-	if block == nil {
-		t.Fatal("docs/INSTALL.md does not say how go installs it")
-	}
-	_, next, _ := strings.Cut(block[1], "\n")
-	shell(ctx, t, bin, "unshare --net --pid --fork --kill-child --mount-proc bash -eo pipefail -c 'ip link set lo up; go() { echo none; }; '\"$NEXT\" >out", "NEXT="+next, "HOME="+t.TempDir(), "PATH="+bin+":"+os.Getenv("PATH"))
-	if out := shell(ctx, t, bin, "cat out"); !strings.Contains(out, "\nhello\n") || !strings.Contains(strings.ToLower(out), "leasefs(1)") {
+	known := strings.Fields(shell(ctx, t, "../..", "go env GOMODCACHE GOCACHE"))
+	home := t.TempDir()
+	out := shell(ctx, t, home, `unshare --net --pid --fork --kill-child --mount-proc bash -eo pipefail -c "ip link set lo up; $TYPED"`,
+		"TYPED="+toType(t, "docs/INSTALL.md", "With Go")+"leasefs --version\n", "HOME="+home, "GOPROXY=file://"+proxy+",file://"+filepath.Join(known[0], "cache/download"), "GOSUMDB=off",
+		"GOPATH="+filepath.Join(home, "go"), "GOMODCACHE="+filepath.Join(home, "mod"), "GOCACHE="+known[1], "GOFLAGS=-modcacherw -trimpath", "CGO_ENABLED=0", "GOWORK=off")
+	if !strings.Contains(out, "\nhello\n") || !strings.Contains(strings.ToLower(out), "leasefs(1)") || !strings.HasSuffix(out, "\nleasefs "+version+"\n") {
 		t.Errorf("it shows %q", out)
 	}
 }

@@ -120,7 +120,7 @@ type drill struct {
 
 func newDrill(t *testing.T, n *namenode) *drill {
 	t.Helper()
-	d := &drill{namenode: n, t: t, alarms: rules(t), books: runbooks(t), shown: n.http, bin: t.TempDir(), followed: map[string]bool{}, mended: map[string]bool{}}
+	d := &drill{namenode: n, t: t, alarms: rules(t), books: runbooks(t), shown: n.http, followed: map[string]bool{}, mended: map[string]bool{}}
 	t.Cleanup(func() {
 		for name := range d.followed {
 			if d.mended[name] != d.books[name].mended && !t.Failed() {
@@ -128,18 +128,14 @@ func newDrill(t *testing.T, n *namenode) *drill {
 			}
 		}
 	})
-	d.asked = filepath.Join(d.bin, "asked")
+	d.asked = filepath.Join(t.TempDir(), "asked")
+	d.bin = standIns(t, map[string]string{"systemctl": `echo "$@" >>` + d.asked, "timedatectl": "true"})
 	program, err := filepath.Abs(leasefs)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Symlink(program, filepath.Join(d.bin, "leasefs")); err != nil {
 		t.Fatal(err)
-	}
-	for name, script := range map[string]string{"systemctl": `echo "$@" >>` + d.asked, "timedatectl": "true"} {
-		if err := os.WriteFile(filepath.Join(d.bin, name), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil { //nolint:gosec // a program
-			t.Fatal(err)
-		}
 	}
 	return d
 }

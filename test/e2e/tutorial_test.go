@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/user"
 	"path/filepath"
 	"regexp"
@@ -61,6 +62,84 @@ func commandsOf(t *testing.T, page string) (all []typed) {
 	}
 	return all
 }
+
+// toType are the lines that a section of a page has to be typed, in blocks without a prompt. Those of left
+// cannot be typed here and are left out; the page has to have them. A section has ten lines at most.
+func toType(t *testing.T, page, section string, left ...string) (commands string) {
+	t.Helper()
+	text, err := os.ReadFile("../../" + page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, of, found := strings.Cut(string(text), "\n## "+section+"\n")
+	of, _, _ = strings.Cut(of, "\n## ")
+	count := 0
+	for _, b := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindAllStringSubmatch(of, -1) {
+		for _, line := range lines(b[1]) {
+			count++
+			line, _, _ = strings.Cut(line, " # ")
+			line = strings.TrimSpace(line)
+			if i := slices.Index(left, line); i >= 0 {
+				left = slices.Delete(slices.Clone(left), i, i+1)
+				continue
+			}
+			commands += line + "\n"
+		}
+	}
+	if !found || count == 0 || count > 10 || len(left) > 0 {
+		t.Fatalf("%s has %d lines to type in %q; of those that cannot be typed here it does not have %q", page, count, section, left)
+	}
+	return commands
+}
+
+// onACopy runs commands as root on a copy of this system, in a network of its own; all that they change or
+// start there ends with them. files are put there first, by their names there. It returns what they print.
+func onACopy(ctx context.Context, t *testing.T, files map[string]string, commands string) string {
+	t.Helper()
+	const script = `set -eu
+ip link set lo up
+mount -t tmpfs none "$DIR"
+mkdir "$DIR/upper" "$DIR/work" "$DIR/root"
+mount -t overlay -o "lowerdir=/,upperdir=$DIR/upper,workdir=$DIR/work" none "$DIR/root"
+mount --rbind /dev "$DIR/root/dev"
+mount -t proc none "$DIR/root/proc"
+while [ $# -gt 0 ]; do
+	install -D "$2" "$DIR/root$1"
+	shift 2
+done
+exec chroot "$DIR/root" bash -exuo pipefail -c "$COMMANDS"`
+	argv := []string{"--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "-c", script, "sh"}
+	for to, from := range files {
+		argv = append(argv, to, from)
+	}
+	cmd := exec.CommandContext(ctx, "unshare", argv...)
+	cmd.Env = append(os.Environ(), "DIR="+t.TempDir(), "HOME=/root", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "COMMANDS="+commands)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return string(out)
+}
+
+// standIns are programs that stand in for those of a newcomer's machine that are not on this one, by name.
+func standIns(t *testing.T, scripts map[string]string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	for name, script := range scripts {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil { //nolint:gosec // a program
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// sudo is one for root.
+const sudo = `if [ "$1" = -u ]; then
+	user=$2
+	shift 2
+	exec setpriv --reuid "$user" --regid "$user" --init-groups "$@"
+fi
+exec "$@"`
 
 // tenLines fails if a section of a page has more than ten lines to type.
 func tenLines(t *testing.T, page string) {

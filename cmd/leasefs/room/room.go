@@ -1,5 +1,5 @@
 // Package room is what leasefs status tells of what is nearly used up: by namenodes, and in
-// directories with a quota.
+// directories with a quota; and what callers hold of what all share.
 package room
 
 import (
@@ -23,6 +23,7 @@ const (
 type Report struct {
 	Rooms  []roomJSON   `json:"rooms"`  // what there is only so much of; what is used up first comes first
 	Quotas []quota.JSON `json:"quotas"` // to superusers: the fullest, at most ten, that have 90 % or more of a limit in use
+	Greedy []Held       `json:"greedy"` // to superusers: who holds much of what all share, or was refused more
 }
 
 type roomJSON struct {
@@ -35,7 +36,7 @@ type roomJSON struct {
 
 // ReportOf is that of a namenode.
 func ReportOf(s *client.NamenodeStatus) Report {
-	out := Report{Rooms: []roomJSON{}, Quotas: []quota.JSON{}}
+	out := Report{Rooms: []roomJSON{}, Quotas: []quota.JSON{}, Greedy: HeldOf(s.Greedy)}
 	for _, r := range s.Rooms {
 		j := roomJSON{Resource: r.Resource, Used: r.Used, Limit: r.Limit, Refused: r.Refused}
 		if r.Full != nil {
@@ -50,7 +51,7 @@ func ReportOf(s *client.NamenodeStatus) Report {
 	return out
 }
 
-// Tables tells people what is nearly used up, if anything is.
+// Tables tells people what is nearly used up, and who is greedy, if anything is and anybody.
 func Tables(p *screen.Printer, list []client.NamenodeStatus) error {
 	w := p.Table()
 	head := func(line string, shown *bool) {
@@ -80,7 +81,10 @@ func Tables(p *screen.Printer, list []client.NamenodeStatus) error {
 			fmt.Fprintln(w, quota.Row(q, true, p.Name(q.Path)))
 		}
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return greedyTable(p, list)
 }
 
 // bytes are the resources that are counted in bytes.

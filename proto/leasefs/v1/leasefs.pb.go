@@ -12624,11 +12624,13 @@ func (x *WhoAmIRequest) GetCaller() *Caller {
 }
 
 type WhoAmIResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"` // empty: callers need not prove who they are, and their word is taken
-	Groups        []string               `protobuf:"bytes,2,rep,name=groups,proto3" json:"groups,omitempty"`
-	Superuser     bool                   `protobuf:"varint,3,opt,name=superuser,proto3" json:"superuser,omitempty"`
-	UntilUnix     int64                  `protobuf:"varint,4,opt,name=until_unix,json=untilUnix,proto3" json:"until_unix,omitempty"` // when the proof expires, in seconds since 1970; 0: never
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	User      string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"` // empty: callers need not prove who they are, and their word is taken
+	Groups    []string               `protobuf:"bytes,2,rep,name=groups,proto3" json:"groups,omitempty"`
+	Superuser bool                   `protobuf:"varint,3,opt,name=superuser,proto3" json:"superuser,omitempty"`
+	UntilUnix int64                  `protobuf:"varint,4,opt,name=until_unix,json=untilUnix,proto3" json:"until_unix,omitempty"` // when the proof expires, in seconds since 1970; 0: never
+	// What the user holds of what all callers share, if anything, or if there is a limit of his own.
+	Held          []*Holding `protobuf:"bytes,5,rep,name=held,proto3" json:"held,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -12689,6 +12691,13 @@ func (x *WhoAmIResponse) GetUntilUnix() int64 {
 		return x.UntilUnix
 	}
 	return 0
+}
+
+func (x *WhoAmIResponse) GetHeld() []*Holding {
+	if x != nil {
+		return x.Held
+	}
+	return nil
 }
 
 type AclEntry struct {
@@ -14415,13 +14424,14 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12/\n" +
 	"\x06detail\x18\x05 \x01(\v2\x17.leasefs.v1.ErrorDetailR\x06detail\";\n" +
 	"\rWhoAmIRequest\x12*\n" +
-	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"y\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"\xa2\x01\n" +
 	"\x0eWhoAmIResponse\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x16\n" +
 	"\x06groups\x18\x02 \x03(\tR\x06groups\x12\x1c\n" +
 	"\tsuperuser\x18\x03 \x01(\bR\tsuperuser\x12\x1d\n" +
 	"\n" +
-	"until_unix\x18\x04 \x01(\x03R\tuntilUnix\"r\n" +
+	"until_unix\x18\x04 \x01(\x03R\tuntilUnix\x12'\n" +
+	"\x04held\x18\x05 \x03(\v2\x13.leasefs.v1.HoldingR\x04held\"r\n" +
 	"\bAclEntry\x12\x18\n" +
 	"\adefault\x18\x01 \x01(\bR\adefault\x12$\n" +
 	"\x03tag\x18\x02 \x01(\x0e2\x12.leasefs.v1.AclTagR\x03tag\x12\x12\n" +
@@ -15026,155 +15036,156 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	161, // 221: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
 	18,  // 222: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
 	11,  // 223: leasefs.v1.WhoAmIRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 224: leasefs.v1.AclEntry.tag:type_name -> leasefs.v1.AclTag
-	11,  // 225: leasefs.v1.AclRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 226: leasefs.v1.AclRequest.at:type_name -> leasefs.v1.Ref
-	164, // 227: leasefs.v1.AclResponse.entries:type_name -> leasefs.v1.AclEntry
-	28,  // 228: leasefs.v1.AclResponse.keys:type_name -> leasefs.v1.CacheKey
-	10,  // 229: leasefs.v1.ChangeAclRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 230: leasefs.v1.ChangeAclRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 231: leasefs.v1.ChangeAclRequest.at:type_name -> leasefs.v1.Ref
-	8,   // 232: leasefs.v1.ChangeAclRequest.action:type_name -> leasefs.v1.AclAction
-	164, // 233: leasefs.v1.ChangeAclRequest.entries:type_name -> leasefs.v1.AclEntry
-	10,  // 234: leasefs.v1.GetDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 235: leasefs.v1.GetDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
-	10,  // 236: leasefs.v1.ChangeDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
-	11,  // 237: leasefs.v1.ChangeDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
-	11,  // 238: leasefs.v1.ListDelegationTokensRequest.caller:type_name -> leasefs.v1.Caller
-	173, // 239: leasefs.v1.ListDelegationTokensResponse.tokens:type_name -> leasefs.v1.DelegationToken
-	21,  // 240: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
-	30,  // 241: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
-	34,  // 242: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
-	39,  // 243: leasefs.v1.Namenode.LeaseHistory:input_type -> leasefs.v1.LeaseHistoryRequest
-	42,  // 244: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
-	44,  // 245: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
-	46,  // 246: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
-	48,  // 247: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
-	51,  // 248: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
-	53,  // 249: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
-	54,  // 250: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
-	55,  // 251: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
-	58,  // 252: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
-	61,  // 253: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
-	62,  // 254: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
-	64,  // 255: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
-	68,  // 256: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
-	70,  // 257: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
-	72,  // 258: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
-	73,  // 259: leasefs.v1.Namenode.CancelOpen:input_type -> leasefs.v1.CancelOpenRequest
-	74,  // 260: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
-	76,  // 261: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
-	78,  // 262: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
-	81,  // 263: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
-	84,  // 264: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
-	86,  // 265: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
-	90,  // 266: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
-	91,  // 267: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
-	93,  // 268: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
-	94,  // 269: leasefs.v1.Namenode.ListTrash:input_type -> leasefs.v1.ListTrashRequest
-	97,  // 270: leasefs.v1.Namenode.RestoreTrash:input_type -> leasefs.v1.RestoreTrashRequest
-	98,  // 271: leasefs.v1.Namenode.EmptyTrash:input_type -> leasefs.v1.EmptyTrashRequest
-	99,  // 272: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
-	100, // 273: leasefs.v1.Namenode.SetQuota:input_type -> leasefs.v1.SetQuotaRequest
-	101, // 274: leasefs.v1.Namenode.GetQuota:input_type -> leasefs.v1.GetQuotaRequest
-	104, // 275: leasefs.v1.Namenode.ListQuotas:input_type -> leasefs.v1.ListQuotasRequest
-	106, // 276: leasefs.v1.Namenode.AllowSnapshots:input_type -> leasefs.v1.AllowSnapshotsRequest
-	107, // 277: leasefs.v1.Namenode.MakeSnapshot:input_type -> leasefs.v1.MakeSnapshotRequest
-	108, // 278: leasefs.v1.Namenode.RenameSnapshot:input_type -> leasefs.v1.RenameSnapshotRequest
-	109, // 279: leasefs.v1.Namenode.DeleteSnapshot:input_type -> leasefs.v1.DeleteSnapshotRequest
-	110, // 280: leasefs.v1.Namenode.ListSnapshots:input_type -> leasefs.v1.ListSnapshotsRequest
-	113, // 281: leasefs.v1.Namenode.ListSnapshotDirs:input_type -> leasefs.v1.ListSnapshotDirsRequest
-	116, // 282: leasefs.v1.Namenode.DiffSnapshots:input_type -> leasefs.v1.DiffSnapshotsRequest
-	129, // 283: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
-	128, // 284: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
-	130, // 285: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
-	131, // 286: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
-	119, // 287: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
-	162, // 288: leasefs.v1.Namenode.WhoAmI:input_type -> leasefs.v1.WhoAmIRequest
-	165, // 289: leasefs.v1.Namenode.Acl:input_type -> leasefs.v1.AclRequest
-	167, // 290: leasefs.v1.Namenode.ChangeAcl:input_type -> leasefs.v1.ChangeAclRequest
-	168, // 291: leasefs.v1.Namenode.GetDelegationToken:input_type -> leasefs.v1.GetDelegationTokenRequest
-	169, // 292: leasefs.v1.Namenode.ChangeDelegationToken:input_type -> leasefs.v1.ChangeDelegationTokenRequest
-	171, // 293: leasefs.v1.Namenode.ListDelegationTokens:input_type -> leasefs.v1.ListDelegationTokensRequest
-	132, // 294: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
-	140, // 295: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
-	142, // 296: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
-	144, // 297: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
-	147, // 298: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
-	156, // 299: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
-	149, // 300: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
-	151, // 301: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
-	153, // 302: leasefs.v1.Admin.Upgrade:input_type -> leasefs.v1.UpgradeRequest
-	158, // 303: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
-	22,  // 304: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
-	32,  // 305: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
-	35,  // 306: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
-	40,  // 307: leasefs.v1.Namenode.LeaseHistory:output_type -> leasefs.v1.LeaseHistoryResponse
-	43,  // 308: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
-	45,  // 309: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
-	47,  // 310: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
-	49,  // 311: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
-	52,  // 312: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
-	89,  // 313: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
-	89,  // 314: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
-	56,  // 315: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
-	60,  // 316: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
-	60,  // 317: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
-	63,  // 318: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
-	66,  // 319: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
-	69,  // 320: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
-	71,  // 321: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
-	71,  // 322: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
-	89,  // 323: leasefs.v1.Namenode.CancelOpen:output_type -> leasefs.v1.MutateResponse
-	75,  // 324: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
-	77,  // 325: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
-	79,  // 326: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
-	82,  // 327: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
-	85,  // 328: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
-	87,  // 329: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
-	89,  // 330: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
-	89,  // 331: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
-	89,  // 332: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
-	95,  // 333: leasefs.v1.Namenode.ListTrash:output_type -> leasefs.v1.ListTrashResponse
-	89,  // 334: leasefs.v1.Namenode.RestoreTrash:output_type -> leasefs.v1.MutateResponse
-	89,  // 335: leasefs.v1.Namenode.EmptyTrash:output_type -> leasefs.v1.MutateResponse
-	89,  // 336: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
-	89,  // 337: leasefs.v1.Namenode.SetQuota:output_type -> leasefs.v1.MutateResponse
-	102, // 338: leasefs.v1.Namenode.GetQuota:output_type -> leasefs.v1.GetQuotaResponse
-	105, // 339: leasefs.v1.Namenode.ListQuotas:output_type -> leasefs.v1.ListQuotasResponse
-	89,  // 340: leasefs.v1.Namenode.AllowSnapshots:output_type -> leasefs.v1.MutateResponse
-	89,  // 341: leasefs.v1.Namenode.MakeSnapshot:output_type -> leasefs.v1.MutateResponse
-	89,  // 342: leasefs.v1.Namenode.RenameSnapshot:output_type -> leasefs.v1.MutateResponse
-	89,  // 343: leasefs.v1.Namenode.DeleteSnapshot:output_type -> leasefs.v1.MutateResponse
-	111, // 344: leasefs.v1.Namenode.ListSnapshots:output_type -> leasefs.v1.ListSnapshotsResponse
-	114, // 345: leasefs.v1.Namenode.ListSnapshotDirs:output_type -> leasefs.v1.ListSnapshotDirsResponse
-	117, // 346: leasefs.v1.Namenode.DiffSnapshots:output_type -> leasefs.v1.DiffSnapshotsResponse
-	89,  // 347: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
-	89,  // 348: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
-	89,  // 349: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
-	89,  // 350: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
-	89,  // 351: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
-	163, // 352: leasefs.v1.Namenode.WhoAmI:output_type -> leasefs.v1.WhoAmIResponse
-	166, // 353: leasefs.v1.Namenode.Acl:output_type -> leasefs.v1.AclResponse
-	89,  // 354: leasefs.v1.Namenode.ChangeAcl:output_type -> leasefs.v1.MutateResponse
-	170, // 355: leasefs.v1.Namenode.GetDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
-	170, // 356: leasefs.v1.Namenode.ChangeDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
-	172, // 357: leasefs.v1.Namenode.ListDelegationTokens:output_type -> leasefs.v1.ListDelegationTokensResponse
-	133, // 358: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
-	141, // 359: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
-	143, // 360: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
-	145, // 361: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
-	148, // 362: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
-	157, // 363: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
-	150, // 364: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
-	152, // 365: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
-	154, // 366: leasefs.v1.Admin.Upgrade:output_type -> leasefs.v1.UpgradeResponse
-	160, // 367: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
-	304, // [304:368] is the sub-list for method output_type
-	240, // [240:304] is the sub-list for method input_type
-	240, // [240:240] is the sub-list for extension type_name
-	240, // [240:240] is the sub-list for extension extendee
-	0,   // [0:240] is the sub-list for field type_name
+	138, // 224: leasefs.v1.WhoAmIResponse.held:type_name -> leasefs.v1.Holding
+	7,   // 225: leasefs.v1.AclEntry.tag:type_name -> leasefs.v1.AclTag
+	11,  // 226: leasefs.v1.AclRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 227: leasefs.v1.AclRequest.at:type_name -> leasefs.v1.Ref
+	164, // 228: leasefs.v1.AclResponse.entries:type_name -> leasefs.v1.AclEntry
+	28,  // 229: leasefs.v1.AclResponse.keys:type_name -> leasefs.v1.CacheKey
+	10,  // 230: leasefs.v1.ChangeAclRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 231: leasefs.v1.ChangeAclRequest.caller:type_name -> leasefs.v1.Caller
+	12,  // 232: leasefs.v1.ChangeAclRequest.at:type_name -> leasefs.v1.Ref
+	8,   // 233: leasefs.v1.ChangeAclRequest.action:type_name -> leasefs.v1.AclAction
+	164, // 234: leasefs.v1.ChangeAclRequest.entries:type_name -> leasefs.v1.AclEntry
+	10,  // 235: leasefs.v1.GetDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 236: leasefs.v1.GetDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
+	10,  // 237: leasefs.v1.ChangeDelegationTokenRequest.call:type_name -> leasefs.v1.CallId
+	11,  // 238: leasefs.v1.ChangeDelegationTokenRequest.caller:type_name -> leasefs.v1.Caller
+	11,  // 239: leasefs.v1.ListDelegationTokensRequest.caller:type_name -> leasefs.v1.Caller
+	173, // 240: leasefs.v1.ListDelegationTokensResponse.tokens:type_name -> leasefs.v1.DelegationToken
+	21,  // 241: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
+	30,  // 242: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
+	34,  // 243: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
+	39,  // 244: leasefs.v1.Namenode.LeaseHistory:input_type -> leasefs.v1.LeaseHistoryRequest
+	42,  // 245: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
+	44,  // 246: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
+	46,  // 247: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
+	48,  // 248: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
+	51,  // 249: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
+	53,  // 250: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
+	54,  // 251: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
+	55,  // 252: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
+	58,  // 253: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
+	61,  // 254: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
+	62,  // 255: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
+	64,  // 256: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
+	68,  // 257: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
+	70,  // 258: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
+	72,  // 259: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
+	73,  // 260: leasefs.v1.Namenode.CancelOpen:input_type -> leasefs.v1.CancelOpenRequest
+	74,  // 261: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
+	76,  // 262: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
+	78,  // 263: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
+	81,  // 264: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
+	84,  // 265: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
+	86,  // 266: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
+	90,  // 267: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
+	91,  // 268: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
+	93,  // 269: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
+	94,  // 270: leasefs.v1.Namenode.ListTrash:input_type -> leasefs.v1.ListTrashRequest
+	97,  // 271: leasefs.v1.Namenode.RestoreTrash:input_type -> leasefs.v1.RestoreTrashRequest
+	98,  // 272: leasefs.v1.Namenode.EmptyTrash:input_type -> leasefs.v1.EmptyTrashRequest
+	99,  // 273: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
+	100, // 274: leasefs.v1.Namenode.SetQuota:input_type -> leasefs.v1.SetQuotaRequest
+	101, // 275: leasefs.v1.Namenode.GetQuota:input_type -> leasefs.v1.GetQuotaRequest
+	104, // 276: leasefs.v1.Namenode.ListQuotas:input_type -> leasefs.v1.ListQuotasRequest
+	106, // 277: leasefs.v1.Namenode.AllowSnapshots:input_type -> leasefs.v1.AllowSnapshotsRequest
+	107, // 278: leasefs.v1.Namenode.MakeSnapshot:input_type -> leasefs.v1.MakeSnapshotRequest
+	108, // 279: leasefs.v1.Namenode.RenameSnapshot:input_type -> leasefs.v1.RenameSnapshotRequest
+	109, // 280: leasefs.v1.Namenode.DeleteSnapshot:input_type -> leasefs.v1.DeleteSnapshotRequest
+	110, // 281: leasefs.v1.Namenode.ListSnapshots:input_type -> leasefs.v1.ListSnapshotsRequest
+	113, // 282: leasefs.v1.Namenode.ListSnapshotDirs:input_type -> leasefs.v1.ListSnapshotDirsRequest
+	116, // 283: leasefs.v1.Namenode.DiffSnapshots:input_type -> leasefs.v1.DiffSnapshotsRequest
+	129, // 284: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
+	128, // 285: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
+	130, // 286: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
+	131, // 287: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
+	119, // 288: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
+	162, // 289: leasefs.v1.Namenode.WhoAmI:input_type -> leasefs.v1.WhoAmIRequest
+	165, // 290: leasefs.v1.Namenode.Acl:input_type -> leasefs.v1.AclRequest
+	167, // 291: leasefs.v1.Namenode.ChangeAcl:input_type -> leasefs.v1.ChangeAclRequest
+	168, // 292: leasefs.v1.Namenode.GetDelegationToken:input_type -> leasefs.v1.GetDelegationTokenRequest
+	169, // 293: leasefs.v1.Namenode.ChangeDelegationToken:input_type -> leasefs.v1.ChangeDelegationTokenRequest
+	171, // 294: leasefs.v1.Namenode.ListDelegationTokens:input_type -> leasefs.v1.ListDelegationTokensRequest
+	132, // 295: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
+	140, // 296: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
+	142, // 297: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
+	144, // 298: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
+	147, // 299: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
+	156, // 300: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
+	149, // 301: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
+	151, // 302: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
+	153, // 303: leasefs.v1.Admin.Upgrade:input_type -> leasefs.v1.UpgradeRequest
+	158, // 304: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
+	22,  // 305: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
+	32,  // 306: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
+	35,  // 307: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
+	40,  // 308: leasefs.v1.Namenode.LeaseHistory:output_type -> leasefs.v1.LeaseHistoryResponse
+	43,  // 309: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
+	45,  // 310: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
+	47,  // 311: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
+	49,  // 312: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
+	52,  // 313: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
+	89,  // 314: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
+	89,  // 315: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
+	56,  // 316: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
+	60,  // 317: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
+	60,  // 318: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
+	63,  // 319: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
+	66,  // 320: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
+	69,  // 321: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
+	71,  // 322: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
+	71,  // 323: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
+	89,  // 324: leasefs.v1.Namenode.CancelOpen:output_type -> leasefs.v1.MutateResponse
+	75,  // 325: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
+	77,  // 326: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
+	79,  // 327: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
+	82,  // 328: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
+	85,  // 329: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
+	87,  // 330: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
+	89,  // 331: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
+	89,  // 332: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
+	89,  // 333: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
+	95,  // 334: leasefs.v1.Namenode.ListTrash:output_type -> leasefs.v1.ListTrashResponse
+	89,  // 335: leasefs.v1.Namenode.RestoreTrash:output_type -> leasefs.v1.MutateResponse
+	89,  // 336: leasefs.v1.Namenode.EmptyTrash:output_type -> leasefs.v1.MutateResponse
+	89,  // 337: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
+	89,  // 338: leasefs.v1.Namenode.SetQuota:output_type -> leasefs.v1.MutateResponse
+	102, // 339: leasefs.v1.Namenode.GetQuota:output_type -> leasefs.v1.GetQuotaResponse
+	105, // 340: leasefs.v1.Namenode.ListQuotas:output_type -> leasefs.v1.ListQuotasResponse
+	89,  // 341: leasefs.v1.Namenode.AllowSnapshots:output_type -> leasefs.v1.MutateResponse
+	89,  // 342: leasefs.v1.Namenode.MakeSnapshot:output_type -> leasefs.v1.MutateResponse
+	89,  // 343: leasefs.v1.Namenode.RenameSnapshot:output_type -> leasefs.v1.MutateResponse
+	89,  // 344: leasefs.v1.Namenode.DeleteSnapshot:output_type -> leasefs.v1.MutateResponse
+	111, // 345: leasefs.v1.Namenode.ListSnapshots:output_type -> leasefs.v1.ListSnapshotsResponse
+	114, // 346: leasefs.v1.Namenode.ListSnapshotDirs:output_type -> leasefs.v1.ListSnapshotDirsResponse
+	117, // 347: leasefs.v1.Namenode.DiffSnapshots:output_type -> leasefs.v1.DiffSnapshotsResponse
+	89,  // 348: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
+	89,  // 349: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
+	89,  // 350: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
+	89,  // 351: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
+	89,  // 352: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
+	163, // 353: leasefs.v1.Namenode.WhoAmI:output_type -> leasefs.v1.WhoAmIResponse
+	166, // 354: leasefs.v1.Namenode.Acl:output_type -> leasefs.v1.AclResponse
+	89,  // 355: leasefs.v1.Namenode.ChangeAcl:output_type -> leasefs.v1.MutateResponse
+	170, // 356: leasefs.v1.Namenode.GetDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
+	170, // 357: leasefs.v1.Namenode.ChangeDelegationToken:output_type -> leasefs.v1.DelegationTokenResponse
+	172, // 358: leasefs.v1.Namenode.ListDelegationTokens:output_type -> leasefs.v1.ListDelegationTokensResponse
+	133, // 359: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
+	141, // 360: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
+	143, // 361: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
+	145, // 362: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
+	148, // 363: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
+	157, // 364: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
+	150, // 365: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
+	152, // 366: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
+	154, // 367: leasefs.v1.Admin.Upgrade:output_type -> leasefs.v1.UpgradeResponse
+	160, // 368: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
+	305, // [305:369] is the sub-list for method output_type
+	241, // [241:305] is the sub-list for method input_type
+	241, // [241:241] is the sub-list for extension type_name
+	241, // [241:241] is the sub-list for extension extendee
+	0,   // [0:241] is the sub-list for field type_name
 }
 
 func init() { file_leasefs_v1_leasefs_proto_init() }

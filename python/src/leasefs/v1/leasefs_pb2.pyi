@@ -2295,16 +2295,18 @@ class WhoAmIRequest(_message.Message):
     def __init__(self, caller: _Optional[_Union[Caller, _Mapping]] = ...) -> None: ...
 
 class WhoAmIResponse(_message.Message):
-    __slots__ = ("user", "groups", "superuser", "until_unix")
+    __slots__ = ("user", "groups", "superuser", "until_unix", "held")
     USER_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     SUPERUSER_FIELD_NUMBER: _ClassVar[int]
     UNTIL_UNIX_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
     user: str
     groups: _containers.RepeatedScalarFieldContainer[str]
     superuser: bool
     until_unix: int
-    def __init__(self, user: _Optional[str] = ..., groups: _Optional[_Iterable[str]] = ..., superuser: bool = ..., until_unix: _Optional[int] = ...) -> None: ...
+    held: _containers.RepeatedCompositeFieldContainer[Holding]
+    def __init__(self, user: _Optional[str] = ..., groups: _Optional[_Iterable[str]] = ..., superuser: bool = ..., until_unix: _Optional[int] = ..., held: _Optional[_Iterable[_Union[Holding, _Mapping]]] = ...) -> None: ...
 
 class AclEntry(_message.Message):
     __slots__ = ("default", "tag", "name", "perm")
