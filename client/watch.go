@@ -195,7 +195,9 @@ func (w *Watcher) again(err error) error {
 			return fserror.Under(e, "watch", cmp.Or(e.Path, w.path)) // and not of how the namenode looked for the path
 		}
 	}
-	w.f.nn.MoveOn(w.ep, e.Active)
+	if !answered || e.Kind != fserror.Deadline { // that namenode serves all else
+		w.f.nn.MoveOn(w.ep, e.Active)
+	}
 	if w.fails == 0 && w.started {
 		w.waits = w.f.nn.Endless("watch", w.path)
 	}

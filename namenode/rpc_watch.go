@@ -93,8 +93,8 @@ func (s *watches) Watch(r *pb.WatchRequest, stream grpc.ServerStreamingServer[pb
 }
 
 // watched is the path to watch, links on the way followed; empty for an inode. What is watched
-// need not exist, but its directory has to, and to be one that the caller may search. A watch that
-// goes on has its path already, and both may be gone: that is what is told next.
+// need not exist, but its directory has to, and to be one that the caller may search. A watch of a
+// path that is resumed has it already, and both may be gone: that is what is told next.
 func (s *watches) watched(ctx context.Context, c *namespace.Call, r *pb.WatchRequest) (where string, err error) {
 	path, at := r.GetPath(), namespace.Follow(r.GetPath())
 	switch inode := namespace.InodeID(r.GetInode()); {
@@ -114,10 +114,8 @@ func (s *watches) watched(ctx context.Context, c *namespace.Call, r *pb.WatchReq
 		case err == nil && at.Path != "":
 			where, _ = tx.Tree.Path(a.ID)
 			return nil
-		case !errors.Is(err, fserror.NotFound) || at.Path == "" && !r.GetResume():
+		case !errors.Is(err, fserror.NotFound) || at.Path == "":
 			return err
-		case at.Path == "":
-			return nil
 		}
 		dir, name := fspath.Split(path)
 		if a, err = tx.Tree.Stat(c, namespace.Follow(dir)); err != nil {

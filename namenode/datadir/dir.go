@@ -1,7 +1,6 @@
 package datadir
 
 import (
-	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -32,7 +31,6 @@ const (
 	BlocksDir      = "blocks"
 	HistoryDir     = "history" // of leases; not in a backup
 	ScrubFile      = "scrub"   // how far it is; not in a backup
-	probeFile      = "probe"   // written now and then, see Dir.Probes
 	ArchiveDir     = "archive" // images on their way to the block store; not in a backup
 	// SecretBytes is the least length of the secret that signs URLs of blocks.
 	SecretBytes = 32
@@ -76,8 +74,6 @@ type Dir struct {
 	Info   Version  // what WriteVersion writes; see Version
 	update sync.Mutex
 	asked  question
-	Probes bool      // Shortage writes something now and then; set before it is asked
-	probed time.Time // when that was done last; of the one question under way
 }
 
 // Open opens the folder, and formats it when it is new or empty: for the
@@ -289,7 +285,7 @@ func (d *Dir) checkEmpty() error {
 	if err != nil {
 		return err
 	}
-	ours := []string{lockFile, secretFile, secretFile + vfs.TempSuffix, formattingFile + vfs.TempSuffix, probeFile, VersionFile + vfs.TempSuffix, JournalDir, ImageDir, BlocksDir, HistoryDir, ScrubFile, ArchiveDir}
+	ours := []string{lockFile, secretFile, secretFile + vfs.TempSuffix, formattingFile + vfs.TempSuffix, VersionFile + vfs.TempSuffix, JournalDir, ImageDir, BlocksDir, HistoryDir, ScrubFile, ArchiveDir}
 	for _, n := range names {
 		if !slices.Contains(ours, n) {
 			return fmt.Errorf("folder %s is not empty (%s) and holds no namespace; name a new or empty folder", d.path, n)
@@ -321,11 +317,8 @@ type question struct {
 	err   error
 }
 
-// Patience is how long a disk may take to answer. A busy one takes seconds.
+// Patience is how long a disk may take to say how much room it has. A busy one takes seconds.
 const Patience = 10 * time.Second
-
-// probeEvery is how often something is written to see whether the disk takes it.
-const probeEvery = 3 * time.Second
 
 // ErrSilent says that the disk has not answered for ten seconds. What it said before may still hold.
 var ErrSilent = errors.New("the namenode's disk does not answer; look for its errors in the kernel's log")
@@ -369,7 +362,10 @@ func (d *Dir) Shortage(reserve int64) (why string, err error) {
 }
 
 func (d *Dir) shortage(reserve int64) (why string, err error) {
-	err = d.probe()
+	f, err := d.fs.OpenWrite(d.File(VersionFile)) // nothing is written: it has to be allowed
+	if err == nil {
+		err = f.Close()
+	}
 	switch {
 	case errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.EIO): // EIO: a file system that has shut down
 		return fmt.Sprintf("the namenode's disk cannot be written (%v); look for its errors in the kernel's log, and mount it writable", err), nil
@@ -384,36 +380,6 @@ func (d *Dir) shortage(reserve int64) (why string, err error) {
 		why = fmt.Sprintf("the namenode's disk is full (%d MiB free, %d MiB are kept for deleting); delete files or add space", free>>20, reserve>>20)
 	}
 	return why, nil
-}
-
-// probe finds out whether the disk can be written: that has to be allowed, and if Probes is
-// set, something is written now and then, since a device that hangs lets a file be opened, of
-// which memory knows all. That a full disk takes nothing is not told here.
-func (d *Dir) probe() error {
-	f, err := d.fs.OpenWrite(d.File(VersionFile))
-	if err == nil {
-		err = f.Close()
-	}
-	if err != nil || !d.Probes || !d.probed.IsZero() && time.Since(d.probed) < probeEvery {
-		return err
-	}
-	f, err = d.fs.OpenWrite(d.File(probeFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		f, err = d.fs.Create(d.File(probeFile))
-	}
-	if err == nil {
-		if _, err = f.WriteAt([]byte{'.'}, 0); err == nil {
-			err = f.Sync()
-		}
-		err = cmp.Or(err, f.Close())
-	}
-	if vfs.Full(err) {
-		err = nil
-	}
-	if err == nil {
-		d.probed = time.Now()
-	}
-	return err
 }
 
 // Usage is how many bytes are free on the folder's disk, and how many there are.

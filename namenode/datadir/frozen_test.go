@@ -1,14 +1,10 @@
 package datadir
 
 import (
-	"errors"
 	"os"
 	"strconv"
 	"sync"
-	"syscall"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/pelletier/go-toml/v2"
 
@@ -101,80 +97,6 @@ func TestUpdateFails(t *testing.T) {
 	disk.is = true
 	if err := d.Update(func(v *Version) { v.Format = 2 }); fserror.KindOf(err) != fserror.NoSpace || d.Info.Format != 1 {
 		t.Errorf("%v, format %d", err, d.Info.Format)
-	}
-}
-
-// hung is a disk that takes no write any more once it hangs; memory knows its files.
-type hung struct {
-	vfs.FS
-	thaw chan struct{} // nil: it does not hang
-}
-
-func (h *hung) OpenWrite(name string) (vfs.File, error) {
-	f, err := h.FS.OpenWrite(name)
-	return &hungFile{f, h}, err
-}
-
-type hungFile struct {
-	vfs.File
-	h *hung
-}
-
-func (f *hungFile) Sync() error {
-	if f.h.thaw != nil {
-		<-f.h.thaw
-	}
-	return f.File.Sync()
-}
-
-// TestHungDevice: a device hangs that a file can be opened on all the same. That is found out, and
-// that it answers again.
-func TestHungDevice(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		disk := &hung{FS: vfs.OS()}
-		d, err := Open(disk, t.TempDir(), nil)
-		if err == nil {
-			err = d.Finish(levels.State{Level: 1}, "x", "now")
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		d.Probes = true
-		for range 2 {
-			for range 10 {
-				if why, err := d.Shortage(1); why != "" || err != nil {
-					t.Fatalf("a good disk: %q, %v", why, err)
-				}
-				<-time.After(time.Second)
-			}
-			disk.thaw = make(chan struct{})
-			<-time.After(probeEvery)
-			began := time.Now()
-			if why, err := d.Shortage(1); why != "" || !errors.Is(err, ErrSilent) || time.Since(began) != Patience {
-				t.Fatalf("a disk that hangs, after %s: %q, %v", time.Since(began), why, err)
-			}
-			close(disk.thaw)
-			synctest.Wait()
-		}
-	})
-}
-
-type noRoom struct{ vfs.FS }
-
-func (noRoom) Create(string) (vfs.File, error) { return nil, syscall.ENOSPC }
-
-// TestProbeOfAFullDisk: that a disk is full is not told by what is written to see whether it answers.
-func TestProbeOfAFullDisk(t *testing.T) {
-	d, err := Open(vfs.OS(), t.TempDir(), nil)
-	if err == nil {
-		err = d.Finish(levels.State{Level: 1}, "x", "now")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.Probes, d.fs = true, noRoom{vfs.OS()}
-	if why, err := d.Shortage(1); why != "" || err != nil {
-		t.Errorf("%q, %v", why, err)
 	}
 }
 

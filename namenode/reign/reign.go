@@ -138,9 +138,7 @@ func (r *Role) Open(ctx context.Context) (*datadir.Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.dir, err = datadir.Open(r.cfg.FS, r.cfg.Data, id); err == nil {
-		r.dir.Probes = r.cfg.HA != nil
-	}
+	r.dir, err = datadir.Open(r.cfg.FS, r.cfg.Data, id)
 	return r.dir, err
 }
 

@@ -45,6 +45,9 @@ func (t *Table) Wait(ctx context.Context, c *Call) (err error) {
 	w.who = c.Who
 	defer func() {
 		if c.Again && errors.Is(err, ErrOver) {
+			if inode, err := c.Inode(); err == nil && inode != w.inode { // where it comes back
+				t.move(w, inode)
+			}
 			t.keep(w, t.cfg.Clock.Mono())
 		} else {
 			t.leave(w)
