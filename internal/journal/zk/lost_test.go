@@ -26,13 +26,21 @@ func openLosing(t *testing.T, path string) *losing {
 	return l
 }
 
-func (l *losing) lose(from, n int) {
-	var once sync.Once
+func (l *losing) lose(from, n int) { l.loseAnd(from, n, zkproxy.Forward) }
+
+// loseAnd is lose, and what becomes of the next transaction.
+func (l *losing) loseAnd(from, n int, act zkproxy.Action) {
+	var once, first sync.Once
 	lost := map[string]bool{}
 	for number := from; number < from+n; number++ {
 		lost[l.BatchPath(uint64(number))] = true //nolint:gosec // small
 	}
 	l.bad.Decide(func(op int32, body []byte) zkproxy.Action {
+		if op == zkproxy.OpMulti {
+			does := zkproxy.Forward
+			first.Do(func() { does = act })
+			return does
+		}
 		if op != zkproxy.OpGetData && op != zkproxy.OpExists {
 			return zkproxy.Forward
 		}
@@ -76,6 +84,12 @@ func TestServerThatLostBatches(t *testing.T) {
 			b.check(t)
 		})
 	}
+	t.Run("the oldest", func(t *testing.T) {
+		b := openLosing(t, path)
+		b.lose(0, 1)
+		journaltest.Check(t, b, 1, last)
+		b.check(t)
+	})
 	t.Run("while it follows", func(t *testing.T) {
 		b := openLosing(t, path)
 		journaltest.Check(t, b, 1, last)
@@ -99,4 +113,17 @@ func TestServerThatLostBatches(t *testing.T) {
 		}
 		b.check(t)
 	})
+}
+
+// A writer that lost an answer does not take the word of one server for it that its
+// batches are gone.
+func TestWriterAtAServerThatLostBatches(t *testing.T) {
+	path := root()
+	l := openLosing(t, path)
+	begin(t, l.Journal, 1, 0)
+	oneByOne(t, l.Journal, 1, 5)
+	l.loseAnd(5, 10, zkproxy.CutAfter)
+	oneByOne(t, l.Journal, 6, 9)
+	l.check(t)
+	journaltest.Check(t, open(t, ensemble.Addrs(), path), 1, 9)
 }

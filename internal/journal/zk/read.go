@@ -1,6 +1,7 @@
 package zk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -120,10 +121,14 @@ func (j *Journal) search(ctx context.Context, s *zkconn.Session, low, txid uint6
 	}
 	if !there {
 		first, _, err := j.readFirst(ctx, s)
-		if err == nil && first.number > low {
-			err = fmt.Errorf("%w: purged meanwhile", zkconn.ErrLost) // look again
+		if err == nil && first.number == low {
+			there, err = j.anywhere(ctx, s, low)
 		}
-		if err == nil {
+		switch {
+		case err != nil:
+		case there, first.number > low:
+			err = fmt.Errorf("%w: it came, or was purged, meanwhile", zkconn.ErrLost) // look again
+		default:
 			err = damaged(j.batchPath(low), 0, txid, "is missing: it is the oldest that is kept")
 		}
 		return last, err
@@ -231,6 +236,20 @@ func (j *Journal) anywhere(ctx context.Context, s *zkconn.Session, number uint64
 	j.log.Warn("journal: a ZooKeeper server has lost what the others have; reading from another (stop it, remove its data, and start it again: it then copies all from the leader)", "server", s.Server(), "node", path)
 	_ = s.Close()
 	return false, fmt.Errorf("%w: %s is missing in server %s, and not in the others", zkconn.ErrLost, path, s.Server())
+}
+
+// sure is look, which asks this server for a batch; but ErrNoNode is the word of the
+// whole ensemble.
+func (j *Journal) sure(ctx context.Context, s *zkconn.Session, number uint64, look func() error) error {
+	for {
+		none := look()
+		if !errors.Is(none, zookeeper.ErrNoNode) {
+			return none
+		}
+		if there, err := j.anywhere(ctx, s, number); err != nil || !there {
+			return cmp.Or(err, none)
+		}
+	}
 }
 
 // found is a batch that was asked for.
