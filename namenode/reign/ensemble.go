@@ -207,6 +207,9 @@ func (s *several) close() error {
 		return nil
 	}
 	err := s.shared.Close()
+	if s.joined.Load() {
+		leaveReached(s)
+	}
 	if errors.Is(err, journal.ErrFailed) || errors.Is(err, journal.ErrFenced) {
 		return nil
 	}

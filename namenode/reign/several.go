@@ -39,6 +39,9 @@ type several struct {
 // begin enters the election, and follows the active namenode until it is this one's
 // turn.
 func (s *several) begin(ctx context.Context) error {
+	if err := checkReached(ctx, s); err != nil {
+		return err
+	}
 	if err := s.finishFolder(); err != nil {
 		return err
 	}
@@ -217,12 +220,16 @@ func (s *several) takeOver(ctx context.Context) error {
 		return err
 	}
 	read := s.cfg.Clock.Mono()
+	newest := s.newest()
 	soon, progress := impatient(ctx, s.cfg.HA.StallAfter())
 	hand, err := s.shared.TakeOver(soon, term, func(r journal.Record) error {
 		progress(true)
 		return s.applyTailed(r)
 	})
 	progress(false)
+	if err == nil {
+		err = s.shared.Ends(newest)
+	}
 	if err != nil {
 		return stalled(soon, err)
 	}

@@ -60,7 +60,7 @@ func (j *Journal) Tail(ctx context.Context, fn func(journal.Record) error) error
 // until that batch is purged.
 func (j *Journal) follow(ctx context.Context, s *zkconn.Session, c *cursor, fn func(journal.Record) error) error {
 	path := j.path(beatNode)
-	looked := j.clock.Mono() // for what was purged
+	looked := j.clock.Mono() - lookAgain // for what was purged, or lost
 	for late := false; ; {
 		// In this order: a batch that comes after the look sets off the watch.
 		data, stat, written, err := s.GetW(ctx, path)
@@ -86,9 +86,13 @@ func (j *Journal) follow(ctx context.Context, s *zkconn.Session, c *cursor, fn f
 			}
 		}
 		late = false
-		if now := j.clock.Mono(); now-looked >= lookAgain {
+		// A beat from before what was read: a new reign's, or of a journal that is shorter now.
+		if now := j.clock.Mono(); now-looked >= lookAgain || txid+1 < c.txid {
 			looked = now
 			if _, _, err := j.readFirst(ctx, s); err != nil {
+				return err
+			}
+			if err := j.stands(ctx, s, c); err != nil {
 				return err
 			}
 		}
@@ -106,7 +110,7 @@ func (j *Journal) follow(ctx context.Context, s *zkconn.Session, c *cursor, fn f
 
 // lookAgain is after how long without an event Tail looks by itself, also behind what
 // the last beat said: a standby must not stand still because one event did not come. As often
-// it looks up what was purged, of which no event tells.
+// it looks up what was purged, of which no event tells, and whether what it read last is there still.
 const lookAgain = 10 * time.Second
 
 // saw keeps how far a standby is, and when it first saw the last write.
