@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -30,7 +29,6 @@ const sayEvery = 5 * time.Second
 // what. It ends with the last of those (ErrLost) when the session is over, and
 // with ctx's error.
 func (s *Session) Retry(ctx context.Context, fn func() error) error {
-	var last atomic.Value
 	done := make(chan struct{})
 	defer close(done)
 	go func() {
@@ -41,7 +39,7 @@ func (s *Session) Retry(ctx context.Context, fn func() error) error {
 			case <-done:
 				return
 			case <-tick.C:
-				s.log.Warn("waiting for ZooKeeper", "connected", s.Connected(), "last failure", last.Load())
+				s.log.Warn("waiting for ZooKeeper", "connected", s.Connected(), "last failure", s.hosts.lastFailure())
 			}
 		}
 	}()
@@ -50,7 +48,6 @@ func (s *Session) Retry(ctx context.Context, fn func() error) error {
 		if !errors.Is(err, ErrLost) || s.Err() != nil {
 			return err
 		}
-		last.Store(err.Error())
 		t := time.NewTimer(pause)
 		select {
 		case <-t.C:
