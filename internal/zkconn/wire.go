@@ -3,7 +3,9 @@ package zkconn
 import (
 	"crypto/tls"
 	"encoding/binary"
+	"errors"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -134,8 +136,14 @@ func (w *wire) greet(p []byte, err error) error {
 		err = errAlien
 	}
 	if err != nil {
-		if lasting(err) {
+		switch {
+		case lasting(err):
+			w.s.hosts.answered()
 			w.s.hosts.failure(w.server, err)
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			w.s.hosts.answered()
+		default:
+			w.s.hosts.hungUp(w.server)
 		}
 		return err
 	}
