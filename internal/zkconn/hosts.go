@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -67,7 +66,6 @@ func (s *Session) dial(network, addr string, _ time.Duration) (net.Conn, error) 
 	defer cancel()
 	c, err := s.cfg.connect(ctx, network, addr)
 	if err != nil {
-		s.hosts.answered()
 		s.hosts.failure(addr, err)
 		return nil, err
 	}
@@ -156,15 +154,10 @@ type hosts struct {
 
 	unfitOnce sync.Once
 	unfit     chan struct{} // closed when the last failure of each server is lasting
-
-	hung   map[string]bool // servers that have hung up on the session, since it was tried whether they take others
-	since  time.Time       // when the first one did; zero: the last one to be tried did something else
-	trying bool            // another session is being opened
-	others bool            // it was opened
 }
 
 func newHosts(s *Session) *hosts {
-	return &hosts{s: s, fails: map[string]error{}, unfit: make(chan struct{}), hung: map[string]bool{}}
+	return &hosts{s: s, fails: map[string]error{}, unfit: make(chan struct{})}
 }
 
 // Init implements zk.HostProvider.
@@ -199,67 +192,10 @@ func (h *hosts) Next() (string, bool) {
 func (h *hosts) Connected() {}
 
 func (h *hosts) success() {
-	h.answered()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.misses, h.last = 0, nil
 	clear(h.fails)
-}
-
-// hungUp is called when a server has ended a connection instead of answering the
-// greeting. One without a quorum does, and one that is behind what the session has
-// seen. All of them are behind, for good, if ZooKeeper was made anew or put back
-// from before; they never say that the session is over. So when all have done nothing
-// else for longer than the session may be silent, and take another session, and all
-// hang up on this one again, it is over.
-func (h *hosts) hungUp(server string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	timeout := h.s.Timeout()
-	if timeout == 0 {
-		return // it is yet to begin
-	}
-	if h.since.IsZero() {
-		h.since = time.Now()
-	}
-	h.hung[server] = true
-	for _, server := range h.servers {
-		if !h.hung[server] {
-			return
-		}
-	}
-	switch {
-	case h.others:
-		h.s.log.Warn("the ZooKeeper servers do not take this session back, and take others: ZooKeeper was made anew, or put back from before; the session is over", "servers", h.servers)
-		h.s.expire(ErrExpired)
-	case !h.trying && time.Since(h.since) > timeout:
-		h.trying = true
-		go h.tryAnother(timeout)
-	}
-}
-
-// answered is called when a server did anything but hang up.
-func (h *hosts) answered() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	clear(h.hung)
-	h.since, h.others = time.Time{}, false
-}
-
-// tryAnother finds out whether the servers take another session.
-func (h *hosts) tryAnother(patience time.Duration) {
-	cfg := h.s.cfg
-	cfg.Logger = slog.New(slog.DiscardHandler)
-	ctx, cancel := context.WithTimeout(h.s.life, patience)
-	defer cancel()
-	other, err := open(ctx, cfg)
-	if err == nil {
-		_ = other.Close()
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	clear(h.hung)
-	h.trying, h.others = false, err == nil && !h.since.IsZero()
 }
 
 func (h *hosts) failure(server string, err error) {

@@ -451,34 +451,3 @@ func TestWaitingSaysWhatFails(t *testing.T) {
 	}
 	s.Abandon()
 }
-
-// Servers that were made anew hang up on a session that has seen more than they have,
-// and never say that it is over.
-func TestZooKeeperMadeAnew(t *testing.T) {
-	t.Parallel()
-	var all []*zkproxy.Proxy
-	var addrs []string
-	for i := range 3 {
-		p, err := zkproxy.New(ensemble.Server(i).Addr())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = p.Close() })
-		all, addrs = append(all, p), append(addrs, p.Addr())
-	}
-	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: addrs, SessionTimeout: 2 * env.ZooKeeperTick, Logger: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Abandon)
-	if err := s.Sync(t.Context(), "/"); err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range all {
-		p.Anew()
-	}
-	env.Eventually(t, "the session is over", func() bool { return errors.Is(s.Err(), zkconn.ErrExpired) })
-	if err := s.Sync(t.Context(), "/"); !errors.Is(err, zkconn.ErrLost) {
-		t.Errorf("Sync: %v", err)
-	}
-}

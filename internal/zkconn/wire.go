@@ -3,9 +3,7 @@ package zkconn
 import (
 	"crypto/tls"
 	"encoding/binary"
-	"errors"
 	"net"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -136,14 +134,8 @@ func (w *wire) greet(p []byte, err error) error {
 		err = errAlien
 	}
 	if err != nil {
-		switch {
-		case lasting(err):
-			w.s.hosts.answered()
+		if lasting(err) {
 			w.s.hosts.failure(w.server, err)
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			w.s.hosts.answered()
-		default:
-			w.s.hosts.hungUp(w.server)
 		}
 		return err
 	}

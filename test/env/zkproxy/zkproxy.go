@@ -49,7 +49,6 @@ type Proxy struct {
 	mu     sync.Mutex
 	decide func(op int32, body []byte) Action
 	down   bool
-	anew   bool
 	links  map[*link]struct{}
 	greets map[uint64][]byte // by session id: what names the session to a server
 	closed bool
@@ -117,15 +116,6 @@ func (p *Proxy) Up() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.down = false
-}
-
-// Anew has the server be as one that was made anew: all connections break, and it hangs
-// up on sessions that have seen anything.
-func (p *Proxy) Anew() {
-	p.mu.Lock()
-	p.anew = true
-	p.mu.Unlock()
-	p.Cut()
 }
 
 // Expire ends a session at the server, as its time-out would, and breaks its
@@ -253,12 +243,6 @@ func (p *Proxy) greet(l *link) ([]byte, error) {
 	req, err := readFrame(l.client)
 	if err != nil {
 		return nil, err
-	}
-	p.mu.Lock()
-	behind := p.anew && len(req) >= 12 && binary.BigEndian.Uint64(req[4:]) > 0
-	p.mu.Unlock()
-	if behind {
-		return nil, errors.New("zkproxy: the client has seen what the server has not")
 	}
 	if err := writeFrame(l.server, req); err != nil {
 		return nil, err

@@ -246,31 +246,3 @@ func TestChildren(t *testing.T) {
 		}
 	})
 }
-
-// An ensemble that was without a quorum for long takes a session back that it has not
-// ended: that all servers hang up on it is not taken for its end.
-func TestSessionOutlivesALongElection(t *testing.T) {
-	inBubble(t, func(t *testing.T, e *zkmodel.Ensemble) {
-		s := dial(t, e, 0, 1, 2)
-		create(t, s, "/before", 0)
-		for range 3 {
-			e.Elect(time.Minute)
-			if there, err := existsIn(t, s, "/before"); !there || err != nil {
-				t.Fatalf("after the election: %t, %v", there, err)
-			}
-		}
-		if err := s.Err(); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// existsIn is Exists, gone over while there is no answer.
-func existsIn(t *testing.T, s *zkconn.Session, path string) (there bool, err error) {
-	t.Helper()
-	err = s.Retry(t.Context(), func() (err error) {
-		there, err = s.Exists(t.Context(), path)
-		return err
-	})
-	return there, err
-}
