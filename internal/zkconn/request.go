@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -31,6 +32,7 @@ const sayEvery = 5 * time.Second
 func (s *Session) Retry(ctx context.Context, fn func() error) error {
 	done := make(chan struct{})
 	defer close(done)
+	var last atomic.Pointer[error] // of fn
 	go func() {
 		tick := time.NewTicker(sayEvery)
 		defer tick.Stop()
@@ -39,7 +41,11 @@ func (s *Session) Retry(ctx context.Context, fn func() error) error {
 			case <-done:
 				return
 			case <-tick.C:
-				s.log.Warn("waiting for ZooKeeper", "connected", s.Connected(), "last failure", s.hosts.lastFailure())
+				connected, failure := s.Connected(), s.hosts.lastFailure()
+				if err := last.Load(); err != nil && connected {
+					failure = *err
+				}
+				s.log.Warn("waiting for ZooKeeper", "connected", connected, "last failure", failure)
 			}
 		}
 	}()
@@ -48,6 +54,7 @@ func (s *Session) Retry(ctx context.Context, fn func() error) error {
 		if !errors.Is(err, ErrLost) || s.Err() != nil {
 			return err
 		}
+		last.Store(&err)
 		t := time.NewTimer(pause)
 		select {
 		case <-t.C:

@@ -437,17 +437,22 @@ func TestWaitingSaysWhatFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	says := func(what string, request func(context.Context) error) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- s.Retry(ctx, func() error { return request(ctx) }) }()
+		if line := <-told; !strings.Contains(line, what) {
+			t.Errorf("the log says %q", line)
+		}
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("it ended with %v", err)
+		}
+	}
+	says("the server chokes", func(context.Context) error { return fmt.Errorf("%w: the server chokes", zkconn.ErrLost) })
 	p.Down()
 	env.Eventually(t, "the connection is lost", func() bool { return !s.Connected() })
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Retry(ctx, func() error { return s.Sync(ctx, "/") }) }()
-	if line := <-told; !strings.Contains(line, p.Addr()) {
-		t.Errorf("the log says %q", line)
-	}
-	cancel()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("it ended with %v", err)
-	}
+	says(p.Addr(), func(ctx context.Context) error { return s.Sync(ctx, "/") })
 	s.Abandon()
 }
