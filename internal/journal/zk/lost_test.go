@@ -205,3 +205,39 @@ func TestLostBatches(t *testing.T) {
 		t.Errorf("what was reached, and purged: %v", err)
 	}
 }
+
+// Whoever misses a batch that is purged just when the ensemble is asked for it does not
+// take the journal for damaged.
+func TestPurgedWhileItIsMissed(t *testing.T) {
+	for missed, what := range map[uint64]string{1: "the oldest", 3: "one between others"} {
+		t.Run(what, func(t *testing.T) {
+			path := root()
+			writer := open(t, ensemble.Addrs(), path)
+			begin(t, writer, 1, 0)
+			oneByOne(t, writer, 1, 10)
+			if err := writer.Roll(); err != nil {
+				t.Fatal(err)
+			}
+			oneByOne(t, writer, 11, 12)
+			way := proxy(t, ensemble.Server(1).Addr())
+			reader := open(t, []string{way.Addr()}, path)
+			var once sync.Once
+			way.Decide(func(op int32, body []byte) zkproxy.Action {
+				switch {
+				case op == zkproxy.OpMulti:
+					once.Do(func() {
+						if err := writer.Purge(t.Context(), 12); err != nil {
+							t.Error(err)
+						}
+					})
+				case (op == zkproxy.OpGetData || op == zkproxy.OpExists) && zkproxy.PathOf(body) == reader.BatchPath(missed):
+					return zkproxy.NoNode
+				}
+				return zkproxy.Forward
+			})
+			if _, err := reader.Replay(t.Context(), 1, func(journal.Record) error { return nil }); !errors.Is(err, journal.ErrPurged) {
+				t.Errorf("Replay: %v", err)
+			}
+		})
+	}
+}

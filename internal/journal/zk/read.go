@@ -120,9 +120,9 @@ func (j *Journal) search(ctx context.Context, s *zkconn.Session, low, txid uint6
 		return last, err
 	}
 	if !there {
-		first, _, err := j.readFirst(ctx, s)
-		if err == nil && first.number == low {
-			there, err = j.anywhere(ctx, s, low)
+		var first firstInfo
+		if there, err = j.anywhere(ctx, s, low); err == nil && !there {
+			first, _, err = j.readFirst(ctx, s) // now: a purge writes it before it removes anything
 		}
 		switch {
 		case err != nil:
@@ -333,16 +333,19 @@ func (j *Journal) atEnd(ctx context.Context, s *zkconn.Session, c *cursor, asked
 			return there, err
 		}
 	}
-	first, _, err := j.readFirst(ctx, s)
+	missing := later || c.number < limit
+	if missing {
+		if there, err = j.anywhere(ctx, s, c.number); there || err != nil {
+			return there, err
+		}
+	}
+	first, _, err := j.readFirst(ctx, s) // now: a purge writes it before it removes anything
 	switch {
 	case err != nil:
 		return false, err
 	case c.number < first.number:
 		return false, journal.Purged(c.txid, first.txid)
-	case later || c.number < limit:
-		if there, err = j.anywhere(ctx, s, c.number); there || err != nil {
-			return there, err
-		}
+	case missing:
 		return false, damaged(j.batchPath(c.number), 0, c.txid, "is missing, and there are later batches")
 	}
 	return false, nil

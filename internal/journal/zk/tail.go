@@ -16,7 +16,7 @@ type sighting struct {
 	number uint64        // of the batch that would be next
 	beat   int32         // version of the beat node
 	at     time.Duration // by Clock.Mono: when it was first so
-	txid   uint64        // as the beat node says
+	txid   uint64        // as the beats say that came since the first look, and the batches
 }
 
 // Tail follows the writer: it calls fn for each record behind what Replay has
@@ -118,11 +118,16 @@ func (j *Journal) saw(c *cursor, beat int32, txid uint64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.moveTo(c)
+	// A beat that was there at the first look may be of a reign whose last batches were
+	// lost, and given up, before.
+	if j.sight.known && j.sight.beat != beat {
+		j.sight.txid = max(j.sight.txid, txid)
+	}
 	if !j.sight.known || j.sight.number != c.number || j.sight.beat != beat {
 		j.sight.number, j.sight.beat, j.sight.at = c.number, beat, j.clock.Mono()
 	}
 	j.sight.known = true
-	j.sight.txid = max(j.sight.txid, txid, c.txid-1)
+	j.sight.txid = max(j.sight.txid, c.txid-1)
 }
 
 // Observed is what Tail last saw of the active: the last txid that it says to be
