@@ -122,7 +122,7 @@ type form interface {
 func New(cfg Config) *Role {
 	r := &Role{cfg: cfg, log: cfg.Log, handing: turn.New(), raising: turn.New()}
 	if r.form, r.format = (&alone{Role: r}), (inFolder{r}); cfg.HA != nil {
-		s := &several{Role: r}
+		s := &several{Role: r, mark: mark{turn: turn.New()}}
 		r.form, r.format = s, inZooKeeper{s}
 	}
 	return r

@@ -28,7 +28,8 @@ type several struct {
 	active    atomic.Pointer[string] // address of the active namenode, as far as a standby knows
 	marked    atomic.Uint64          // the level that the node format has, as far as it is known
 	restored  uint64                 // the last record of the image that a restore has brought back; 0: none, or it is not known
-	token     string                 // of this incarnation of the namespace, as ZooKeeper had it at the start
+	token     atomic.Pointer[string] // of this incarnation of the namespace, as far as it is known
+	mark      mark
 
 	joinedAs  election.Report
 	known     atomic.Uint64          // the last change that any of them has reported
@@ -62,6 +63,7 @@ func (s *several) begin(ctx context.Context) error {
 	})
 	s.cfg.Loops.Run("who is active", s.learnActive)
 	s.cfg.Loops.Run("standing", s.tellStanding)
+	keepReached(s)
 	s.cfg.Loops.Run("reign", s.succeed)
 	return nil
 }
