@@ -30,9 +30,9 @@ const sayEvery = 5 * time.Second
 // what. It ends with the last of those (ErrLost) when the session is over, and
 // with ctx's error.
 func (s *Session) Retry(ctx context.Context, fn func() error) error {
-	var last atomic.Value
 	done := make(chan struct{})
 	defer close(done)
+	var last atomic.Pointer[error] // of fn
 	go func() {
 		tick := time.NewTicker(sayEvery)
 		defer tick.Stop()
@@ -41,7 +41,11 @@ func (s *Session) Retry(ctx context.Context, fn func() error) error {
 			case <-done:
 				return
 			case <-tick.C:
-				s.log.Warn("waiting for ZooKeeper", "connected", s.Connected(), "last failure", last.Load())
+				connected, failure := s.Connected(), s.hosts.lastFailure()
+				if err := last.Load(); err != nil && connected {
+					failure = *err
+				}
+				s.log.Warn("waiting for ZooKeeper", "connected", connected, "last failure", failure)
 			}
 		}
 	}()
@@ -50,7 +54,7 @@ func (s *Session) Retry(ctx context.Context, fn func() error) error {
 		if !errors.Is(err, ErrLost) || s.Err() != nil {
 			return err
 		}
-		last.Store(err.Error())
+		last.Store(&err)
 		t := time.NewTimer(pause)
 		select {
 		case <-t.C:

@@ -421,3 +421,38 @@ func (f lines) Write(p []byte) (int, error) {
 	f(string(p))
 	return len(p), nil
 }
+
+// What is asked again and again says why it waits, also if the request never got as far
+// as to fail.
+func TestWaitingSaysWhatFails(t *testing.T) {
+	t.Parallel()
+	p := proxy(t)
+	told := make(chan string, 100)
+	var log lines = func(line string) {
+		if strings.Contains(line, "waiting for ZooKeeper") {
+			told <- line
+		}
+	}
+	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: []string{p.Addr()}, SessionTimeout: sessionTimeout, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	says := func(what string, request func(context.Context) error) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- s.Retry(ctx, func() error { return request(ctx) }) }()
+		if line := <-told; !strings.Contains(line, what) {
+			t.Errorf("the log says %q", line)
+		}
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("it ended with %v", err)
+		}
+	}
+	says("the server chokes", func(context.Context) error { return fmt.Errorf("%w: the server chokes", zkconn.ErrLost) })
+	p.Down()
+	env.Eventually(t, "the connection is lost", func() bool { return !s.Connected() })
+	says(p.Addr(), func(ctx context.Context) error { return s.Sync(ctx, "/") })
+	s.Abandon()
+}

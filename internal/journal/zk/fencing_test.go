@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -330,4 +331,33 @@ func (f *tailing) stop() {
 		f.t.Fatalf("Tail ended with %v", err)
 	}
 	f.ended = nil
+}
+
+// A reign that is released just as its successor begins is not another reign.
+func TestReleaseDuringATakeOver(t *testing.T) {
+	path := root()
+	lease := func(d time.Duration) option { return func(c *zk.Config) { c.Lease = d } }
+	p := proxy(t, ensemble.Server(0).Addr())
+	a, b, c := open(t, ensemble.Addrs(), path, lease(time.Hour)), open(t, []string{p.Addr()}, path, lease(time.Second)), open(t, ensemble.Addrs(), path)
+	begin(t, a, 1, 0)
+	oneByOne(t, a, 1, 3)
+	journaltest.Check(t, b, 1, 3)
+	journaltest.Check(t, c, 1, 3)
+	var once sync.Once
+	p.Decide(func(op int32, _ []byte) zkproxy.Action {
+		if op == zkproxy.OpMulti {
+			once.Do(func() {
+				if err := a.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		return zkproxy.Forward
+	})
+	if h, _ := takeOver(t, b, 2); !h.Released || h.PrevTerm != 1 {
+		t.Errorf("hand-over %+v", h)
+	}
+	if h, _ := takeOver(t, c, 3); h.Lease != time.Second {
+		t.Errorf("the successor would wait for %s, though the lease of an hour was released", h.Lease)
+	}
 }

@@ -212,6 +212,9 @@ func (w *writer) pop(confirm func(), reuse bool) {
 	if b.ends {
 		// Replay reads up to what is noted here, so it is noted before anybody is told that it is durable.
 		w.j.written(b.header.offset+uint64(len(b.node)), b.header.number+1)
+		w.j.mu.Lock()
+		w.j.cur.after(b.header, len(b.node))
+		w.j.mu.Unlock()
 		w.j.group.Finish(reuse && b.header.parts == 1)
 	}
 }
@@ -256,12 +259,16 @@ func (w *writer) resolve() error {
 	return clock.Pause(j.life, min(firstPause<<min(w.failed, 10), longPause))
 }
 
-// readBack reports whether a batch is there as it was to be written. Before it
-// says that it is not, the batch before must be there.
+// readBack reports whether a batch is there as it was to be written. That it is not
+// is the word of all servers, and then the batch before must be there.
 func (w *writer) readBack(b *batch) (there bool, err error) {
 	j := w.j
 	err = j.retry(j.life, func(s *zkconn.Session) error {
-		data, _, err := s.Get(j.life, b.path)
+		var data []byte
+		err := j.sure(j.life, s, b.header.number, func() (err error) {
+			data, _, err = s.Get(j.life, b.path)
+			return err
+		})
 		if errors.Is(err, zookeeper.ErrNoNode) {
 			there = false
 			return w.checkPrevious(s, b)
@@ -278,18 +285,14 @@ func (w *writer) readBack(b *batch) (there bool, err error) {
 }
 
 func (w *writer) checkPrevious(s *zkconn.Session, b *batch) error {
-	path := w.j.batchPath(b.header.number - 1)
-	if err := s.Sync(w.j.life, path); err != nil {
+	there, err := w.j.anywhere(w.j.life, s, b.header.number-1)
+	if err != nil || there {
 		return err
 	}
-	there, err := s.Exists(w.j.life, path)
-	if err == nil && !there {
-		if terr := w.checkEpoch(s); terr != nil {
-			return terr
-		}
-		err = damaged(path, 0, b.header.first, "is missing, though it was written")
+	if err := w.checkEpoch(s); err != nil {
+		return err
 	}
-	return err
+	return lost(w.j.batchPath(b.header.number-1), b.header.first, "is missing, though it was written")
 }
 
 // conflict is the error of a batch number that holds other bytes.

@@ -1,6 +1,7 @@
 package zk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -119,11 +120,15 @@ func (j *Journal) search(ctx context.Context, s *zkconn.Session, low, txid uint6
 		return last, err
 	}
 	if !there {
-		first, _, err := j.readFirst(ctx, s)
-		if err == nil && first.number > low {
-			err = fmt.Errorf("%w: purged meanwhile", zkconn.ErrLost) // look again
+		var first firstInfo
+		if there, err = j.anywhere(ctx, s, low); err == nil && !there {
+			first, _, err = j.readFirst(ctx, s) // now: a purge writes it before it removes anything
 		}
-		if err == nil {
+		switch {
+		case err != nil:
+		case there, first.number > low:
+			err = fmt.Errorf("%w: it came, or was purged, meanwhile", zkconn.ErrLost) // look again
+		default:
 			err = damaged(j.batchPath(low), 0, txid, "is missing: it is the oldest that is kept")
 		}
 		return last, err
@@ -198,8 +203,11 @@ func (j *Journal) walk(ctx context.Context, c *cursor, from, limit uint64, fn fu
 // the server behind that of the one before; a leader that was replaced may not
 // know it yet; and a server can have lost what the others have (ZOOKEEPER-4785,
 // in 3.8.0). So all of them are asked, by a transaction that looks at the batch
-// after the last, and changes nothing.
+// after the last, and changes nothing. Nor is it the end if what was read before is gone.
 func (j *Journal) walkToEnd(ctx context.Context, s *zkconn.Session, c *cursor, from uint64, fn func(journal.Record) error) error {
+	if err := j.stands(ctx, s, c); err != nil {
+		return err
+	}
 	// Whoever writes meanwhile does so behind what was written before, which is
 	// there after the second time.
 	for range 3 {
@@ -231,6 +239,20 @@ func (j *Journal) anywhere(ctx context.Context, s *zkconn.Session, number uint64
 	j.log.Warn("journal: a ZooKeeper server has lost what the others have; reading from another (stop it, remove its data, and start it again: it then copies all from the leader)", "server", s.Server(), "node", path)
 	_ = s.Close()
 	return false, fmt.Errorf("%w: %s is missing in server %s, and not in the others", zkconn.ErrLost, path, s.Server())
+}
+
+// sure is look, which asks this server for a batch; but ErrNoNode is the word of the
+// whole ensemble.
+func (j *Journal) sure(ctx context.Context, s *zkconn.Session, number uint64, look func() error) error {
+	for {
+		none := look()
+		if !errors.Is(none, zookeeper.ErrNoNode) {
+			return none
+		}
+		if there, err := j.anywhere(ctx, s, number); err != nil || !there {
+			return cmp.Or(err, none)
+		}
+	}
 }
 
 // found is a batch that was asked for.
@@ -311,16 +333,19 @@ func (j *Journal) atEnd(ctx context.Context, s *zkconn.Session, c *cursor, asked
 			return there, err
 		}
 	}
-	first, _, err := j.readFirst(ctx, s)
+	missing := later || c.number < limit
+	if missing {
+		if there, err = j.anywhere(ctx, s, c.number); there || err != nil {
+			return there, err
+		}
+	}
+	first, _, err := j.readFirst(ctx, s) // now: a purge writes it before it removes anything
 	switch {
 	case err != nil:
 		return false, err
 	case c.number < first.number:
 		return false, journal.Purged(c.txid, first.txid)
-	case later || c.number < limit:
-		if there, err = j.anywhere(ctx, s, c.number); there || err != nil {
-			return there, err
-		}
+	case missing:
 		return false, damaged(j.batchPath(c.number), 0, c.txid, "is missing, and there are later batches")
 	}
 	return false, nil

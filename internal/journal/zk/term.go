@@ -75,8 +75,8 @@ func (j *Journal) TakeOver(ctx context.Context, term uint64, fn func(journal.Rec
 		return Handover{}, err
 	}
 	var token [16]byte
-	_, _ = rand.Read(token[:])                                                                                                         // never fails
-	mine := termInfo{term: term, lease: uint64(j.cfg.Lease.Milliseconds()), token: hex.EncodeToString(token[:]), holder: j.cfg.Holder} //nolint:gosec // not negative
+	_, _ = rand.Read(token[:]) // never fails
+	mine := termInfo{term: term, token: hex.EncodeToString(token[:]), holder: j.cfg.Holder}
 	b := bump{j: j, mine: mine}
 	err = j.retry(ctx, func(s *zkconn.Session) error {
 		// Again on each session: what this one reads must be no older than it.
@@ -149,11 +149,12 @@ func (b *bump) write(ctx context.Context, s *zkconn.Session) error {
 		}
 		ours := t.token == b.mine.token // written before the connection was lost
 		switch {
-		case !ours && t.term >= b.mine.term, b.known && !ours && t != b.before:
+		case !ours && t.term >= b.mine.term, b.known && !ours && (t.term != b.before.term || t.token != b.before.token):
 			return fenced(t, b.mine.term)
-		case !b.known:
+		case !ours: // the one before, which may have released meanwhile
 			b.before, b.known = t, true
-			if !t.released { // a successor waits for all that may still answer
+			b.mine.lease = uint64(j.cfg.Lease.Milliseconds()) //nolint:gosec // not negative
+			if !t.released {                                  // a successor waits for all that may still answer
 				b.mine.lease = max(b.mine.lease, t.lease)
 			}
 		}
