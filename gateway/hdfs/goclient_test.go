@@ -94,7 +94,8 @@ func TestAppendsAtEdges(t *testing.T) {
 	fs, clients := n.Client(t), []*native.Client{connect(t, s, "root"), connect(t, s, "root")}
 	const blockSize = 1 << 20
 	w, err := clients[0].CreateFile("/blocks", 1, blockSize, 0o644)
-	check(t, err, w.Close(), clients[0].CreateEmptyFile("/one"))
+	check(t, err)
+	check(t, w.Close(), clients[0].CreateEmptyFile("/one"))
 	holds(t, clients[1], fs, "/one", nil)
 	ends := []int{511, 512, 513, 1024, 65_535, 65_536, 130_000, blockSize - 1, blockSize, blockSize + 1, 2*blockSize - 512, 2 * blockSize, 2*blockSize + 513, 4*blockSize + 511}
 	all := random(ends[len(ends)-1], 3)
@@ -150,7 +151,7 @@ func TestServerDefaults(t *testing.T) {
 	check(t, c.CreateEmptyFile("/f"))
 	i, err := c.Stat("/f")
 	check(t, err)
-	if st, ok := i.Sys().(*native.FileStatus); ok && (st.GetBlocksize() != uint64(d.BlockSize) || st.GetBlockReplication() != uint32(d.Replication)) { //nolint:gosec // small
+	if st, ok := i.Sys().(*native.FileStatus); !ok || st.GetBlocksize() != uint64(d.BlockSize) || st.GetBlockReplication() != uint32(d.Replication) { //nolint:gosec // small
 		t.Errorf("a file made with them: %v", st)
 	}
 }

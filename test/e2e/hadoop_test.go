@@ -231,23 +231,31 @@ func TestHadoopPutOverAKilledNamenode(t *testing.T) {
 	ctx := deadline(t, 4*time.Minute)
 	n := startNamenode(ctx, t)
 	g := startGateway(ctx, n)
-	file := jdk(t)
-	content, err := os.ReadFile(file)
+	content, err := os.ReadFile(jdk(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	fs := n.client(ctx)
 	for _, scheme := range []string{"webhdfs://" + g.addr, g.hdfs} {
 		name := "/" + scheme[:4]
-		put := g.begin(ctx, "org.apache.hadoop.fs.FsShell", "-fs", scheme, "-put", "-d", file, name)
+		put := start(ctx, t, g.javaSpec("org.apache.hadoop.fs.FsShell", "-fs", scheme, "-put", "-d", "-", name))
+		fed := make(chan error, 1)
+		go func() {
+			_, err := put.stdin.Write(content)
+			fed <- err
+		}()
 		eventually(ctx, t, "a tenth of the file is there", func() bool {
 			i, err := fs.Stat(ctx, name)
 			return put.ended() || err == nil && i.Size() >= int64(len(content)/10)
 		})
-		if put.ended() {
-			t.Fatalf("it was written before the namenode was killed: %s", put.err)
+		if put.ended() { // which it does not well before its input does
+			t.Fatalf("it ended before the namenode was killed: %s", put.err)
 		}
 		n.crash(ctx)
+		if err := <-fed; err != nil {
+			t.Fatalf("what it reads: %v: %s", err, put.err)
+		}
+		put.eof()
 		put.ends(ctx, 0)
 		if got := n.run(ctx, "cat", name); got != string(content) {
 			t.Errorf("%s has %d bytes that are not those put", name, len(got))

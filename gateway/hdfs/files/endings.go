@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasefs/leasefs/client/leasehistory"
 	"github.com/leasefs/leasefs/gateway/users"
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 // maxEndings is how many ends of files are remembered.
@@ -63,42 +64,72 @@ func (e *endings) of(what ending) (length int64, ok bool) {
 	return length, ok
 }
 
+// closeTried marks the note of a file whose close was tried without an answer before it was lost. Above it
+// is the epoch.
+const closeTried = 1
+
 // noteDropped notes of a file that was lost, or that was closed without its last bytes, whether its client
 // wrote bytes that are not in it for all that is known: another may have made it as long since then.
 func (t *Table) noteDropped(f *file, lost bool) {
 	if f.w.Durable() >= f.w.Length() {
 		return
 	}
+	note := int64(f.w.Token()) << 1 //nolint:gosec // see add
 	at := &t.cut
 	if lost { // an earlier close may have been carried out, and not answered
 		at = &t.dropped
+		if f.left.Load() != 0 {
+			note |= closeTried
+		}
 	}
-	at.add(ending{key: f.holder, inode: f.w.Inode()}, int64(f.w.Token())) //nolint:gosec // see add
+	at.add(ending{key: f.holder, inode: f.w.Inode()}, note)
 }
 
 // hasDropped tells whether bytes of a client were dropped who believes that last is a file's last block.
-func (t *Table) hasDropped(ctx context.Context, u *users.User, key users.Key, inode uint64, last *Block) bool {
-	noted := func(at *endings) (epoch int64, yes bool) {
-		epoch, yes = at.of(ending{key: key, inode: inode})
-		return epoch, yes && last != nil && last.epoch() <= epoch // else he has opened the file again since then
+func (t *Table) hasDropped(ctx context.Context, u *users.User, key users.Key, inode uint64, last *Block) (bool, error) {
+	noted := func(at *endings) (note int64, yes bool) {
+		note, yes = at.of(ending{key: key, inode: inode})
+		return note, yes && last != nil && last.epoch() <= note>>1 // else he has opened the file again since then
 	}
 	if _, yes := noted(&t.cut); yes {
-		return true
+		return true, nil
 	}
-	epoch, yes := noted(&t.dropped)
-	return yes && !wasClosed(ctx, u, key, inode, uint64(epoch)) //nolint:gosec // it was one
+	note, yes := noted(&t.dropped)
+	if !yes {
+		return false, nil
+	}
+	taken, known, err := wasTaken(ctx, u, key, inode, uint64(note>>1)) //nolint:gosec // it was one
+	if err == nil && !known {
+		taken = note&closeTried == 0 // else the length decides
+	}
+	return taken, err
 }
 
-// wasClosed tells whether the namenode remembers that an opening of a file ended by a close of its
-// client: with all bytes, since a file of which some do not get in is noted otherwise.
-func wasClosed(ctx context.Context, u *users.User, key users.Key, inode, epoch uint64) (closed bool) {
-	enough := errors.New("it is found")
-	_, _ = leasehistory.Read(ctx, u.FS.FS, leasehistory.Filter{Holder: key.Client}, func(s *leasehistory.Span) error { // what is not known was not closed
-		if s.Inode != inode || s.Epoch != epoch {
-			return nil
+// wasTaken tells whether the namenode remembers that an opening of a file ended by something else than its
+// client's close, which leaves nothing out: a file of which some bytes do not get in is noted otherwise. It
+// is not known if the history of leases is off, has a gap there or does not reach back so far. An error: it
+// cannot be asked now.
+func wasTaken(ctx context.Context, u *users.User, key users.Key, inode, epoch uint64) (taken, known bool, err error) {
+	enough := errors.New("it is found, or would have been")
+	about, err := leasehistory.Read(ctx, u.FS.FS, leasehistory.Filter{Holder: key.Client}, func(s *leasehistory.Span) error {
+		if known = s.Inode == inode && s.Epoch == epoch; known {
+			taken = s.Why != "closed"
+			return enough
 		}
-		closed = s.Why == "closed"
-		return enough
+		if s.TxID != 0 && s.TxID <= epoch { // it ended before the file was opened, as all after it did
+			return enough
+		}
+		return nil
 	})
-	return closed
+	switch {
+	case known:
+		return taken, true, nil
+	case err == nil, errors.Is(err, enough):
+		if about.Problem != "" {
+			return false, false, fserror.New(fserror.Retry, "complete", "", "the history of leases does not have the latest ends: %s", about.Problem)
+		}
+	case fserror.KindOf(err) != fserror.Unsupported:
+		return false, false, err
+	}
+	return false, false, nil
 }

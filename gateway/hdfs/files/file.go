@@ -255,10 +255,7 @@ func (t *Table) Complete(ctx context.Context, u *users.User, name, path string, 
 	key := users.Key{User: u.User, Client: name}
 	f, err := t.find(ctx, op, u, name, path, inode)
 	if err != nil {
-		if fserror.KindOf(err) == fserror.LeaseLost && t.wasCompleted(ctx, u, key, path, inode, last) {
-			return true, nil
-		}
-		return false, err
+		return t.unlessCompleted(ctx, u, key, path, inode, last, err)
 	}
 	f.mu.Lock()
 	if last != nil {
@@ -284,9 +281,13 @@ func (t *Table) Complete(ctx context.Context, u *users.User, name, path string, 
 			return false, nil
 		}
 		if cause := context.Cause(f.w.Context()); fserror.KindOf(cause) != fserror.Closed {
-			return false, cause
+			if isLost(f.w, cause) {
+				t.noteDropped(f, true) // the other call has perhaps not come to it yet
+			}
+			return t.unlessCompleted(ctx, u, key, path, f.w.Inode(), last, cause)
 		}
-		return t.wasCompleted(ctx, u, key, path, f.w.Inode(), last), nil // else it was let go of, and is open
+		ok, _ := t.wasCompleted(ctx, u, key, path, f.w.Inode(), last)
+		return ok, nil // else it was let go of, and is open, or cannot be asked for now
 	case fserror.Transient(err):
 		f.left.Store(max(int64(t.age()), 1))
 		t.cfg.Logger.Warn("a file cannot be closed yet; its client is told to ask again", "path", f.path, "client", name, "cause", err)
@@ -296,10 +297,23 @@ func (t *Table) Complete(ctx context.Context, u *users.User, name, path string, 
 	}
 	t.forget(f)
 	f.hangUp()
-	if fserror.KindOf(err) == fserror.LeaseLost && t.wasCompleted(ctx, u, key, path, f.w.Inode(), last) {
-		return true, nil // by a call that was carried out, and not answered
+	if err != nil { // perhaps of a call that was carried out, and not answered
+		return t.unlessCompleted(ctx, u, key, path, f.w.Inode(), last, err)
 	}
-	return err == nil, err
+	return true, nil
+}
+
+// unlessCompleted is Complete's answer if err is why the file is not closed now: true if it was closed
+// before, and to ask again if the namenode does not say.
+func (t *Table) unlessCompleted(ctx context.Context, u *users.User, key users.Key, path string, inode uint64, last *Block, err error) (bool, error) {
+	if fserror.KindOf(err) != fserror.LeaseLost {
+		return false, err
+	}
+	ok, unknown := t.wasCompleted(ctx, u, key, path, inode, last)
+	if ok || fserror.Transient(unknown) {
+		return ok, nil
+	}
+	return false, err
 }
 
 // isLost tells whether a Writer had lost its lease when its close failed.
@@ -335,8 +349,11 @@ func (t *Table) closeLeft(ctx context.Context, all []*file) {
 }
 
 // wasCompleted tells whether a file is closed as Complete leaves it for a client who believes
-// that last is its last block, nil if there is none.
-func (t *Table) wasCompleted(ctx context.Context, u *users.User, key users.Key, path string, inode uint64, last *Block) bool {
+// that last is its last block, nil if there is none. It has a time of its own, since the call's may have
+// gone by with a close.
+func (t *Table) wasCompleted(ctx context.Context, u *users.User, key users.Key, path string, inode uint64, last *Block) (bool, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.askTime)
+	defer cancel()
 	var (
 		i   *client.FileInfo
 		a   hadoop.Attr
@@ -351,13 +368,14 @@ func (t *Table) wasCompleted(ctx context.Context, u *users.User, key users.Key, 
 	default:
 		i, err = u.FS.Stat(ctx, path)
 	}
-	if err != nil || i.Open != nil || t.hasDropped(ctx, u, key, i.Inode, last) {
-		return false
+	if err != nil || i.Open != nil {
+		return false, err
 	}
-	if end, ok := t.endings.of(endingOf(key, i.Inode, last)); ok && end == i.Length {
-		return true
+	if end, ok := t.endings.of(endingOf(key, i.Inode, last)); (!ok || end != i.Length) && (last != nil && last.isOdd() || i.Length != endOf(last, a.BlockSize)) {
+		return false, nil
 	}
-	return (last == nil || !last.isOdd()) && i.Length == endOf(last, a.BlockSize)
+	dropped, err := t.hasDropped(ctx, u, key, i.Inode, last)
+	return !dropped && err == nil, err
 }
 
 // endOf is where a file ends of which last is the last block, nil if it has none, and which has no

@@ -98,6 +98,7 @@ func (t *Table) endSilent(ctx context.Context, user string, who share.Taker) {
 	gone := t.takeOut(silent)
 	for _, f := range gone {
 		f.hangUp()
+		t.noteDropped(f, true)
 		_ = f.w.Detach() // it is lost, or stays its holder's
 		t.forget(f)
 	}

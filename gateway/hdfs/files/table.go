@@ -41,12 +41,13 @@ type Table struct {
 	again  singleflight.Group // files that are being opened again
 
 	endings   endings
-	dropped   endings // of files that were lost with bytes which were not known to be durable: the epoch
-	cut       endings // of files that were closed without bytes of their clients: the epoch
+	dropped   endings // of files that were lost with bytes which were not known to be durable: see closeTried
+	cut       endings // of files that were closed without bytes of their clients: as above
 	asked     *asked
 	short     sync.Once // for the log
 	began     time.Time
 	closeTime time.Duration
+	askTime   time.Duration
 }
 
 // New returns a Table with nothing open, which has to be closed.
@@ -62,11 +63,14 @@ func New(cfg Config) *Table {
 		cfg.Key = make([]byte, 32)
 		_, _ = rand.Read(cfg.Key) // it never fails
 	}
-	return &Table{cfg: cfg, places: share.New(int64(cfg.Open)), byFile: map[uint64]*file{}, asked: newAsked(), closeTime: closeTime, began: cfg.Now()}
+	return &Table{cfg: cfg, places: share.New(int64(cfg.Open)), byFile: map[uint64]*file{}, asked: newAsked(), closeTime: closeTime, askTime: askTime, began: cfg.Now()}
 }
 
 // closeTime is for how long a file's close is tried before its client is told to ask again.
 const closeTime = 30 * time.Second
+
+// askTime is for how long the namenode is asked whether a file was closed.
+const askTime = 10 * time.Second
 
 // Flush makes durable what has arrived of all files, until the context ends.
 func (t *Table) Flush(ctx context.Context) {
