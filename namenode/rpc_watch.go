@@ -97,24 +97,25 @@ func (s *watches) Watch(r *pb.WatchRequest, stream grpc.ServerStreamingServer[pb
 // path that is resumed has it already, and both may be gone: that is what is told next.
 func (s *watches) watched(ctx context.Context, c *namespace.Call, r *pb.WatchRequest) (where string, err error) {
 	path, at := r.GetPath(), namespace.Follow(r.GetPath())
-	switch inode := namespace.InodeID(r.GetInode()); {
-	case inode != 0:
-		at = namespace.Inode(inode)
-	case r.GetResume():
-		return path, nil
-	default:
-		err = fspath.Check(path)
-	}
-	if err != nil {
+	if inode := namespace.InodeID(r.GetInode()); inode != 0 {
+		path, at = "", namespace.Inode(inode)
+	} else if err := fspath.Check(path); err != nil {
 		return "", err
 	}
 	err = s.engine.View(ctx, c, func(tx *engine.Tx) error {
+		if path != "" && r.GetResume() {
+			_, err := tx.Tree.Stat(c, namespace.At(path))
+			if where = path; errors.Is(err, fserror.NotFound) || errors.Is(err, fserror.NotDirectory) {
+				return nil
+			}
+			return err
+		}
 		a, err := tx.Tree.Stat(c, at)
 		switch {
-		case err == nil && at.Path != "":
+		case err == nil && path != "":
 			where, _ = tx.Tree.Path(a.ID)
 			return nil
-		case !errors.Is(err, fserror.NotFound) || at.Path == "":
+		case path == "" || !errors.Is(err, fserror.NotFound):
 			return err
 		}
 		dir, name := fspath.Split(path)

@@ -320,9 +320,6 @@ func (c *Candidacy) change(ctx context.Context, r Report, write func(own candida
 // its node is gone. Window says more exactly until when it may answer.
 func (c *Candidacy) Lost() <-chan struct{} { return c.s.Done() }
 
-// Session is that of the candidacy, for reads.
-func (c *Candidacy) Session() *zkconn.Session { return c.s }
-
 // SessionID is ZooKeeper's number of the session. It never changes.
 func (c *Candidacy) SessionID() int64 { return c.s.ID() }
 

@@ -32,7 +32,6 @@ const (
 	HistoryDir     = "history" // of leases; not in a backup
 	ScrubFile      = "scrub"   // how far it is; not in a backup
 	ArchiveDir     = "archive" // images on their way to the block store; not in a backup
-	ReachedFile    = "reached" // of one of several: how far the journal was when it ended; not in a backup
 	// SecretBytes is the least length of the secret that signs URLs of blocks.
 	SecretBytes = 32
 )
@@ -286,7 +285,7 @@ func (d *Dir) checkEmpty() error {
 	if err != nil {
 		return err
 	}
-	ours := []string{lockFile, secretFile, secretFile + vfs.TempSuffix, formattingFile + vfs.TempSuffix, VersionFile + vfs.TempSuffix, JournalDir, ImageDir, BlocksDir, HistoryDir, ScrubFile, ArchiveDir, ReachedFile}
+	ours := []string{lockFile, secretFile, secretFile + vfs.TempSuffix, formattingFile + vfs.TempSuffix, VersionFile + vfs.TempSuffix, JournalDir, ImageDir, BlocksDir, HistoryDir, ScrubFile, ArchiveDir}
 	for _, n := range names {
 		if !slices.Contains(ours, n) {
 			return fmt.Errorf("folder %s is not empty (%s) and holds no namespace; name a new or empty folder", d.path, n)

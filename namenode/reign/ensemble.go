@@ -78,8 +78,7 @@ func (s *several) askNamespace(ctx context.Context, sess *zkconn.Session) (id [1
 		return id, err
 	}
 	err = sess.Retry(ctx, func() (err error) {
-		token, err := ensemble.ReadToken(ctx, sess, s.cfg.HA)
-		s.token.Store(&token)
+		s.token, err = ensemble.ReadToken(ctx, sess, s.cfg.HA)
 		return err
 	})
 	s.marked.Store(f.At().Level)
@@ -161,7 +160,7 @@ func (s *several) join(ctx context.Context) error {
 // own: the token of the incarnation is in ZooKeeper, and a reign has ended whose journal
 // takes nothing more.
 func (s *several) own(cfg *owner.Config) {
-	cfg.Formatted, cfg.Token = true, said(&s.token)
+	cfg.Formatted, cfg.Token = true, s.token
 	cfg.Reigning = func(ctx context.Context) error { return s.shared.Beat(ctx) }
 	cfg.Known = func(ctx context.Context) (token string, err error) {
 		err = s.onSession(ctx, func(sess *zkconn.Session) (err error) {
@@ -173,9 +172,6 @@ func (s *several) own(cfg *owner.Config) {
 	cfg.Keep = func(ctx context.Context, token string) error {
 		return s.onSession(ctx, func(sess *zkconn.Session) error {
 			_, err := sess.Set(ctx, s.cfg.HA.Path("incarnation"), []byte(token), -1)
-			if err == nil {
-				s.token.Store(&token)
-			}
 			return err
 		})
 	}
@@ -209,9 +205,6 @@ func (s *several) close() error {
 	}
 	if s.shared == nil {
 		return nil
-	}
-	if s.joined.Load() {
-		leaveReached(context.Background(), s)
 	}
 	err := s.shared.Close()
 	if errors.Is(err, journal.ErrFailed) || errors.Is(err, journal.ErrFenced) {

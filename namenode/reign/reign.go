@@ -125,7 +125,7 @@ type form interface {
 func New(cfg Config) *Role {
 	r := &Role{cfg: cfg, log: cfg.Log, handing: turn.New(), raising: turn.New()}
 	if r.form, r.format = (&alone{Role: r}), (inFolder{r}); cfg.HA != nil {
-		s := &several{Role: r, mark: mark{turn: turn.New()}}
+		s := &several{Role: r}
 		r.form, r.format = s, inZooKeeper{s}
 	}
 	return r
@@ -270,7 +270,6 @@ func (r *Role) Window() error { return r.form.confirmed() }
 
 // Fail implements engine.Reign: nothing is answered any more.
 func (r *Role) Fail(why error) {
-	why = journal.Damaged(why, r.cfg.Data)
 	r.cfg.Loops.Stop(why) // before the next line: see answer
 	if r.ready.CompareAndSwap(true, false) {
 		r.log.Error("stepping down", "cause", why)
@@ -396,13 +395,8 @@ func (r *Role) Members(ctx context.Context) ([]election.Member, error) {
 func (r *Role) Close() error { return r.form.close() }
 
 // Restartable reports whether a namenode that ended with this error should be restarted
-// by its process: it was deposed, handed over, or fell behind. Not if the journal is
-// damaged: a new start may go on without what is gone, and it takes an operator to accept that.
+// by its process: it was deposed, handed over, or fell behind.
 func Restartable(err error) bool {
-	var damage *journal.DamageError
-	if errors.As(err, &damage) {
-		return false
-	}
 	return errors.Is(err, errDeposed) || errors.Is(err, errHandedOver) || errors.Is(err, owner.ErrTermTaken) || errors.Is(err, journal.ErrFenced) ||
 		errors.Is(err, journal.ErrFailed) || errors.Is(err, election.ErrLost) ||
 		errors.Is(err, journal.ErrPurged) || // too far behind: it starts from an image

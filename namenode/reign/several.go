@@ -28,8 +28,7 @@ type several struct {
 	active    atomic.Pointer[string] // address of the active namenode, as far as a standby knows
 	marked    atomic.Uint64          // the level that the node format has, as far as it is known
 	restored  uint64                 // the last record of the image that a restore has brought back; 0: none, or it is not known
-	token     atomic.Pointer[string] // of this incarnation of the namespace, as far as it is known
-	mark      mark
+	token     string                 // of this incarnation of the namespace, as ZooKeeper had it at the start
 
 	joinedAs  election.Report
 	known     atomic.Uint64          // the last change that any of them has reported
@@ -40,9 +39,6 @@ type several struct {
 // begin enters the election, and follows the active namenode until it is this one's
 // turn.
 func (s *several) begin(ctx context.Context) error {
-	if err := checkReached(ctx, s); err != nil {
-		return err
-	}
 	if err := s.finishFolder(); err != nil {
 		return err
 	}
@@ -63,7 +59,6 @@ func (s *several) begin(ctx context.Context) error {
 	})
 	s.cfg.Loops.Run("who is active", s.learnActive)
 	s.cfg.Loops.Run("standing", s.tellStanding)
-	keepReached(s)
 	s.cfg.Loops.Run("reign", s.succeed)
 	return nil
 }
@@ -222,16 +217,12 @@ func (s *several) takeOver(ctx context.Context) error {
 		return err
 	}
 	read := s.cfg.Clock.Mono()
-	newest := s.newest()
 	soon, progress := impatient(ctx, s.cfg.HA.StallAfter())
 	hand, err := s.shared.TakeOver(soon, term, func(r journal.Record) error {
 		progress(true)
 		return s.applyTailed(r)
 	})
 	progress(false)
-	if err == nil {
-		err = s.shared.Ends(newest)
-	}
 	if err != nil {
 		return stalled(soon, err)
 	}

@@ -98,9 +98,4 @@
 // batch that does not fit its CRC, its number, its place or the batch before it
 // is a *journal.DamageError with the node's path, the offset in it, and what to
 // do. It changes nothing.
-//
-// So is a batch that was read, or became durable, and is gone without a Purge: the
-// ensemble has lost what was acknowledged. TakeOver and Tail look at the one before
-// their place. Reached and Lacks are for whoever starts again. That a batch is not there
-// is never the word of one server alone.
 package zk

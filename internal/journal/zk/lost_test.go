@@ -2,14 +2,11 @@ package zk_test
 
 import (
 	"errors"
-	"strings"
 	"sync"
 	"testing"
 
 	"github.com/leasefs/leasefs/internal/journal"
 	"github.com/leasefs/leasefs/internal/journal/zk"
-	"github.com/leasefs/leasefs/internal/zkconn"
-	"github.com/leasefs/leasefs/test/env"
 	"github.com/leasefs/leasefs/test/env/journaltest"
 	"github.com/leasefs/leasefs/test/env/zkproxy"
 )
@@ -133,83 +130,10 @@ func TestWriterAtAServerThatLostBatches(t *testing.T) {
 	journaltest.Check(t, open(t, ensemble.Addrs(), path), 1, 9)
 }
 
-// erase removes the last batches from all servers.
-func erase(t *testing.T, j *zk.Journal, from, to uint64) {
-	t.Helper()
-	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: ensemble.Addrs(), Logger: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = s.Close() }()
-	for n := to; n >= from; n-- {
-		if err := s.Retry(t.Context(), func() error { return s.Delete(t.Context(), j.BatchPath(n), -1) }); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// isLost fails the test if err does not say that acknowledged records are gone.
-func isLost(t *testing.T, who string, err error) {
-	t.Helper()
-	var d *journal.DamageError
-	if !errors.As(err, &d) || !strings.Contains(d.Remedy, "has lost changes") {
-		t.Errorf("%s: %v", who, err)
-	}
-}
-
-// All servers have lost the last batches: whoever knew of them says so, and nobody who
-// did goes on without them.
-func TestLostBatches(t *testing.T) {
-	path := root()
-	var all []*zk.Journal
-	for range 3 {
-		all = append(all, open(t, ensemble.Addrs(), path))
-	}
-	writer, elected, standby := all[0], all[1], all[2]
-	begin(t, writer, 1, 0)
-	oneByOne(t, writer, 1, 10)
-	journaltest.Check(t, elected, 1, 10)
-	journaltest.Check(t, standby, 1, 10)
-	tail := follow(t, standby)
-	was := writer.Reached()
-	if was != elected.Reached() || was.TxID != 10 || was.Batch != 10 {
-		t.Errorf("%+v was written, %+v was read", was, elected.Reached())
-	}
-	erase(t, writer, 9, 10)
-
-	add(t, writer, 11, 11)
-	isLost(t, "the writer", writer.WaitDurable(t.Context(), 11))
-	_, err := elected.TakeOver(t.Context(), 2, func(journal.Record) error { return nil })
-	isLost(t, "who is elected", err)
-	env.Eventually(t, "who follows has ended", func() bool { return len(tail.ended) == 1 })
-	isLost(t, "who follows", <-tail.ended)
-	tail.ended = nil
-
-	next := open(t, ensemble.Addrs(), path) // which knows of nothing
-	journaltest.Check(t, next, 1, 8)
-	if err := next.Lacks(t.Context(), next.Reached()); err != nil {
-		t.Error(err)
-	}
-	isLost(t, "who has read less", next.Lacks(t.Context(), was))
-	takeOver(t, next, 3)
-	oneByOne(t, next, 9, 12)
-	isLost(t, "who has read another history", next.Lacks(t.Context(), was))
-	now := next.Reached()
-	for range 2 {
-		if err := next.Roll(); err != nil {
-			t.Fatal(err)
-		}
-		oneByOne(t, next, next.Durable()+1, next.Durable()+2)
-	}
-	if err := errors.Join(next.Lacks(t.Context(), now), next.Purge(t.Context(), 15), next.Lacks(t.Context(), now)); err != nil {
-		t.Errorf("what was reached, and purged: %v", err)
-	}
-}
-
 // Whoever misses a batch that is purged just when the ensemble is asked for it does not
 // take the journal for damaged.
 func TestPurgedWhileItIsMissed(t *testing.T) {
-	for missed, what := range map[uint64]string{1: "the oldest", 3: "one between others"} {
+	for missed, what := range map[uint64]string{0: "the oldest", 3: "one between others"} {
 		t.Run(what, func(t *testing.T) {
 			path := root()
 			writer := open(t, ensemble.Addrs(), path)

@@ -212,9 +212,6 @@ func (w *writer) pop(confirm func(), reuse bool) {
 	if b.ends {
 		// Replay reads up to what is noted here, so it is noted before anybody is told that it is durable.
 		w.j.written(b.header.offset+uint64(len(b.node)), b.header.number+1)
-		w.j.mu.Lock()
-		w.j.cur.after(b.header, len(b.node))
-		w.j.mu.Unlock()
 		w.j.group.Finish(reuse && b.header.parts == 1)
 	}
 }
@@ -292,7 +289,7 @@ func (w *writer) checkPrevious(s *zkconn.Session, b *batch) error {
 	if err := w.checkEpoch(s); err != nil {
 		return err
 	}
-	return lost(w.j.batchPath(b.header.number-1), b.header.first, "is missing, though it was written")
+	return damaged(w.j.batchPath(b.header.number-1), 0, b.header.first, "is missing, though it was written")
 }
 
 // conflict is the error of a batch number that holds other bytes.

@@ -203,11 +203,8 @@ func (j *Journal) walk(ctx context.Context, c *cursor, from, limit uint64, fn fu
 // the server behind that of the one before; a leader that was replaced may not
 // know it yet; and a server can have lost what the others have (ZOOKEEPER-4785,
 // in 3.8.0). So all of them are asked, by a transaction that looks at the batch
-// after the last, and changes nothing. Nor is it the end if what was read before is gone.
+// after the last, and changes nothing.
 func (j *Journal) walkToEnd(ctx context.Context, s *zkconn.Session, c *cursor, from uint64, fn func(journal.Record) error) error {
-	if err := j.stands(ctx, s, c); err != nil {
-		return err
-	}
 	// Whoever writes meanwhile does so behind what was written before, which is
 	// there after the second time.
 	for range 3 {

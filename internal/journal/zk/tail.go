@@ -16,7 +16,7 @@ type sighting struct {
 	number uint64        // of the batch that would be next
 	beat   int32         // version of the beat node
 	at     time.Duration // by Clock.Mono: when it was first so
-	txid   uint64        // as the beats say that came since the first look, and the batches
+	txid   uint64        // as the beat node says
 }
 
 // Tail follows the writer: it calls fn for each record behind what Replay has
@@ -60,7 +60,7 @@ func (j *Journal) Tail(ctx context.Context, fn func(journal.Record) error) error
 // until that batch is purged.
 func (j *Journal) follow(ctx context.Context, s *zkconn.Session, c *cursor, fn func(journal.Record) error) error {
 	path := j.path(beatNode)
-	looked := j.clock.Mono() - lookAgain // for what was purged, or lost
+	looked := j.clock.Mono() // for what was purged
 	for late := false; ; {
 		// In this order: a batch that comes after the look sets off the watch.
 		data, stat, written, err := s.GetW(ctx, path)
@@ -86,13 +86,9 @@ func (j *Journal) follow(ctx context.Context, s *zkconn.Session, c *cursor, fn f
 			}
 		}
 		late = false
-		// A beat from before what was read: a new reign's, or of a journal that is shorter now.
-		if now := j.clock.Mono(); now-looked >= lookAgain || txid+1 < c.txid {
+		if now := j.clock.Mono(); now-looked >= lookAgain {
 			looked = now
 			if _, _, err := j.readFirst(ctx, s); err != nil {
-				return err
-			}
-			if err := j.stands(ctx, s, c); err != nil {
 				return err
 			}
 		}
@@ -110,7 +106,7 @@ func (j *Journal) follow(ctx context.Context, s *zkconn.Session, c *cursor, fn f
 
 // lookAgain is after how long without an event Tail looks by itself, also behind what
 // the last beat said: a standby must not stand still because one event did not come. As often
-// it looks up what was purged, of which no event tells, and whether what it read last is there still.
+// it looks up what was purged, of which no event tells.
 const lookAgain = 10 * time.Second
 
 // saw keeps how far a standby is, and when it first saw the last write.
@@ -118,16 +114,11 @@ func (j *Journal) saw(c *cursor, beat int32, txid uint64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.moveTo(c)
-	// A beat that was there at the first look may be of a reign whose last batches were
-	// lost, and given up, before.
-	if j.sight.known && j.sight.beat != beat {
-		j.sight.txid = max(j.sight.txid, txid)
-	}
 	if !j.sight.known || j.sight.number != c.number || j.sight.beat != beat {
 		j.sight.number, j.sight.beat, j.sight.at = c.number, beat, j.clock.Mono()
 	}
 	j.sight.known = true
-	j.sight.txid = max(j.sight.txid, c.txid-1)
+	j.sight.txid = max(j.sight.txid, txid, c.txid-1)
 }
 
 // Observed is what Tail last saw of the active: the last txid that it says to be

@@ -102,7 +102,7 @@ type Journal struct {
 
 	mu         sync.Mutex
 	positioned bool   // Replay has read to the end
-	cur        cursor // behind what was read, or became durable here; the writer's start
+	cur        cursor // behind what was read; the writer's start
 	read       cursor // where the last Replay of the writer ended
 	sight      sighting
 	term       uint64 // of this reign; 0: none has begun
