@@ -54,6 +54,14 @@ func TestScrubOfSeveral(t *testing.T) {
 	}
 	damage(t, file)
 	p.eventually("the damaged block is found", func() bool { return tells(a, 1) })
+	p.eventually("that is in the store", func() bool {
+		told, err := filepath.Glob(filepath.Join(p.blocks, "*", "named", "scrub-*"))
+		if err != nil || len(told) == 0 {
+			return false
+		}
+		text, err := os.ReadFile(told[len(told)-1])
+		return err == nil && strings.Contains(string(text), fmt.Sprintf(`"Seq":%d`, block.GetSeq()))
+	})
 
 	if err := a.Close(); err != nil {
 		t.Error(err)
