@@ -149,7 +149,8 @@ func (w *Watcher) receive() ([]Event, error) {
 		w.ep = w.f.nn.Active()
 		req := &pb.WatchRequest{Caller: w.f.caller, Path: cmp.Or(w.target, w.path), Recursive: w.o.Recursive, FromTxid: w.o.From, Inode: w.o.Inode}
 		if w.started {
-			req.FromTxid, req.Resume = w.upTo+1, w.target != "" || w.o.Inode != 0
+			req.FromTxid = w.upTo + 1
+			req.Resume = w.target != "" || w.o.Inode != 0
 		}
 		var err error
 		if w.stream, err = pb.NewNamenodeClient(w.ep.Conn()).Watch(ctx, req); err != nil {
