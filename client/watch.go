@@ -150,7 +150,7 @@ func (w *Watcher) receive() ([]Event, error) {
 		req := &pb.WatchRequest{Caller: w.f.caller, Path: cmp.Or(w.target, w.path), Recursive: w.o.Recursive, FromTxid: w.o.From, Inode: w.o.Inode}
 		if w.started {
 			req.FromTxid = w.upTo + 1
-			req.Resume = w.target != "" || w.o.Inode != 0
+			req.Resume = w.target != ""
 		}
 		var err error
 		if w.stream, err = pb.NewNamenodeClient(w.ep.Conn()).Watch(ctx, req); err != nil {

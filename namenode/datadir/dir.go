@@ -317,7 +317,8 @@ type question struct {
 	err   error
 }
 
-// Patience is how long a disk may take to say how much room it has. A busy one takes seconds.
+// Patience is how long a disk may take to say how much room it has, or to take what is written to
+// the journal. A busy one takes seconds.
 const Patience = 10 * time.Second
 
 // ErrSilent says that the disk has not answered for ten seconds. What it said before may still hold.

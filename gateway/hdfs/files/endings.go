@@ -28,8 +28,8 @@ func endingOf(key users.Key, inode uint64, last *Block) ending {
 }
 
 // endings remember a number of each file that a client closed or lost last: how long it was, of one whose
-// last block does not tell, since a block began elsewhere than at a multiple of the block size; or the
-// epoch under which it was lost. The oldest are forgotten. The zero value is empty. It is safe for
+// last block does not tell, since a block began elsewhere than at a multiple of the block size; or
+// what noteDropped noted. The oldest are forgotten. The zero value is empty. It is safe for
 // concurrent use.
 type endings struct {
 	mu    sync.Mutex
