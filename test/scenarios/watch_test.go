@@ -230,7 +230,9 @@ func TestScenario59Resumes(t *testing.T) {
 	ctx := t.Context()
 	a := n.Client(t, env.Named("A"))
 	b, wire := n.Wired(t, env.Named("B"))
+	first := watch(t, a, "/d", client.WatchOptions{})
 	must(t, a.Mkdir(ctx, "/d", 0o755))
+	wantEvents(t, first, "create /d/") // or a watch that begins now may be told of it
 	w := watch(t, b, "/d", client.WatchOptions{})
 	wantEvents(t, w, changed(t, a, 0, 10)...)
 	want := changed(t, a, 10, 20)
