@@ -24,6 +24,7 @@ import (
 	"github.com/leasefs/leasefs/fuse"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env"
+	"github.com/leasefs/leasefs/test/env/textlog"
 )
 
 // TestDraftElsewhere: a draft whose directory another host renames is where that
@@ -120,7 +121,7 @@ func TestUnmountTellsOfALostDraft(t *testing.T) {
 	for _, how := range []string{"unmounted", "connection ended"} {
 		t.Run(how, func(t *testing.T) {
 			r, dir := newRig(t, longTerm), t.TempDir()
-			b, wire, log := r.Client(t), new(env.Wire), new(lines)
+			b, wire, log := r.Client(t), new(env.Wire), new(textlog.Log)
 			m, err := fuse.Mount(t.Context(), client.Config{
 				Namenodes: []string{r.Addr()}, User: "root", DialOptions: wire.DialOptions(), Logger: slog.New(slog.NewTextHandler(log, nil)),
 			}, dir, long())
@@ -148,24 +149,6 @@ func TestUnmountTellsOfALostDraft(t *testing.T) {
 			_ = f.Close() // the mount is gone
 		})
 	}
-}
-
-// lines is a log.
-type lines struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // TestDraftAndRestart: drafts outlive the namenode, whether it is back before they

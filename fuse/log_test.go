@@ -9,10 +9,11 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/fuse"
+	"github.com/leasefs/leasefs/test/env/textlog"
 )
 
-func (r *rig) logging() (*mounted, *lines) {
-	l := &lines{}
+func (r *rig) logging() (*mounted, *textlog.Log) {
+	l := new(textlog.Log)
 	return r.mount(fuse.Options{}, func(c *client.Config) { c.Logger = slog.New(slog.NewTextHandler(l, nil)) }), l
 }
 

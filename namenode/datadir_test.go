@@ -88,7 +88,7 @@ func TestCommandWaitsForZooKeeper(t *testing.T) {
 	ha := &namenode.HA{
 		ZooKeeper: z.Addrs(), Name: "n", SessionTimeout: time.Second,
 		Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			if said.count("waiting for ZooKeeper") < 2 { // which is after ten seconds
+			if said.Count("waiting for ZooKeeper") < 2 { // which is after ten seconds
 				return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 			}
 			return new(net.Dialer).DialContext(ctx, network, addr)

@@ -17,6 +17,7 @@ import (
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env"
 	"github.com/leasefs/leasefs/test/env/s3env"
+	"github.com/leasefs/leasefs/test/env/textlog"
 	"github.com/leasefs/leasefs/test/env/zkproxy"
 )
 
@@ -182,22 +183,9 @@ func (h *holds) during(t *testing.T, call func() error) (said chan error) {
 }
 
 // lines is a log that can be searched.
-type lines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
+type lines struct{ textlog.Log }
 
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) has(part string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Contains(l.b.String(), part)
-}
+func (l *lines) has(part string) bool { return l.Count(part) > 0 }
 
 // TestDeposedImageArrivesLate: the image of a deposed namenode comes into the
 // store when it is the newest of all there. No record names it: nobody uses it.

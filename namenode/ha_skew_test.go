@@ -12,13 +12,6 @@ import (
 	"github.com/leasefs/leasefs/namenode"
 )
 
-// count is how many lines hold that.
-func (l *lines) count(part string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.b.String(), part)
-}
-
 // metric is the value of a metric without labels.
 func metric(t *testing.T, s *namenode.Server, name string) (value float64, there bool) {
 	t.Helper()
@@ -66,7 +59,7 @@ func TestAWrongClockIsTold(t *testing.T) {
 	p.eventually("both have compared", func() bool { return is(skewOf(acfg), 0) && is(skewOf(bcfg), wrong) })
 	p.eventually("the wrong one warns", func() bool {
 		b.CompareClocks()
-		return other.count(differs) == 1
+		return other.Count(differs) == 1
 	})
 	for name, s := range map[string]*namenode.Server{"right": a, "wrong": b} {
 		skew, there := metric(t, s, "leasefs_clock_skew_seconds")
@@ -82,9 +75,9 @@ func TestAWrongClockIsTold(t *testing.T) {
 	clk.ahead.Store(0)
 	p.eventually("the wrong one is right", func() bool {
 		b.CompareClocks()
-		return is(skewOf(bcfg), 0) && other.count(agrees) == 1
+		return is(skewOf(bcfg), 0) && other.Count(agrees) == 1
 	})
-	if n := other.count(differs); n != 1 {
+	if n := other.Count(differs); n != 1 {
 		t.Errorf("warned %d times", n)
 	}
 	if right.has(differs) || right.has(agrees) {

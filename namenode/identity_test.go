@@ -59,7 +59,7 @@ func TestWhoIsTrusted(t *testing.T) {
 			t.Errorf("%s: status says %q, %v; want %q", c.listen, r.GetTrusts(), err, c.trusts)
 		}
 		if log.has("clients are trusted") != c.trust {
-			t.Errorf("%s, %t: the log is %s", c.listen, c.trust, log.text.String())
+			t.Errorf("%s, %t: the log is %s", c.listen, c.trust, log.String())
 		}
 		if err := s.Close(); err != nil {
 			t.Error(err)

@@ -1,35 +1,23 @@
 package namenode_test
 
 import (
-	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/leasefs/leasefs/namenode"
+	"github.com/leasefs/leasefs/test/env/textlog"
 )
 
 // logText is a log that can be read while it is written.
-type logText struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logText) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
+type logText struct{ textlog.Log }
 
 // has reports whether a line has all the words.
 func (l *logText) has(words ...string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for line := range strings.Lines(l.text.String()) {
+	for line := range strings.Lines(l.String()) {
 		all := true
 		for _, w := range words {
 			all = all && strings.Contains(line, w)
@@ -58,19 +46,19 @@ func TestLogTellsWhoAndWhat(t *testing.T) {
 	a := p.active(acfg)
 	b := p.start(bcfg)
 	if !one.has("msg=starting", "version=7.7", acfg.Listen, acfg.HTTP, acfg.Data, "namespace=pair") || !one.has("msg=active", "term=") {
-		t.Errorf("%s", one.text.String())
+		t.Errorf("%s", one.String())
 	}
 	// Limits that are too short to outlive a failover are told of, and no others.
 	for _, limit := range []string{"reason=MinLeaseTTL min-lease-ttl=", "reason=SoftLimit soft-limit="} {
 		if !one.has("level=WARN", "may be lost to a failover", limit, "outlives="+(3*acfg.HA.SessionTimeout).String()) {
-			t.Errorf("no warning of %s: %s", limit, one.text.String())
+			t.Errorf("no warning of %s: %s", limit, one.String())
 		}
 	}
 	if other.has("may be lost to a failover") {
-		t.Errorf("%s", other.text.String())
+		t.Errorf("%s", other.String())
 	}
 	if !other.has(`msg="standing by"`) || b.Reigned() || !a.Reigned() {
-		t.Errorf("%s", other.text.String())
+		t.Errorf("%s", other.String())
 	}
 	way.Down()
 	otherWay.Down()
@@ -116,7 +104,7 @@ func TestCertificatesAreLookedAt(t *testing.T) {
 			t.Error(err)
 		}
 		if log.has("the certificate") != (c.says != "") || !log.has(c.says) {
-			t.Errorf("want %q: %s", c.says, log.text.String())
+			t.Errorf("want %q: %s", c.says, log.String())
 		}
 	}
 }

@@ -662,7 +662,7 @@ func TestBrokenFilesKeepWhatTheySaid(t *testing.T) {
 		t.Error(err)
 	}
 	if !log.has(f.tokens) || log.has(secret) {
-		t.Errorf("the log: %s", log.text.String())
+		t.Errorf("the log: %s", log.String())
 	}
 	f.writeTokens(f.lines[:2]...)
 	f.awaitRefusal(f.bob, nil)

@@ -119,7 +119,7 @@ func TestStreamsOfWhoLeaves(t *testing.T) {
 	}
 }
 
-// A watcher that does not read for a while is cut off, and goes on where it was when it reads again.
+// A watcher that does not read for a while is cut off, and resumes where it was when it reads again.
 func TestSlowWatcherGoesOn(t *testing.T) {
 	t.Parallel()
 	n := env.Start(t)

@@ -326,7 +326,7 @@ func TestDiskThatDoesNotAnswer(t *testing.T) {
 	bcfg, _ := p.config(log.config, func(c *namenode.Config) { c.FS = fillable{FS: vfs.OS(), dir: c.Data, mute: true} })
 	a, b := p.active(acfg), p.start(bcfg)
 	if !log.has("does not know whether it has room", "statfs") {
-		t.Errorf("%s", log.text.String())
+		t.Errorf("%s", log.String())
 	}
 	rb := env.RawAt(t, bcfg.Listen, "operator")
 	st, err := rb.Admin.Status(t.Context(), &pb.StatusRequest{Caller: rb.Who})

@@ -52,7 +52,7 @@ func ticketed(f *testing.F, kt *keytab.Keytab, server, realm string, choice byte
 	return shown, chosen
 }
 
-// FuzzKerberos: whatever a client of hdfs:// sends to prove who it is, the gateway goes on, and whom it takes
+// FuzzKerberos: whatever a client of hdfs:// sends to prove who it is, the gateway keeps serving, and whom it takes
 // for somebody has his ticket and a protection that was offered.
 func FuzzKerberos(f *testing.F) {
 	const realm, server = "AUTH.TEST", "nn/h"

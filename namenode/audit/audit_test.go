@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +20,7 @@ import (
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+	"github.com/leasefs/leasefs/test/env/textlog"
 )
 
 func start(t testing.TB, cfg Config) *Log {
@@ -357,7 +357,7 @@ func TestAReaderThatHangs(t *testing.T) {
 // TestAFullDisk: lines that cannot be written are kept while there is room for them, and then
 // lost and counted; the log says so once.
 func TestAFullDisk(t *testing.T) {
-	var log syncBuffer
+	var log textlog.Log
 	l, err := New(Config{File: "/dev/full", Clock: clock.System{}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
@@ -462,24 +462,6 @@ func TestUnprovenCallsAreFew(t *testing.T) {
 	if kept < unprovenBurst || kept > calls/4 || kept+int(more) != calls {
 		t.Errorf("%d lines and %v more of %d", kept, more, calls)
 	}
-}
-
-// syncBuffer is a bytes.Buffer for several goroutines.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }
 
 func FuzzStrings(f *testing.F) {

@@ -1,6 +1,7 @@
 package waiting
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -149,7 +150,7 @@ func TestAppliedWithoutAFile(t *testing.T) {
 	})
 }
 
-// The name for which some wait leads to another file now, as after a rename: they go on in the order in
+// The name for which some wait leads to another file now, as after a rename: they keep the order in
 // which they came, before one who came later and waits for that file already.
 func TestWaitersMoveWithTheName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -203,6 +204,34 @@ func TestWaitersMoveWithTheName(t *testing.T) {
 		}
 		if string(got) != "abcd" || w.Any() {
 			t.Errorf("served in the order %s; left: %v", got, w.Any())
+		}
+	})
+}
+
+// A call that ends when its name has just got another file keeps its place for the next one there.
+func TestPlaceMovesAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := New(Config{Clock: clock.System{}, Stopping: t.Context().Done()})
+		inode := namespace.InodeID(1)
+		over := make(chan time.Time, 1)
+		said := make(chan error)
+		held := &fserror.Error{Kind: fserror.Held, Holder: &fserror.Holder{}, TakeableIn: time.Hour}
+		c := &Call{
+			By: by('a'), Held: held, Again: true, Over: over, ComesBack: func() bool { return false },
+			Inode: func() (namespace.InodeID, error) { return inode, nil },
+			Try:   func() error { return held },
+		}
+		go func() { said <- w.Wait(t.Context(), c) }()
+		synctest.Wait()
+		inode = 2
+		over <- time.Now()
+		if err := <-said; !errors.Is(err, ErrOver) {
+			t.Fatal(err)
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if old, now := len(w.queues[1]), len(w.queues[2]); old != 0 || now != 1 {
+			t.Errorf("%d places are kept for the old file, %d for the new one", old, now)
 		}
 	})
 }

@@ -32,7 +32,7 @@ type Call struct {
 
 // Wait tries in the file's queue until the wait is over: at each freeing of the
 // file, and when its holder can be dispossessed. If the name leads to another file then, it
-// goes on in the queue of that one, before those who began to wait later.
+// continues in the queue of that one, before those who began to wait later.
 func (t *Table) Wait(ctx context.Context, c *Call) (err error) {
 	inode, err := c.Inode()
 	switch {

@@ -165,6 +165,14 @@ func TestHelmChart(t *testing.T) {
 	if err := json.Unmarshal([]byte(made), &all); err != nil || !slices.ContainsFunc(all, func(m manifest) bool { return m.Kind == "StatefulSet" && m.Metadata.Name == "leasefs-namenode" }) {
 		t.Errorf("%s makes no leasefs-namenode: %v, %s", typed, err, out)
 	}
+	// A second release keeps what its driver has mounted elsewhere, and bounds what each mount has of the node.
+	out, errs, err = tool(ctx, t, "", "helm", "template", "try", chart, "--values", filepath.Join(chart, "..", "examples", "alone.yaml"),
+		"--set", "csi.driverName=second.leasefs.io,csi.state=/run/second,csi.mountMemory=3GiB")
+	for _, want := range []string{"--state=/run/second\n", `mountPath: "/run/second"}`, `hostPath: {path: "/run/second",`, `{name: GOMEMLIMIT, value: "3GiB"}`} {
+		if err != nil || strings.Count(out, want) != 1 {
+			t.Errorf("a second release has %d times %q, not once: %v, %s", strings.Count(out, want), want, err, errs)
+		}
+	}
 	// What would not work, or would let everybody in, is refused.
 	for _, set := range []string{
 		"namenode.replicas=1", "namenode.replicas=3,namenode.insecureTrustClients=true", "namenode.tokensSecret=x",

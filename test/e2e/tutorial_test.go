@@ -87,7 +87,7 @@ func toType(t *testing.T, page, section string, left ...string) (commands string
 		}
 	}
 	if !found || count == 0 || count > 10 || len(left) > 0 {
-		t.Fatalf("%s has %d lines to type in %q; of those that cannot be typed here it does not have %q", page, count, section, left)
+		t.Fatalf("%s has %d lines to type in %q; it lacks %q, which cannot be typed here", page, count, section, left)
 	}
 	return commands
 }

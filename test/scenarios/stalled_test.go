@@ -1,13 +1,11 @@
 package scenarios_test
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,31 +13,14 @@ import (
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env"
+	"github.com/leasefs/leasefs/test/env/textlog"
 )
-
-// lockedText is a log that can be read while it is written.
-type lockedText struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lockedText) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lockedText) count(words string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), words)
-}
 
 // The disk of a namenode alone hangs: its log says so once, and its status and /readyz for as long as
 // it does; what needs no disk is answered.
 func TestStalledJournalIsTold(t *testing.T) {
 	t.Parallel()
-	disk, log := &heldDisk{FS: vfs.OS()}, new(lockedText)
+	disk, log := &heldDisk{FS: vfs.OS()}, new(textlog.Log)
 	n, clk := frozen(t, func(c *namenode.Config) { c.FS, c.Logger = disk, slog.New(slog.NewTextHandler(log, nil)) })
 	ctx := t.Context()
 	a, looker := n.Client(t, env.Named("A")), n.Raw(t, "looker")
@@ -74,10 +55,10 @@ func TestStalledJournalIsTold(t *testing.T) {
 		if got, want := told(), "503 not ready: "+silent+"; active "+silent; got != want {
 			t.Fatalf("after 11 s: %s, want %s", got, want)
 		}
-		env.Eventually(t, "the log says so", func() bool { return log.count("the disk of the journal takes nothing") == round+1 })
+		env.Eventually(t, "the log says so", func() bool { return log.Count("the disk of the journal takes nothing") == round+1 })
 		stat(t, a, "/before")
 		release()
 		must(t, <-done)
-		env.Eventually(t, "all is well again", func() bool { return told() == healthy && log.count("the disk of the journal answers again") == round+1 })
+		env.Eventually(t, "all is well again", func() bool { return told() == healthy && log.Count("the disk of the journal answers again") == round+1 })
 	}
 }

@@ -288,7 +288,7 @@ func TestScenario59Resumes(t *testing.T) {
 	wantTooOld(t, err)
 }
 
-// A watch that goes on after its line was down is of what it was of before: a link that it came by
+// A watch that resumes after its line was down watches what it did before: a link that it came by
 // may lead elsewhere, and what it watches, or the directory of that, may be deleted.
 func TestScenario59ResumesWhatItBegan(t *testing.T) {
 	t.Parallel()
@@ -304,7 +304,7 @@ func TestScenario59ResumesWhatItBegan(t *testing.T) {
 	link := watch(t, b, "/current", client.WatchOptions{Recursive: true})
 	inode := watch(t, b, "", client.WatchOptions{Inode: stat(t, a, "/v1/f").Inode})
 	below := watch(t, b, "/gone/d/f", client.WatchOptions{})
-	for range 2 { // that a watch goes on is not forgotten
+	for range 2 { // that a watch is a resumed one is not forgotten
 		wire.Cut()
 		wire.Mend()
 		must(t, a.Chmod(ctx, "/v1/f", 0o600))
@@ -327,7 +327,7 @@ func TestScenario59ResumesWhatItBegan(t *testing.T) {
 	wantEvents(t, fresh, "create /v2/f")
 }
 
-// Who says that a watch goes on, of what he may not see, learns nothing of it.
+// Who resumes a watch of what he may not see learns nothing of it.
 func TestScenario59ResumePermissions(t *testing.T) {
 	t.Parallel()
 	n, _ := frozen(t)

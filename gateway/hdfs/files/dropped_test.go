@@ -275,12 +275,7 @@ func TestCompleteAfterSilence(t *testing.T) {
 func TestCompleteOfACutFile(t *testing.T) {
 	r := start(t)
 	ctx := t.Context()
-	if err := r.u.FS.Mkdir(ctx, "/q", 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := quota.Set(ctx, r.u.FS.FS, "/q", quota.None, 10); err != nil {
-		t.Fatal(err)
-	}
+	r.tenBytes("/q")
 	inode, b, p := r.create("/q/f", 1<<20)
 	if _, err := p.Write(0, []byte("from a    \n")); err != nil {
 		t.Fatal(err)

@@ -66,6 +66,17 @@ func gateway(t testing.TB, nn *env.Namenode, mods ...func(*client.Config)) *rig 
 	return r
 }
 
+// tenBytes makes a directory that has room for ten bytes.
+func (r *rig) tenBytes(dir string) {
+	r.t.Helper()
+	if err := r.u.FS.Mkdir(r.t.Context(), dir, 0o777); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := quota.Set(r.t.Context(), r.u.FS.FS, dir, quota.None, 10); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
 // create makes a file, and begins its first block.
 func (r *rig) create(path string, blockSize int64) (inode uint64, b Block, p *Pipe) {
 	r.t.Helper()
@@ -253,12 +264,7 @@ func TestPipeIsTakenAway(t *testing.T) {
 func TestTroubleIsTold(t *testing.T) {
 	r := start(t)
 	ctx := t.Context()
-	if err := r.u.FS.Mkdir(ctx, "/q", 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := quota.Set(ctx, r.u.FS.FS, "/q", quota.None, 10); err != nil {
-		t.Fatal(err)
-	}
+	r.tenBytes("/q")
 	inode, b, p := r.create("/q/f", 1<<20)
 	fails := func() {
 		t.Helper()

@@ -1,7 +1,6 @@
 package issuer
 
 import (
-	"bytes"
 	"context"
 	"crypto/rsa"
 	"crypto/sha256"
@@ -30,6 +29,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/proof"
 	"github.com/leasefs/leasefs/test/env/issuerenv"
+	"github.com/leasefs/leasefs/test/env/textlog"
 )
 
 // hand is the time that the package time tells, which stands still in a bubble of synctest
@@ -63,29 +63,12 @@ type rig struct {
 	*Issuers
 	t   testing.TB
 	is  *issuerenv.Issuer
-	log *syncText
-}
-
-type syncText struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncText) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncText) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
+	log *textlog.Log
 }
 
 func newRig(t testing.TB, mods ...func(*Config)) *rig {
 	t.Helper()
-	r := &rig{t: t, is: issuerenv.Alone(t), log: new(syncText)}
+	r := &rig{t: t, is: issuerenv.Alone(t), log: new(textlog.Log)}
 	cfg := Config{URL: r.is.URL, Audiences: []string{"other", issuerenv.Audience}, UserPrefix: "oidc/", GroupsPrefix: "oidc/"}
 	for _, mod := range mods {
 		mod(&cfg)

@@ -4258,7 +4258,7 @@ type WatchRequest struct {
 	Recursive bool                   `protobuf:"varint,3,opt,name=recursive,proto3" json:"recursive,omitempty"`
 	FromTxid  uint64                 `protobuf:"varint,4,opt,name=from_txid,json=fromTxid,proto3" json:"from_txid,omitempty"` // events of this record and later ones; 0: from now on
 	Inode     uint64                 `protobuf:"varint,5,opt,name=inode,proto3" json:"inode,omitempty"`                       // instead of path: this file, wherever it goes
-	// A watch goes on that was begun before: path is its target, in which no link is followed, and
+	// Resumes a watch that was begun before: path is its target, in which no link is followed, and
 	// it is no error if the file, or its directory, is gone by now.
 	Resume        bool `protobuf:"varint,6,opt,name=resume,proto3" json:"resume,omitempty"`
 	unknownFields protoimpl.UnknownFields
